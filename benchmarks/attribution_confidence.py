@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aorta.attribution.decision import SURE, SURE_LATER, stops_at_first
 from aorta.attribution.finding import BANDS, band_of, fitted_as
+from aorta.attribution.policy import SURE, SURE_LATER, stops_at_first
 from aorta.attribution.taxonomy import FailureClass
 from benchmarks import attribution_words
 from benchmarks.faults.corpus import cases

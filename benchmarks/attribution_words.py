@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from aorta.attribution import Evidence, LogTail, attribute
 from aorta.attribution.analysis import what_was_said
-from aorta.attribution.decision import MISTAKES, SURE
 from aorta.attribution.facts import ReadCloser
 from aorta.attribution.finding import (
     FITTED,
@@ -40,6 +39,7 @@ from aorta.attribution.finding import (
     read_closer,
     speaks_of_a_failure,
 )
+from aorta.attribution.policy import MISTAKES, SURE
 from aorta.attribution.registry import built_in
 from aorta.attribution.taxonomy import FailureClass, Role
 from aorta.attribution.word_model import (

@@ -11,7 +11,7 @@ from benchmarks.faults.field import Excerpt
 from benchmarks.faults.field.sets import SETS
 
 from aorta.attribution import attribute
-from aorta.attribution.decision import SURE
+from aorta.attribution.policy import SURE
 
 pytestmark = pytest.mark.xdist_group("corpus")  # where what was read before is remembered
 RESULTS = attribution_confidence.RESULTS

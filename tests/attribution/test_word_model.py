@@ -10,8 +10,8 @@ import pytest
 from benchmarks import attribution_words
 
 from aorta.attribution import Evidence, LogTail, attribute
-from aorta.attribution.decision import SURE
 from aorta.attribution.finding import FITTED
+from aorta.attribution.policy import SURE
 from aorta.attribution.word_model import SCALE
 
 pytestmark = pytest.mark.xdist_group("corpus")  # where what was read before is remembered

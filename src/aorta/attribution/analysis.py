@@ -1,16 +1,18 @@
 """The way from evidence to attribution, as a list of steps."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
-from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
-from aorta.attribution.events import Reading
+from aorta.attribution.events import Event, Reading
 from aorta.attribution.facts import Facts
 from aorta.attribution.finding import conclude, said
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
+from aorta.attribution.line_fields import in_one_calendar
 from aorta.attribution.nouns import Attribution, Evidence, Finding
+from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide
 from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import ReadableLog
 from aorta.attribution.registry import Registry, built_in
@@ -38,7 +40,11 @@ def attribute(
     hold.
     """
     started = time.perf_counter()
-    finding = _find(evidence, registry or built_in(), words)
+    finding = replace(
+        _find(evidence, registry or built_in(), words),
+        heartbeat_step=evidence.heartbeat_step,
+        lived_sec=evidence.lived_sec,
+    )
     decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
     return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
 
@@ -52,7 +58,7 @@ def _find(evidence: Evidence, registry: Registry, words: WordModel | None) -> Fi
     finding = conclude(_without_noise(facts, evidence, registry), words)
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    whole = replace(facts, reading=read_whole(everything, registry))
+    whole = _facts(evidence, logs, read_whole(everything, registry), registry)
     return conclude(_without_noise(whole, evidence, registry), words)
 
 
@@ -74,13 +80,17 @@ def _facts(
     evidence: Evidence, logs: list[ReadableLog], reading: Reading, registry: Registry
 ) -> Facts:
     failures = failures_with_times(evidence)
+    began = [log.began for log in logs if log.began is not None]
+    written = (event.time for event in reading.events if event.time is not None)
+    placed = in_one_calendar([*began, *written])
+    events = tuple(_placed(event, placed) for event in reading.events)
     ended = {failure.rank for failure in failures}
     heard = {log.rank for log in logs if log.rank is not None and log.size}
     heard |= {event.rank for event in reading.events if event.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
-        reading=reading,
+        reading=replace(reading, events=events),
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
@@ -90,5 +100,9 @@ def _facts(
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
         last_words=last_words(logs, registry),
         logs=tuple(logs),
-        began=min((log.began for log in logs if log.began is not None), default=None),
+        began=min((placed[moment] for moment in began), default=None),
     )
+
+
+def _placed(event: Event, placed: Mapping[float, float]) -> Event:
+    return event if event.time is None else replace(event, time=placed[event.time])

@@ -8,9 +8,9 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import Event
+from aorta.attribution.events import BY_SCHEDULER, Event
 from aorta.attribution.exceptions import SAYS_LITTLE
-from aorta.attribution.external import BY_SCHEDULER, from_outside, is_outside, lost_peer, never_came
+from aorta.attribution.external import from_outside, lost_peer, never_came
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
 from aorta.attribution.last_words import as_hint
@@ -89,7 +89,7 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
         return None
     events = [event for event in facts.reading.events if event.who == who]
     if rank is None:  # whether what happened outside counts is asked elsewhere
-        events = [event for event in events if event.is_exception or not is_outside(event)]
+        events = [event for event in events if event.is_exception or not event.is_outside]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]

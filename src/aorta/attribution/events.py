@@ -25,6 +25,10 @@ BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
 
 
+BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
+FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
+
+
 @dataclass(frozen=True)
 class Event:
     failure_class: FailureClass
@@ -62,6 +66,12 @@ class Event:
     @property
     def who(self) -> tuple[int | None, str]:
         return (self.rank, "") if self.rank is not None else (None, self.stream)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether a scheduler, a kernel or a driver says so, for certain, of what may end a job."""
+        certain = self.certainty is Certainty.CERTAIN
+        return self.failure_class in FROM_OUTSIDE and self.role is Role.ROOT and certain
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from aorta.attribution.decision import stops_at_first
 from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
 from aorta.attribution.meaning import speaks_of
+from aorta.attribution.policy import stops_at_first
 from aorta.attribution.reading import (
     MARGIN,
     LogLine,

@@ -9,14 +9,13 @@ from dataclasses import replace
 from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
-from aorta.attribution.decision import MISTAKES, SURE, stops_at_first
 from aorta.attribution.events import Event
 from aorta.attribution.exceptions import OF_THE_PROGRAM
-from aorta.attribution.external import is_outside
 from aorta.attribution.facts import Cause, Facts, ReadCloser
 from aorta.attribution.last_words import states_a_failure
 from aorta.attribution.meaning import speaks_of
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
+from aorta.attribution.policy import MISTAKES, SURE, stops_at_first
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.registry import dialect_of
@@ -78,6 +77,8 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         cause = replace(cause, failure_class=closer.failure_class, closer=closer)
         most = SURE - 0.05 if cause.events and cause.events[0].survived else 0.99
         confidence = min(most, _share(cause) + min(0.0, surer))
+    if stops_at_first(cause.failure_class):
+        confidence = mistake if mistake >= SURE else min(confidence, SURE - 0.05)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root = _root(cause, facts)
     return Finding(
@@ -96,7 +97,6 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
-        mistake=mistake,
         basis=".".join(_basis(cause)),
     )
 
@@ -197,7 +197,7 @@ def _root(cause: Cause, facts: Facts) -> Root:
 
 
 def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
-    if not cause.events or is_outside(cause.events[0]):
+    if not cause.events or cause.events[0].is_outside:
         return None
     line = cause.events[0]
     if line.source.rank is not None or line.stream:
@@ -351,6 +351,7 @@ def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
     others = (set(range(max(known, default=0) + 1)) | known) - guilty
+    others -= _ended_beside(guilty, facts)
     if not guilty or not others:
         return None
     return len(guilty | others) if others <= _elsewhere(guilty, facts) else None
@@ -358,23 +359,37 @@ def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
 
 def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
     """Ranks that came past what stopped these, or of which nothing is known that would say
-    otherwise.
-
-    A rank that its launcher ended in the same moment is not among them: it had no time to show the
-    same.
+    otherwise: one that its agent stopped before it could come to the place says nothing.
     """
     followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
-    ended = {failure.rank: failure for failure in facts.failures}
-    unheard = {
-        other
-        for other in range(max([*guilty, *facts.ranks]) + 1)
-        if facts.heard is not None
-        and other not in facts.heard
-        and not (_is_silent(other, facts, ended) and _had_no_time(ended.get(other), guilty, ended))
-    }
-    finished = {other for other, failure in ended.items() if failure.exit_code == 0}
+    everybody = range(max([*guilty, *facts.ranks]) + 1)
+    unheard = {o for o in everybody if facts.heard is not None and o not in facts.heard}
+    unheard -= _ended_beside(guilty, facts)
+    finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
     return {other for other in past if other is not None}
+
+
+def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
+    """Silent ranks that were ended in the moment these failed, by the same agent or on the same
+    node: they run the same program with the same files, and had no time to show it too.
+    """
+    ended = {failure.rank: failure for failure in facts.failures}
+    places = {_place(rank, facts, ended) for rank in guilty}
+    return {
+        rank
+        for rank, end in ended.items()
+        if rank not in guilty
+        and _place(rank, facts, ended) in places
+        and _is_silent(rank, facts, ended)
+        and _had_no_time(end, guilty, ended)
+    }
+
+
+def _place(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> str | None:
+    """The agent that ran a rank, or its node where no agent is known."""
+    end = ended.get(rank)
+    return (end.agent if end is not None else None) or facts.nodes.get(rank)
 
 
 def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:

@@ -18,9 +18,9 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
-from aorta.attribution.decision import MISTAKES
 from aorta.attribution.events import Event
 from aorta.attribution.meaning import plain, words_in
+from aorta.attribution.policy import MISTAKES
 from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
 from aorta.attribution.taxonomy import FailureClass
 from aorta.attribution.tracebacks import FRAME, Frame

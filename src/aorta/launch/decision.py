@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution.decision import JobStanding
+from aorta.attribution import JobProgress
+from aorta.attribution.documents import REMEMBERED
 from aorta.core.errors import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -43,7 +44,7 @@ class LastWords:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    standing: JobStanding
+    standing: JobProgress
     verdict: SourceVerdict
 
     @property
@@ -54,7 +55,7 @@ class _Judged:
         finding = self.verdict.finding
         if finding is None:
             return ()
-        return ({key: finding.get(key) for key in ("fingerprint", "class", "last_step")},)
+        return ({key: finding.get(key) for key in REMEMBERED},)
 
 
 class LeaderDecides:
@@ -132,7 +133,8 @@ class LeaderDecides:
         attribution = self._settings.attribution
         verdict = self._panel.read(failed, attribution.decision_timeout_seconds)
         elapsed_ms = round((time.monotonic() - began) * 1000)
-        standing = progress(start, failed.evidence, verdict, time.time() - start.started)
+        lived = (failed.ended or time.time()) - start.started
+        standing = progress(start, failed.evidence, verdict, lived)
         ending = self._ending(start, verdict, standing, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
         write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
@@ -143,7 +145,7 @@ class LeaderDecides:
         return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress, failure: str
     ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
@@ -151,10 +153,10 @@ class LeaderDecides:
                 return JobEnding(Exit.STOP, reason, start.cycle_id)
             log.warning("dry run, the job goes on: %s", reason)
         limit = self._settings.max_no_progress_cycles
-        if limit and standing.in_a_row >= limit and start.restarts_left > 0:
+        if limit and standing.idle >= limit and start.restarts_left > 0:
             best = standing.best_step
             at = "" if best is None else f"; the best step stays {best}"
-            reason = f"{standing.in_a_row} cycles in a row made no progress{at}: {verdict.reason}"
+            reason = f"{standing.idle} cycles in a row made no progress{at}: {verdict.reason}"
             return JobEnding(Exit.STOP, reason, start.cycle_id)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
@@ -165,11 +167,11 @@ class LeaderDecides:
 
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
-) -> JobStanding:
+) -> JobProgress:
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
     heartbeats, and for how long it lived.
     """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
-    before = JobStanding(start.best_step, start.idle_cycles)
+    before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

@@ -136,6 +136,11 @@ class CycleEvidence:
         return self.note.startswith(HANG)
 
     @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((end.time for end in self.ends if end.time is not None), default=None)
+
+    @property
     def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
@@ -162,6 +167,11 @@ class FailedCycle:
 
     start: CycleStart
     evidence: Sequence[CycleEvidence]
+
+    @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((piece.ended for piece in self.evidence if piece.ended), default=None)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.http_client import HttpError, JsonClient
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
+from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
 _LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
@@ -39,12 +39,12 @@ class HttpSource:
         del everybody  # the service hears every agent itself
         try:
             for evidence in failed.evidence:
-                self._tell(evidence, len(failed.start.nodes))
+                self._tell(evidence, failed.start)
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
 
-    def _tell(self, evidence: CycleEvidence, agents: int) -> None:
-        body = _cycle_body(evidence, agents)
+    def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
+        body = _cycle_body(evidence, start)
         with self._telling:
             if not self._is_peer(lambda: self._post(body, evidence)):
                 return
@@ -144,7 +144,7 @@ def _decision_path(failed: FailedCycle, wait: float) -> str:
     return f"/v1/cycles/{job}/{cycle}/decision?{urlencode({'wait': f'{wait:g}'})}"
 
 
-def _cycle_body(evidence: CycleEvidence, agents: int) -> dict[str, Any]:
+def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
     return {
         "job_id": evidence.job_id,
         "cycle_id": evidence.cycle_id,
@@ -152,7 +152,10 @@ def _cycle_body(evidence: CycleEvidence, agents: int) -> dict[str, Any]:
         "log_paths": [*evidence.log_paths, *_stacks(evidence)],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],
         "failures": evidence.failure_rows(),
-        "agents_expected": agents,
+        "agents_expected": len(start.nodes),
+        "started": start.started,
+        "ended": evidence.ended,
+        "heartbeat_step": evidence.step,
     }
 
 
