@@ -8,8 +8,7 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import BY_SCHEDULER, Event
-from aorta.attribution.exceptions import SAYS_LITTLE
+from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
 from aorta.attribution.external import from_outside, lost_peer, never_came
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
@@ -105,7 +104,7 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
         hint = facts.last_words.get(who)
         if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
             told = as_hint(hint)
-    if told is not None and told.pattern in SAYS_LITTLE:
+    if told is not None and told.pattern == ANY_EXCEPTION and told.certainty is Certainty.WEAK:
         told = _said_just_before(told, facts.last_words.get(who)) or told
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None

@@ -7,9 +7,9 @@ decided in `causes`.
 import re
 from dataclasses import dataclass, replace
 
+from aorta.attribution.patterns import Pattern
 from aorta.attribution.rank_end import RankEnd, signal_number
 from aorta.attribution.reading import LogLine, Piece, ReadableLog
-from aorta.attribution.registry import Pattern
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import Traceback
 from aorta.core.signature import normalise
@@ -22,6 +22,8 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
 )
 _DIGITS = re.compile(r"\d+")
 BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
+# Events whose class no pattern knows: an exception, and one that a wrapper or a watchdog quotes.
+ANY_EXCEPTION, QUOTED = "python.exception", "python.quoted"
 _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
 
 
@@ -146,7 +148,7 @@ def event_of(
         blamed=int(blamed) if blamed else None,
         ends_the_rest=row.ends_the_rest,
     )
-    return event if row.on != "end" else _end(event, groups)
+    return event if row.on != "exit" else _end(event, groups)
 
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:

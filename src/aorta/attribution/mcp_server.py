@@ -19,8 +19,8 @@ from aorta.attribution.documents import attribution_document
 from aorta.attribution.http_client import HttpError, JsonClient
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence
+from aorta.attribution.patterns import built_in
 from aorta.attribution.policy import RULES
-from aorta.attribution.registry import built_in
 from aorta.attribution.sources import failures_of, find_logs
 from aorta.attribution.taxonomy import FailureClass
 from aorta.attribution.tokens import token_for

@@ -13,7 +13,7 @@ from enum import Enum
 
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.progress import made_progress, progress_over, reached
-from aorta.attribution.taxonomy import Action, FailureClass
+from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
 SURE = 0.8  # what a STOP at the first failure needs
@@ -79,17 +79,8 @@ RULES: dict[FailureClass, Rule] = {
 }
 
 
-def stops_at_first(failure_class: FailureClass) -> bool:
-    """Whether a first, clear occurrence stops the job, at least before its first step."""
-    return RULES[failure_class].policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
-
-
-MISTAKES = {
-    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
-    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR, _C.SHAPE_MISMATCH,
-}  # fmt: skip
-_NODE_MAY_DIFFER = {*MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
-_RANK_MAY_DIFFER = MISTAKES - {_C.SHAPE_MISMATCH}
+_NODE_MAY_DIFFER = {*USER_ERRORS, _C.DISK_FULL, _C.DEVICE_OOM}
+_RANK_MAY_DIFFER = USER_ERRORS - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
 _FROM_OUTSIDE = {_C.TIME_LIMIT, _C.CANCELLED}
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
@@ -143,7 +134,7 @@ def _came_far(finding: Finding) -> bool:
     """Whether it ran so long that a mistake would have shown before: something around it has
     changed.
     """
-    if finding.failure_class not in MISTAKES:
+    if finding.failure_class not in USER_ERRORS:
         return False
     if finding.last_step is None:
         return finding.made_steps

@@ -9,8 +9,8 @@ from aorta.attribution.analysis import attribute as attributed
 from aorta.attribution.evidence import collect
 from aorta.attribution.nouns import Attribution
 from aorta.attribution.opinion import Adviser, with_opinion
+from aorta.attribution.patterns import built_in, with_user_file
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT
-from aorta.attribution.registry import built_in, with_user_file
 
 
 @dataclass(frozen=True, kw_only=True)
