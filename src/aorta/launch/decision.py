@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution.decision import JobStanding
+from aorta.attribution import JobProgress
+from aorta.attribution.documents import REMEMBERED
 from aorta.core.errors import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -43,7 +44,7 @@ class LastWords:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    standing: JobStanding
+    standing: JobProgress
     verdict: SourceVerdict
 
     @property
@@ -54,7 +55,7 @@ class _Judged:
         finding = self.verdict.finding
         if finding is None:
             return ()
-        return ({key: finding.get(key) for key in ("fingerprint", "class", "last_step")},)
+        return ({key: finding.get(key) for key in REMEMBERED},)
 
 
 class LeaderDecides:
@@ -157,7 +158,9 @@ class LeaderDecides:
         verdict = self._sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
         )
-        standing = progress(start, failed.evidence, verdict, time.time() - start.started)
+        standing = progress(
+            start, failed.evidence, verdict, (failed.ended or time.time()) - start.started
+        )
         ending = known or self._ending(
             start, verdict, standing, store.failure_of(start.cycle) or ""
         )
@@ -170,7 +173,7 @@ class LeaderDecides:
         return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress, failure: str
     ) -> JobEnding | None:
         stops = self._stop_reason(start, verdict, standing)
         if stops is not None and not self._settings.attribution.dry_run:
@@ -184,17 +187,17 @@ class LeaderDecides:
         return None
 
     def _stop_reason(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress
     ) -> str | None:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
             return _stopped(start, verdict)
         limit = self._settings.max_no_progress_cycles
-        if not limit or standing.in_a_row < limit or start.restarts_left <= 0:
+        if not limit or standing.idle < limit or start.restarts_left <= 0:
             return None
         at = "" if standing.best_step is None else f"; the best step stays {standing.best_step}"
         return (
-            f"{standing.in_a_row} cycles in a row made no progress{at} "
+            f"{standing.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
 
@@ -208,11 +211,11 @@ def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:
 
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
-) -> JobStanding:
+) -> JobProgress:
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
     heartbeats, and for how long it lived.
     """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
-    before = JobStanding(start.best_step, start.idle_cycles)
+    before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

@@ -192,6 +192,11 @@ class FailedCycle:
     start: CycleStart
     evidence: Sequence[CycleEvidence]
 
+    @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((piece.ended for piece in self.evidence if piece.ended), default=None)
+
 
 @dataclass(frozen=True)
 class SourceVerdict:
