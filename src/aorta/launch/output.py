@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -298,8 +299,9 @@ class CycleLogs(LogsSpecs):
 
     def reported_step(self, rank: int) -> int | None:
         """The number in the rank's last heartbeat."""
-        told = os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0) if rank in self._beats else b""
-        return int(told) if told.strip().isdigit() else None
+        with suppress(OSError, KeyError, ValueError):  # its cycle may just have been left
+            return int(os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0))
+        return None
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
