@@ -224,7 +224,8 @@ def _domains_in(text: str) -> Iterator[SecretSpan]:
 
 @lru_cache(maxsize=4096)
 def _names_somebody(name: str) -> bool:
-    return not (is_generic(name) or is_public_domain(name) or _is_ip(name))
+    is_code = name.startswith(("self.", "cls."))
+    return not (is_code or is_generic(name) or is_public_domain(name) or _is_ip(name))
 
 
 def is_generic(name: str) -> bool:

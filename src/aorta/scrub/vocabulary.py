@@ -76,7 +76,7 @@ MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
     "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
     "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com "
-    "google.com "
+    "google.com googleapis.com "
     "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org "
     "example.net schedmd.com "
     "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org "
@@ -188,7 +188,7 @@ def is_dense(value: str) -> bool:
     """A long string without spaces that no language would produce: letters and digits,
     near-random.
     """
-    if not _DENSE.match(value):
+    if not _DENSE.match(value) or value.startswith("/"):
         return False
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return has_both and entropy(value) >= 3.0
