@@ -80,6 +80,11 @@ Alibaba        LTAI@{16,22}
 Duffel         duffel_(?:test|live)_~{43}
 Infracost      ico-@{32}
 Scaleway       tk-us-~{40,}
+Bitbucket      ATBB@{24,}
+LaunchDarkly   (?:api|sdk|mob)-@{8}-@{4}-@{4}-@{4}-@{12}
+Rootly         rootly_#{64}
+Spectral       spu-#{32}
+Buildkite      bk[a-z]{2}_@{40}
 Meta           EAA[MC]@{60,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.

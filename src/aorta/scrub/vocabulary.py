@@ -129,8 +129,8 @@ _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
     r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
     r"int|bytes|"
-    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[^\]]*\]|"
-    r"(?:(?:bearer|basic|token) )?\$?\{\{?[^}]*\}?\})\Z"
+    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
+    r"(?:(?:bearer|basic|token) )?\$?\{\{?[\w .:\[\]'\-]{0,40}\}?\})\Z"
 )
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
 
