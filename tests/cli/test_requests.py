@@ -3,13 +3,12 @@ request, of the type it has there.
 """
 
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aorta._verbs import request_of
-from aorta.cli import options
 from aorta.cli.app import app
 from aorta.core.documents import validated_arguments
 
@@ -30,7 +29,7 @@ LINES = {
     "triage": (
         "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b "
         "--environment-axis local "
-        "--trials 3 --exact-trials --control --steps 3 --ticket t --baseline-cell c "
+        "--trials 3 --exact-trials --steps 3 --ticket t --baseline-cell c "
         "--confound-threshold 1.2 --sets 2 "
         f"--max-rate 0.1 --mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
@@ -51,7 +50,7 @@ LINES = {
         f"{_RESUME} -- a -v c:d"
     ),
     "diverge": (
-        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu "
+        "diverge --bad-set A=1 --good-set A=2 --good-mitigations a,b --good rev --good-device cpu "
         "--good-dtype float64 "
         f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} "
         f"{_RESUME} -- a b"
@@ -86,6 +85,15 @@ NOT_ON_A_COMMAND_LINE = {
 }
 
 
+def _module(verb: str) -> str:
+    return f"aorta.{'attribution' if verb == 'attribute' else verb}.request"
+
+
+def request_of(verb: str) -> type[Any]:
+    kind: type[Any] = getattr(import_module(_module(verb)), f"{verb.capitalize()}Request")
+    return kind
+
+
 class Asked(Exception):  # noqa: N818
     """Carries the request away before it is answered."""
 
@@ -96,9 +104,10 @@ def request_from(verb: str, line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         def __post_init__(self) -> None:
             raise Asked(self)
 
-    monkeypatch.setattr(options, "request_of", lambda _verb: Recorded)
-    with pytest.raises(Asked) as asked:
-        app.main(line.split(), standalone_mode=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{_module(verb)}.{verb.capitalize()}Request", Recorded)
+        with pytest.raises(Asked) as asked:
+            app.main(line.split(), standalone_mode=False)
     return asked.value.args[0]
 
 
@@ -118,7 +127,6 @@ def test_a_directory_alone_is_a_run_to_look_at_and_not_a_command(
 ) -> None:
     asked = request_from("diverge", f"diverge {tmp_path}", monkeypatch)
     assert (asked.run_dir, asked.command) == (tmp_path, ())
-    monkeypatch.undo()
     assert request_from("solve", f"solve {tmp_path}", monkeypatch).source == tmp_path
 
 

@@ -9,7 +9,3 @@ searches an answer takes. States are made and tested on the `host`, in `containe
 decides. `findings` and `report` are the answer, `watching` what people see meanwhile. The search
 itself is in `aorta.search` and knows nothing of git, containers or files.
 """
-
-from aorta._verbs import make_callable
-
-make_callable(__name__)

@@ -20,7 +20,7 @@ from aorta.bisect.package import Package, Versions, whole
 from aorta.bisect.trials import Builder, BuildFirst, BuildWatch, OneTrial
 from aorta.core.axis import Purpose
 from aorta.core.errors import UsageError
-from aorta.core.signature import Signature
+from aorta.core.failure import Failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Event, Listener, Reason, TrialEnded
 from aorta.engine.judge import Judges, SameJudge
@@ -40,8 +40,8 @@ _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and how trials run, whatever the search. Each stage opens its own executor and its own
-    view.
+    """Where and how trials run, whatever the search. All stages share one executor; each has views
+    of its own.
     """
 
     executor: Callable[[], Executor]
@@ -100,7 +100,7 @@ class Stages:
         return answer
 
     @property
-    def _failure(self) -> Signature | None:
+    def _failure(self) -> Failure | None:
         """The failure that is searched for, as the first stage that saw one saw it: a later one
         keeps to it.
         """

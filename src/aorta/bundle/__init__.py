@@ -4,7 +4,3 @@
 says what it holds and what was removed. *Reading* accepts exactly what packing writes and refuses
 everything else. Nothing is sent anywhere, and the run directory is never changed.
 """
-
-from aorta._verbs import make_callable
-
-make_callable(__name__)

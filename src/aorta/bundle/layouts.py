@@ -189,6 +189,15 @@ LAYOUTS: tuple[Layout, ...] = (
         reads=("result.json",),
     ),
     Layout(
+        verb="isolate",
+        schemas=("aorta.isolate/",),
+        documents=("result.json",),
+        files=(),
+        trees=("trials/*",),
+        ours=("result.json",),
+        reads=("result.json",),
+    ),
+    Layout(
         verb="launch",
         schemas=("aorta.cycle/",),
         documents=("cycle_info.json", "case/cycle_info.json", "cycle_*/cycle_info.json"),

@@ -2,22 +2,19 @@
 documented.
 """
 
-import atexit
 import importlib
 import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
-from aorta.cli.verbs import VERBS, top_help
+from aorta.cli.verbs import OTHER_NAMES, UNLISTED, VERBS, top_help
 from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
 
@@ -27,10 +24,17 @@ class _LazyVerbs(click.Group):
         return [verb.name for verb in VERBS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        verb = next((verb for verb in VERBS if verb.name == name), None)
-        if verb is None:
+        if name in OTHER_NAMES:
+            click.echo(f"aorta: `{name}` is `aorta {OTHER_NAMES[name]}` here", err=True)
+            verb_name, _, inner = OTHER_NAMES[name].partition(" ")
+            group = self.get_command(ctx, verb_name)
+            return (
+                group.get_command(ctx, inner) if isinstance(group, click.Group) and inner else group
+            )
+        modules = {**{verb.name: verb.module for verb in VERBS}, **UNLISTED}
+        if name not in modules:
             return None
-        command: click.Command = importlib.import_module(verb.module).command
+        command: click.Command = importlib.import_module(modules[name]).command
         return command
 
     def get_help(self, ctx: click.Context) -> str:
@@ -43,7 +47,7 @@ def app() -> None:
     """Every verb of Aorta."""
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> NoReturn:
     """Run one command line and leave with its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     code = _exit_code(arguments)
@@ -51,24 +55,7 @@ def run(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _leave(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """Not by taking the interpreter apart, which takes 50 ms of CPU and ends nothing that this does
-    not.
-
-    A launch has threads that may wait in C++, which aborts a process that tears itself down.
-    """
-    if "aorta.launch.store" not in sys.modules:
-        others = (one for one in threading.enumerate() if one is not threading.main_thread())
-        if not all(one.daemon for one in others):
-            raise SystemExit(code)  # it waits for them
-        atexit._run_exitfuncs()  # noqa: SLF001  # as an interpreter does at its end
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(code)
+    raise SystemExit(code)
 
 
 def _exit_code(arguments: Sequence[str]) -> int:

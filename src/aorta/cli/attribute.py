@@ -1,16 +1,12 @@
 """`aorta attribute`: what killed this cycle, and should it restart?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from aorta.cli import options
 from aorta.cli.printing import print_json
-from aorta.cli.service_options import adviser_options
-
-if TYPE_CHECKING:
-    from aorta.attribution.request import AttributeRequest
+from aorta.cli.service_options import adviser_from, adviser_options
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -45,8 +41,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @adviser_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@options.asking("attribute")
-def command(request: "AttributeRequest", as_json: bool) -> None:
+def command(as_json: bool, **given: Any) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
 
     LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle
@@ -54,10 +49,10 @@ def command(request: "AttributeRequest", as_json: bool) -> None:
     the evidence does not tell.
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
-    from aorta.attribution.request import attribute
+    from aorta.attribution.request import AttributeRequest, attribute
     from aorta.core.errors import Exit
 
-    result = attribute(request)
+    result = attribute(AttributeRequest(adviser=adviser_from(given), **given))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:

@@ -1,15 +1,12 @@
 """`aorta attrsvc`: the attribution service."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from aorta.cli.printing import say
-from aorta.cli.service_options import Access, adviser_options, server_token_options
-
-if TYPE_CHECKING:
-    from aorta.attribution.opinion import Adviser
+from aorta.cli.service_options import Access, adviser_from, adviser_options, server_token_options
 
 
 @click.command("attrsvc")
@@ -49,10 +46,11 @@ def command(
     roots: tuple[Path, ...],
     db: str,
     keep_days: float,
-    access: Access,
+    token_file: Path | None,
+    no_token: bool,
     rate_limit: float,
     max_no_progress_cycles: int,
-    adviser: "Adviser | None",
+    **given: Any,
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -71,6 +69,7 @@ def command(
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
+    access = Access(token_file, no_token)
     settings = Settings(
         roots,
         database_url(db),
@@ -79,7 +78,7 @@ def command(
         rate_limit,
         keep_days,
         max_no_progress_cycles,
-        adviser,
+        adviser_from(given),
     )
     app = create_app(settings)
     listener = listen(host, port)

@@ -1,7 +1,6 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,16 @@ if TYPE_CHECKING:
 _SCHEMA = "aorta.bisect/1"
 
 
-class _MountsOrVerbose(click.Command):
+class MountsOrVerbose(click.Command):
     """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose.
     Neither is read in the command, which begins after `--`, or with the first word that is no
     option.
     """
+
+    @property
+    def command_words(self) -> str:
+        """The name of the argument that holds them."""
+        return str(next(p.name for p in self.params if isinstance(p, click.Argument)))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = len(args) - self._command_length(ctx, _with_long_names(args))
@@ -33,7 +37,7 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        words = found.get("command")
+        words = found.get(self.command_words)
         return len(words) if isinstance(words, (list, tuple)) else 0
 
 
@@ -44,33 +48,7 @@ def _with_long_names(args: list[str]) -> list[str]:
     ]
 
 
-def _environments(
-    good_env: str | None, bad_env: str | None, repositories: tuple[str, ...], **index: Any
-) -> "EnvironmentOptions":
-    from aorta.bisect.request import EnvironmentOptions
-
-    named = options.pairs_from(repositories, "--repository", "NAME=DIR")
-    return EnvironmentOptions(good=good_env, bad=bad_env, repositories=named, **index)
-
-
-def _containers(**said: Any) -> "ContainerOptions":
-    from aorta.bisect.request import ContainerOptions
-
-    return ContainerOptions(**said)
-
-
-def _versions(option: str) -> Callable[[str | None], Mapping[str, str]]:
-    def read(listed: str | None) -> Mapping[str, str]:
-        from aorta.bisect.spec import versions_from
-
-        return versions_from(listed, option)
-
-    return read
-
-
-_environment_options = options.grouped(
-    "environments",
-    _environments,
+_environment_options = options.stacked(
     click.option(
         "--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv."
     ),
@@ -92,9 +70,9 @@ _environment_options = options.grouped(
     ),
 )
 
-_container_options = options.grouped(
-    "containers",
-    _containers,
+_INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
+
+_container_options = options.stacked(
     click.option(
         "--container", "family", metavar="FAMILY", help="Bisect the dated containers of it."
     ),
@@ -118,8 +96,13 @@ _container_options = options.grouped(
     ),
 )
 
+_CONTAINER_FIELDS = (
+    *("family", "runtime", "url_template", "start_date", "end_date", "threshold_days"),
+    *("passing", "failing", "bazel_cache", "shm_size", "mounts"),
+)
 
-@click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
+
+@click.command(cls=MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
 @_environment_options
@@ -156,13 +139,7 @@ _container_options = options.grouped(
 @click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
 @options.displaying_with("--verbose", help="Also -v. Every event, one line each.")
 @options.command_words("[--] [COMMAND...]")
-@options.asking(
-    "bisect",
-    passing_versions=_versions("--passing-versions"),
-    failing_versions=_versions("--failing-versions"),
-    extra_env=options.variables_from,
-)
-def command(request: "BisectRequest", dry_run: bool, display: options.Display) -> None:
+def command(dry_run: bool, **given: Any) -> None:
     """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
 
     The command fails as the oracle says (by default: any exit but 0); exit 125 skips a state.
@@ -178,13 +155,49 @@ def command(request: "BisectRequest", dry_run: bool, display: options.Display) -
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
+    display = options.display_from(given)
+    request = _request_from(given)
     if dry_run:
         _say_plan(request, as_json=display.as_json)
     else:
-        _bisect(request, display)
+        bisect_and_show(request, display)
 
 
-def _bisect(request: "BisectRequest", display: options.Display) -> None:
+def _request_from(given: options.Given) -> "BisectRequest":
+    from aorta.bisect.request import BisectRequest
+    from aorta.bisect.spec import versions_from
+
+    for option in ("passing_versions", "failing_versions"):
+        given[option] = versions_from(given[option], f"--{option.replace('_', '-')}")
+    return BisectRequest(
+        environments=_environments_from(given),
+        containers=_containers_from(given),
+        extra_env=options.variables_from(given.pop("extra_env")),
+        oracle=options.oracle_from(given),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
+
+
+def _environments_from(given: options.Given) -> "EnvironmentOptions":
+    from aorta.bisect.request import EnvironmentOptions
+
+    return EnvironmentOptions(
+        good=given.pop("good_env"),
+        bad=given.pop("bad_env"),
+        repositories=options.pairs_from(given.pop("repositories"), "--repository", "NAME=DIR"),
+        **{name: given.pop(name) for name in _INDEX_FIELDS},
+    )
+
+
+def _containers_from(given: options.Given) -> "ContainerOptions":
+    from aorta.bisect.request import ContainerOptions
+
+    return ContainerOptions(**{name: given.pop(name) for name in _CONTAINER_FIELDS})
+
+
+def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     from aorta.bisect.request import bisect
     from aorta.bisect.watching import short
     from aorta.views.pictures import BeliefPicture

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aorta.bundle.manifest import Checked
     from aorta.bundle.pack import Prepared
     from aorta.bundle.reading import Verified
-    from aorta.bundle.request import BundleReport, BundleRequest
+    from aorta.bundle.request import BundleReport
 
 _PATH = click.Path(path_type=Path)
 _MIB = 2**20
@@ -82,8 +82,7 @@ def command() -> None:
     "--no-check", "check", help="Do not run the reproducer from where the bundle is unpacked."
 )
 @_AS_JSON
-@options.asking("bundle")
-def pack(request: "BundleRequest", review: bool, as_json: bool) -> None:
+def pack(review: bool, as_json: bool, **given: Any) -> None:
     """Pack RUN_DIR (of reduce, triage, bisect, run or a stopped launch) into TICKET-UTC.tar.gz.
 
     Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not
@@ -97,8 +96,9 @@ def pack(request: "BundleRequest", review: bool, as_json: bool) -> None:
     packed, and the reproducer does not fail the same way; 5 cannot write.
     """
     from aorta.bundle.manifest import RefusedError
-    from aorta.bundle.request import SCHEMA, bundle
+    from aorta.bundle.request import SCHEMA, BundleRequest, bundle
 
+    request = BundleRequest(**given)
     try:
         report = bundle(request, _agreed) if review else bundle(request)
     except RefusedError as refused:

@@ -35,7 +35,8 @@ def command(
     port: int,
     roots: tuple[Path, ...],
     service_url: str | None,
-    access: Access,
+    token_file: Path | None,
+    no_token: bool,
 ) -> None:
     """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs
     (start_solve, solve_status, get_report, list_runs) over MCP.
@@ -59,6 +60,7 @@ def command(
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
+    access = Access(token_file, no_token)
     service = ServiceAddress(service_url, access.shown) if service_url else None
     server = create_server(roots, service)
     may_start = transport == "stdio" or access.shown is not None

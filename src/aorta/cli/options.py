@@ -1,16 +1,19 @@
-"""Options that several verbs share, spelt once. A group of them reaches the command as one typed
-value.
+"""Options that several verbs share, spelt once.
+
+A group is a decorator of plain click options and a function `..._from(given)` beside it, which takes
+the group's values out of what click gave and returns one typed value. What is then left in `given`
+is called like the fields of the verb's request:
+
+    RunRequest(executor=executor_from(given), oracle=oracle_from(given), **given)
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aorta._verbs import request_of
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, UsageError
 
@@ -41,7 +44,9 @@ class Duration(click.ParamType[float]):
             self.fail(wrong.message, param, ctx)
 
 
-def _stacked(*options: Decorator) -> Decorator:
+def stacked(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order in which the help shows them."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -55,42 +60,8 @@ def unless(option: str, name: str, help: str) -> Decorator:  # noqa: A002
     return click.option(option, name, is_flag=True, flag_value=False, default=True, help=help)
 
 
-def grouped(name: str, make: Command, *options: Decorator) -> Decorator:
-    """These options reach the command as one value, `name`: what `make` makes of theirs."""
-
-    def decorate(command: Command) -> Command:
-        own: list[str] = []
-
-        @wraps(command)
-        def given(*args: Any, **said: Any) -> Any:
-            value = make(**{each: said.pop(each) for each in own})
-            return command(*args, **{name: value}, **said)
-
-        before = len(getattr(given, "__click_params__", ()))
-        _stacked(*options)(given)
-        own += [each.name for each in getattr(given, "__click_params__", ())[before:]]
-        return given
-
-    return decorate
-
-
-def asking(verb: str, **read: Callable[[Any], object]) -> Decorator:
-    """What is called like a field of the verb's request reaches the command as one value,
-    `request`. `read` makes of what a command line holds what such a field does. To stand next to
-    the function: the groups of options have been made then.
-    """
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def given(*args: Any, **said: Any) -> Any:
-            kind = request_of(verb)
-            asked = {each.name: said.pop(each.name) for each in fields(kind) if each.name in said}
-            asked |= {name: make(asked[name]) for name, make in read.items()}
-            return command(*args, request=kind(**asked), **said)
-
-        return given
-
-    return decorate
+Given = dict[str, Any]
+"""What click gave a command: a value for each of its options, by name."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +97,8 @@ class Display:
 
 
 def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
-    """`--watch`, `--json`, `-v`, `-q` as `display`, where `-v` means something else too."""
-    return grouped(
-        "display",
-        Display,
+    """`--watch`, `--json`, `-v`, `-q`, where `-v` means something else too."""
+    return stacked(
         click.option(
             "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
         ),
@@ -140,66 +109,72 @@ def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
 
 
 displaying = displaying_with("-v", "--verbose", help="Every event, one line each.")
-"""The same, where it does not."""
 
 
-def _executor_choice(
-    executor: str, jobs: int | None, ray_address: str | None, cold: bool, **resources: Any
-) -> "ExecutorChoice":
+def display_from(given: Given) -> Display:
+    return Display(**{name: given.pop(name) for name in ("as_json", "verbose", "quiet", "watch")})
+
+
+_NODES_OF_A_TRIAL = click.option(
+    "--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."
+)
+_TRIALS = (
+    click.option("--timeout", type=Duration(), help="Of one trial: seconds, or 30s, 10m, 4h."),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        help="Trials side by side.  [default: 1; on a cluster: what fits]",
+    ),
+    click.option("--executor", default="local", show_default=True, help="local, slurm or ray."),
+    click.option("--ray-address", help="An existing Ray cluster."),
+    click.option(
+        "--gpus-per-trial",
+        "gpus",
+        type=click.IntRange(0),
+        default=0,
+        help="Give each trial this many devices of its own (on each of its nodes).",
+    ),
+    click.option("--cpus-per-task", "cpus", type=click.IntRange(1), default=1, help="slurm, ray."),
+    click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
+    click.option("--partition", help="slurm."),
+    click.option("--account", help="slurm."),
+    click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+    click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
+    click.option(
+        "--warm",
+        is_flag=True,
+        help="Fork trials from a process that has imported their libraries (local).",
+    ),
+    click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
+)
+running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
+"""How long one trial may take; where trials run and how many at once."""
+
+placed_trials = stacked(*_TRIALS)
+"""The same for a verb that chooses the nodes of every trial itself."""
+
+_RESOURCES = (
+    *("gpus", "cpus", "tasks_per_node"),
+    *("partition", "account", "time_limit"),
+)
+
+
+def executor_from(given: Given) -> "ExecutorChoice":
     from aorta.core.trial import Resources
     from aorta.executors.choosing import ExecutorChoice
 
-    return ExecutorChoice(executor, jobs, Resources(**resources), ray_address, cold)
+    nodes = given.pop("nodes", 1)
+    resources = Resources(nodes=nodes, **{name: given.pop(name) for name in _RESOURCES})
+    return ExecutorChoice(
+        given.pop("executor"),
+        given.pop("jobs"),
+        resources,
+        given.pop("ray_address"),
+        **{name: given.pop(name) for name in ("warm", "cold", "job_per_trial")},
+    )
 
 
-running_trials = _stacked(
-    click.option("--timeout", type=Duration(), help="Of one trial: seconds, or 30s, 10m, 4h."),
-    grouped(
-        "executor",
-        _executor_choice,
-        click.option(
-            "--jobs",
-            type=click.IntRange(1),
-            help="Trials side by side.  [default: 1; on a cluster: what fits]",
-        ),
-        click.option("--executor", default="local", show_default=True, help="local, slurm or ray."),
-        click.option("--ray-address", help="An existing Ray cluster."),
-        click.option(
-            "--gpus-per-trial",
-            "gpus",
-            type=click.IntRange(0),
-            default=0,
-            help="Give each trial this many devices of its own (on each of its nodes).",
-        ),
-        click.option(
-            "--cpus-per-task", "cpus", type=click.IntRange(1), default=1, help="slurm, ray."
-        ),
-        click.option("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
-        click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
-        click.option("--partition", help="slurm."),
-        click.option("--account", help="slurm."),
-        click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
-        click.option(
-            "--cold",
-            is_flag=True,
-            help="Start every trial from nothing, also where its imports could be kept warm.",
-        ),
-    ),
-)
-"""Where trials run and how many at once as `executor`; how long one may take as `timeout`."""
-
-
-def _resume(resume: str | None, salvage: bool) -> "Resume | None":
-    from aorta.engine.session import Resume
-
-    if resume is None and salvage:
-        raise UsageError("--salvage is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, salvage)
-
-
-resumable = grouped(
-    "resume",
-    _resume,
+resumable = stacked(
     click.option(
         "--resume",
         is_flag=False,
@@ -212,8 +187,23 @@ resumable = grouped(
         is_flag=True,
         help="With --resume: go on with what can be read of a damaged journal.",
     ),
+    click.option(
+        "--changed",
+        is_flag=True,
+        help="With --resume: go on though scripts of the command, or data, changed since.",
+    ),
 )
-"""Which run to go on with as `resume`; None for one that begins."""
+
+
+def resume_from(given: Given) -> "Resume | None":
+    """Which run to go on with; None for one that begins."""
+    from aorta.engine.session import Resume
+
+    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
+    for option, wanted in how.items():
+        if resume is None and wanted:
+            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, **how)
 
 
 mitigations_files = click.option(
@@ -225,26 +215,7 @@ mitigations_files = click.option(
 )
 
 
-def _layers(
-    environment: str,
-    mitigations: str,
-    mitigations_files: tuple[Path, ...],
-    extra_env: tuple[str, ...],
-) -> "EnvironmentLayers":
-    from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
-
-    names = names_from(mitigations)
-    return EnvironmentLayers(
-        environment=None if environment == "local" else environment,
-        mitigations=None if names == (NO_MITIGATION,) else names,
-        mitigations_files=mitigations_files,
-        extra_env=variables_from(extra_env),
-    )
-
-
-environment_layers = grouped(
-    "layers",
-    _layers,
+environment_layers = stacked(
     click.option("--environment", default="local", show_default=True),
     click.option("--mitigations", default="none", show_default=True, help="Comma-separated."),
     mitigations_files,
@@ -255,24 +226,22 @@ environment_layers = grouped(
         help="A variable on top of every other layer; repeatable.",
     ),
 )
-"""What is put around the workload as `layers`. The defaults leave what a spec says."""
 
 
-def _oracle(oracle_kind: str | None, codes: str | None, **content: Any) -> "Oracle | None":
-    if codes is not None:
-        content["codes"] = [_whole_number(code) for code in codes.split(",")]
-    said = {key: value for key, value in content.items() if value is not None}
-    if oracle_kind is None and not said:
-        return None
-    from aorta.core.oracle import oracle_from_json
+def layers_from(given: Given) -> "EnvironmentLayers":
+    """What is put around the workload. The defaults leave what a spec says."""
+    from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 
-    kind = oracle_kind or ("regex" if "pattern" in said else "exit_code")
-    return oracle_from_json({"kind": kind, **said}, file="command line")
+    environment, names = given.pop("environment"), names_from(given.pop("mitigations"))
+    return EnvironmentLayers(
+        environment=None if environment == "local" else environment,
+        mitigations=None if names == (NO_MITIGATION,) else names,
+        mitigations_files=given.pop("mitigations_files"),
+        extra_env=variables_from(given.pop("extra_env")),
+    )
 
 
-oracle_options = grouped(
-    "oracle",
-    _oracle,
+oracle_options = stacked(
     click.option(
         "--oracle",
         "oracle_kind",
@@ -292,9 +261,25 @@ oracle_options = grouped(
     click.option("--above", type=float, help="metric: a larger number is the failure."),
     click.option("--below", type=float, help="metric: a smaller number is the failure."),
 )
-"""What counts as the failure as `oracle`; None if nothing says so. But for the kind, each is
-called like its key in a spec.
-"""
+_ORACLE_KEYS = (
+    *("pattern", "stream", "with_failure", "silent_for", "longer_than"),
+    *("file", "key", "above", "below"),
+)
+
+
+def oracle_from(given: Given) -> "Oracle | None":
+    """What counts as the failure; None if nothing says so. Options are called like a spec's keys."""
+    kind, codes = given.pop("oracle_kind"), given.pop("codes")
+    content = {name: given.pop(name) for name in _ORACLE_KEYS}
+    if codes is not None:
+        content["codes"] = [_whole_number(code) for code in codes.split(",")]
+    content = {key: value for key, value in content.items() if value is not None}
+    if kind is None and not content:
+        return None
+    from aorta.core.oracle import oracle_from_json
+
+    kind = kind or ("regex" if "pattern" in content else "exit_code")
+    return oracle_from_json({"kind": kind, **content}, file="command line")
 
 
 def _whole_number(text: str) -> int:
@@ -309,20 +294,13 @@ def command_words(metavar: str) -> Decorator:
     return click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar=metavar)
 
 
-def directory_or_command(name: str, metavar: str) -> Decorator:
-    """A directory alone as the field `name`, any other words as `command`."""
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def given(*args: Any, **said: Any) -> Any:
-            words = said["command"]
-            if len(words) == 1 and Path(words[0]).is_dir():
-                said |= {name: Path(words[0]), "command": ()}
-            return command(*args, **said)
-
-        return command_words(metavar)(given)
-
-    return decorate
+def directory_from(given: Given) -> Path | None:
+    """The directory that stands in place of a command, which is then empty; None for a command."""
+    words = given["command"]
+    if len(words) != 1 or not Path(words[0]).is_dir():
+        return None
+    given["command"] = ()
+    return Path(words[0])
 
 
 def names_from(listed: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`aorta reduce`: what is the smallest workload that still fails?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,6 @@ from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.reduce.report import ReduceReport
-    from aorta.reduce.request import ReduceRequest
 
 
 @click.group(invoke_without_command=True)
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Search, and leave nothing on disk.")
 @options.displaying
 @click.pass_context
-@options.asking("reduce")
-def command(context: click.Context, /, request: "ReduceRequest", display: options.Display) -> None:
+def command(context: click.Context, /, **given: Any) -> None:
     """Shrink a failing workload along declared axes, as far as it still fails the same way.
 
     \b
@@ -50,9 +48,16 @@ def command(context: click.Context, /, request: "ReduceRequest", display: option
     if context.invoked_subcommand is not None:
         return
     from aorta.reduce.report import SCHEMA
-    from aorta.reduce.request import reduce
+    from aorta.reduce.request import ReduceRequest, reduce
     from aorta.views.pictures import AxesPicture
 
+    display = options.display_from(given)
+    request = ReduceRequest(
+        layers=options.layers_from(given),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     report = reduce(request, lambda: display.listeners(AxesPicture()), say)
     if display.as_json:
         print_json(SCHEMA, report.to_json())

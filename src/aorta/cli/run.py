@@ -1,15 +1,15 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
 
 if TYPE_CHECKING:
-    from aorta.run.request import RunReport, RunRequest
+    from aorta.run.request import RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
 @options.command_words("[-- COMMAND...]")
-@options.asking("run")
-def command(request: "RunRequest", dry_run: bool, display: options.Display) -> None:
+def command(dry_run: bool, **given: Any) -> None:
     """Run a workload or any command a number of times: does it fail, how often, how fast?
 
     \b
@@ -39,13 +38,22 @@ def command(request: "RunRequest", dry_run: bool, display: options.Display) -> N
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    from aorta.run.request import SCHEMA, plan_lines, run
+    from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
     from aorta.views.pictures import TrialsPicture
 
+    display = options.display_from(given)
+    request = RunRequest(
+        layers=options.layers_from(given),
+        oracle=options.oracle_from(given),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     if dry_run:
         say_plan(plan_lines(request))
         return
     report = run(request, lambda: display.listeners(TrialsPicture()))
+    warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
@@ -59,17 +67,19 @@ def _show(report: "RunReport") -> None:
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
+    starts = content["independent_starts"]
+    shared = f", from {starts} independent starts" if starts < rate["of"] else ""
     if rate["of"]:
         click.echo(
             f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
             "failure "
-            f"(95 % interval {percent_range(rate['low'], rate['high'])})"
+            f"(95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
         )
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if report.signature:
-        click.echo(f"  failure    {report.signature.text}")
+    if report.failure:
+        click.echo(f"  failure    {report.failure.text}")
     if report.retried:
         click.echo(f"  {report.retried} more ran in place of trials that could not tell")
     for words in failed_differently(report.records):
@@ -84,7 +94,8 @@ def _show(report: "RunReport") -> None:
         )
     for words in report.ending.warm_words:
         click.echo(f"  {words}")
-    click.echo(f"  results    {report.run_dir}")
+    kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
+    click.echo(f"  results    {kept}")
 
 
 def _leave(report: "RunReport") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aorta.cli.options import grouped
+from aorta.cli.options import Given, stacked
 from aorta.cli.printing import say
 
 if TYPE_CHECKING:
@@ -18,29 +18,27 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _adviser(
-    llm_url: str | None, llm_model: str, llm_key_file: Path | None, llm_timeout: float
-) -> "Adviser | None":
-    if llm_url is None:
-        return None
-    from aorta.attribution.opinion import Adviser
-    from aorta.core.errors import UsageError
-
-    if not llm_url.startswith(("http://", "https://")):
-        raise UsageError("expected an address such as https://host/v1", where="--llm-url")
-    key = llm_key_file.read_text(encoding="utf-8").strip() if llm_key_file else None
-    return Adviser(llm_url, llm_model, key, llm_timeout)
-
-
-adviser_options = grouped(
-    "adviser",
-    _adviser,
+adviser_options = stacked(
     click.option("--llm-url", help="OpenAI-compatible URL to ask for a second opinion (off)."),
     click.option("--llm-model", default="default", help="Model to ask at --llm-url."),
     click.option("--llm-key-file", type=_FILE, help="File holding the key for --llm-url."),
     click.option("--llm-timeout", type=click.FloatRange(min=0.1), default=5.0, show_default=True),
 )
-"""Whom to ask for a second opinion as `adviser`; None without a URL."""
+
+
+def adviser_from(given: Given) -> "Adviser | None":
+    """Whom to ask for a second opinion; None without a URL."""
+    url, model = given.pop("llm_url"), given.pop("llm_model")
+    key_file, timeout = given.pop("llm_key_file"), given.pop("llm_timeout")
+    if url is None:
+        return None
+    from aorta.attribution.opinion import Adviser
+    from aorta.core.errors import UsageError
+
+    if not url.startswith(("http://", "https://")):
+        raise UsageError("expected an address such as https://host/v1", where="--llm-url")
+    key = key_file.read_text(encoding="utf-8").strip() if key_file else None
+    return Adviser(url, model, key, timeout)
 
 
 class Access:
@@ -74,9 +72,7 @@ class Access:
         yield
 
 
-server_token_options = grouped(
-    "access",
-    Access,
+server_token_options = stacked(
     click.option(
         "--token-file", type=_FILE, help="File holding the bearer token every request must carry."
     ),
@@ -86,4 +82,3 @@ server_token_options = grouped(
         help="Let everybody ask who reaches the port: for callers that can send no token.",
     ),
 )
-"""Who may ask as `access`."""

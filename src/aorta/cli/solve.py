@@ -6,23 +6,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
 
 if TYPE_CHECKING:
-    from aorta.core.oracle import Oracle
     from aorta.solve.request import SolveRequest
-
-
-def _stages(stages: str, skip: str) -> tuple[str, ...]:
-    from aorta.solve.request import stages_from
-
-    return stages_from(options.names_from(stages), options.names_from(skip))
-
-
-def _as_document(oracle: "Oracle | None") -> dict[str, Any] | None:
-    from aorta.core.oracle import oracle_to_json
-
-    return None if oracle is None else oracle_to_json(oracle)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -39,12 +26,8 @@ def _as_document(oracle: "Oracle | None") -> dict[str, Any] | None:
 @click.option("--no-index", is_flag=True, help="No index, only --find-links.")
 @click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
-@options.grouped(
-    "stages",
-    _stages,
-    click.option("--stages", default="", metavar="A,B", help="Only these, and reproduce."),
-    click.option("--skip", default="", metavar="A,B", help="All but these."),
-)
+@click.option("--stages", default="", metavar="A,B", help="Only these, and reproduce.")
+@click.option("--skip", default="", metavar="A,B", help="All but these.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
 @click.option("--ticket", help="Names the bundle.")
 @options.mitigations_files
@@ -53,9 +36,8 @@ def _as_document(oracle: "Oracle | None") -> dict[str, Any] | None:
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
 @options.displaying
-@options.directory_or_command("source", "[RUN_DIR|CASE] [-- COMMAND...]")
-@options.asking("solve", oracle=_as_document)
-def command(request: "SolveRequest", dry_run: bool, display: options.Display) -> None:
+@options.command_words("[RUN_DIR|CASE] [-- COMMAND...]")
+def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:
     """From a failing job to its cause and a reproducer that works elsewhere, in one go.
 
     \b
@@ -69,6 +51,19 @@ def command(request: "SolveRequest", dry_run: bool, display: options.Display) ->
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
+    from aorta.core.oracle import oracle_to_json
+    from aorta.solve.request import SolveRequest, stages_from
+
+    display = options.display_from(given)
+    oracle = options.oracle_from(given)
+    request = SolveRequest(
+        source=options.directory_from(given),
+        stages=stages_from(options.names_from(stages), options.names_from(skip)),
+        oracle=None if oracle is None else oracle_to_json(oracle),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     if dry_run:
         _show_plan(request, as_json=display.as_json)
     else:
@@ -90,8 +85,12 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     from aorta.solve.solution import SCHEMA, summary_lines
 
     say_stage = (lambda _text: None) if display.quiet else say
-    solution = solve(request, lambda _stage: display.listeners(), say_stage)
-    write_page(solution.state.path, solution.state.path / "report.html")
+
+    def show(run_dir: Path) -> None:
+        write_page(run_dir, run_dir / "report.html")
+
+    solution = solve(request, lambda _stage: display.listeners(), say_stage, show)
+    warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,6 @@ from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.triage.optimize import StackReport
-    from aorta.triage.request import TriageRequest
     from aorta.triage.running import MatrixReport
     from aorta.views.pictures import Picture
 
@@ -53,11 +52,6 @@ def command() -> None:
 )
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
 @click.option("--exact-trials", is_flag=True, help="Exactly so many a cell: never stop early.")
-@click.option(
-    "--control",
-    is_flag=True,
-    help="Where a cell works and is slower, run the baseline slowed as much.",
-)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")
@@ -73,8 +67,13 @@ def command() -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
 @options.command_words("[-- COMMAND...]")
-@options.asking("triage", mitigation_axis=_names, environment_axis=_names)
-def run(request: "TriageRequest", strict: bool, dry_run: bool, display: options.Display) -> None:
+def run(
+    strict: bool,
+    dry_run: bool,
+    mitigation_axis: str | None,
+    environment_axis: str | None,
+    **given: Any,
+) -> None:
     """Run a workload or any command in every cell of a matrix, or find the smallest stack that works.
 
     \b
@@ -90,8 +89,17 @@ def run(request: "TriageRequest", strict: bool, dry_run: bool, display: options.
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
-    from aorta.triage.request import plan_lines, triage
+    from aorta.triage.request import TriageRequest, plan_lines, triage
 
+    display = options.display_from(given)
+    request = TriageRequest(
+        mitigation_axis=_names(mitigation_axis),
+        environment_axis=_names(environment_axis),
+        oracle=options.oracle_from(given),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     if dry_run:
         say_plan(plan_lines(request))
         return

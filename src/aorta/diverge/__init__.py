@@ -10,8 +10,6 @@ nondeterminism, not divergence.
 import sys
 from typing import Any
 
-from aorta._verbs import make_callable
-
 
 def record(name: str, array: Any) -> None:
     """A value of your own, named by you, as one more operation of the stream. Does nothing where
@@ -23,6 +21,3 @@ def record(name: str, array: Any) -> None:
     recorder = sys.modules.get("aorta_recorder")
     if recorder is not None:
         recorder.record_value(name, array)
-
-
-make_callable(__name__)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified
-from aorta.core.signature import Signature
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, Verdict
 
@@ -27,7 +27,7 @@ class TrialRecord:
     index: int  # the how-manieth trial of this point
     outcome: Outcome
     why: str
-    signature: Signature | None
+    failure: Failure | None
     exit_code: int | None
     signal: int | None
     timed_out: bool
@@ -38,8 +38,10 @@ class TrialRecord:
     image_digest: str | None
     path: str  # the trial's directory, relative to the run directory
     value: float | None = None  # what was measured, where a number decides
+    harmless: tuple[str, ...] = ()  # templates of lines that are no failure's words
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
-    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
+    saved: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
+    server: str = ""  # the fork server that it came from
 
     @classmethod
     def of(
@@ -59,7 +61,7 @@ class TrialRecord:
             index=index,
             outcome=found.outcome,
             why=found.why,
-            signature=found.signature,
+            failure=found.failure,
             exit_code=end.exit_code,
             signal=end.signal,
             timed_out=end.timed_out,
@@ -70,7 +72,9 @@ class TrialRecord:
             image_digest=end.image_digest,
             path=path,
             value=found.value,
-            spared=round(end.spared, 3),
+            harmless=found.harmless,
+            saved=round(end.saved, 3),
+            server=end.server,
         )
 
 
@@ -111,7 +115,7 @@ def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
     if none did.
     """
     return different_failures(
-        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+        Counter(r.failure.text for r in records if r.outcome is Outcome.OTHER and r.failure)
     )
 
 
@@ -131,6 +135,7 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
     INFRASTRUCTURE = "infrastructure"
+    RUNNING = "running"  # it has not ended: what is written on the way
 
 
 @dataclass(frozen=True)
@@ -156,10 +161,7 @@ class Ending:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
             return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
-        kept = (
-            f"{counted(self.warm_trials, 'trial')} started warm, without their imports "
-            "(--cold: none does)"
-        )
+        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports"
         return [kept] if self.warm_trials else []
 
     def followed_by(self, later: "Ending") -> "Ending":
@@ -181,6 +183,7 @@ class Ending:
             Reason.INTERRUPTED: Exit.INTERRUPTED,
             Reason.TERMINATED: Exit.TERMINATED,
             Reason.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
+            Reason.RUNNING: Exit.TERMINATED,
         }[self.reason]
 
 

@@ -3,7 +3,3 @@
 `spec` reads what the user wrote, `plan` turns it into axes and a search, `running` drives it, and
 `output` writes what may be shipped. Nothing here knows another verb.
 """
-
-from aorta._verbs import make_callable
-
-make_callable(__name__)

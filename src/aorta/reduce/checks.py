@@ -6,6 +6,7 @@ says.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -16,16 +17,16 @@ from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
-from aorta.reduce.experiment import DATA, IGNORED, ReductionExperiment
+from aorta.reduce.experiment import DATA, IGNORED, PLACE, ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
-from aorta.reduce.materials import folders_of, settings_of
+from aorta.reduce.materials import NONSENSE, folders_of, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
-_NONSENSE = "aorta-checks-whether-this-is-read"
+_ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
 
@@ -65,7 +66,11 @@ class WatchedExperiment(_Around):
             for material, inside in zip(materials, folders_of(materials), strict=True)
             if (name := material.file_name) is not None
             and any(
-                _is_at(found, str(Path(inside, name))) for seen in self._opened for found in seen
+                _is_at(
+                    found, f"{PLACE}/{material.inside}" if material.inside else f"{inside}{name}"
+                )
+                for seen in self._opened
+                for found in seen
             )
         ]
 
@@ -88,7 +93,10 @@ class IgnoredExperiment(_Around):
         trial = self.inner.trial(self.at, index, trial_dir)
         material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
         names = settings_of([material], self.at) or [material.axis.name]
-        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
+        folder = (trial_dir / DATA).absolute()
+        place = self.inner.workplace(self.at, folder, nonsense=material.axis.name)
+        env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
+        return replace(trial, env=env, cwd=place or trial.cwd)
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class InPlaceExperiment(_Around):
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
-        return replace(trial, env={**trial.env, **self.places})
+        return replace(trial, env={**trial.env, **self.places}, cwd=self.inner.base.subject.cwd)
 
 
 @dataclass(frozen=True)
@@ -129,11 +137,20 @@ class CopyExperiment(_Around):
         )
 
     def _path(self) -> dict[str, str]:
-        """A program that is called by its name is the original's own here."""
-        programs = self.reproducer.portable.programs
-        if not programs or self.inner.base.environment.isolated:
+        """What any machine has, and the one Python that whoever runs it names; a program that is
+        called by its name is the original's own.
+        """
+        if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
             return {}
-        return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
+        command = self.reproducer.command()
+        words = command.split() if isinstance(command, str) else command
+        found = shutil.which(words[0]) if words else None
+        programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
+        python = self.reproducer.python
+        return {
+            "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
+            **({"PYTHON": python} if python else {}),
+        }
 
     def _python(self) -> dict[str, str]:
         """A registered workload runs in the Python that aorta runs in, and not with the original's
@@ -157,5 +174,8 @@ def enough(reduction: Reduction) -> int:
     hundred times.
     """
     verdict = reduction.confirmation or reduction.calibration
+    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
+    if judged and not any(v.tally.against for v in judged) and not reduction.setbacks:
+        return 1  # it never missed
     seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)

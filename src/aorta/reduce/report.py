@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.axis import Point, SubsetAxis, Value, Window
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
-from aorta.core.signature import Signature
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -56,7 +56,7 @@ class ReduceReport:
     reduction: Reduction
     ending: Ending
     records: Sequence[TrialRecord]
-    signature: Signature | None
+    failure: Failure | None
     shipped: Shipped = field(default_factory=Shipped)
     mitigations: Sequence[str] = ()
     hint: str = ""  # what was found out about an original that did not fail
@@ -146,7 +146,7 @@ class ReduceReport:
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],
-            "trials": len(self.records),
+            "trials": self.ending.trials,
             "candidates": self.candidates,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -156,7 +156,8 @@ class ReduceReport:
                 "median_sec": self.median_seconds(reduction.original),
             },
             "final": {"median_sec": self.median_seconds(reduction.best)},
-            "signature": self.signature.text if self.signature else None,
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "shipped_copy": {
                 "self_contained": self.shipped.reproduces,
                 "in_original_directory": self.shipped.in_place,
@@ -232,8 +233,8 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
         rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
         lines += _aligned([_HEAD, *rows])
     lines += _rate_lines(report)
-    if report.signature:
-        lines.append(f"failure    {report.signature.text}")
+    if report.failure:
+        lines.append(f"failure    {report.failure.text}")
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
     sought = [r for r in report.records if IGNORED not in dict(r.point.values)]
     lines += [f"           {words}" for words in failed_differently(sought)]
@@ -258,10 +259,7 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     unit = " items" if "final_items" in row else ""
     notes = []
     if row["ignored"]:
-        notes.append(
-            "left alone: it fails the same with nonsense in its place, so the command does not "
-            "read it"
-        )
+        notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
     if row["monotone"] is False:
@@ -296,7 +294,7 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     if report.has_reproducer and before is not None and after is not None:
         lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
     spent = show_duration(report.ending.seconds)
-    trials, played = len(report.records), report.ending.resumed_trials
+    trials, played = report.ending.trials, report.ending.resumed_trials
     lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
     lines += [f"           {words}" for words in report.ending.warm_words]
     if played == trials > 0:

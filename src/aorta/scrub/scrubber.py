@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from aorta.core.signature import TERMINAL_SEQUENCE
+from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.scrub import addresses, assignments, encodings, known_keys, logins, paths
 from aorta.scrub.findings import (
     GROUPS,

@@ -6,7 +6,3 @@ remembers what they found so that a killed run goes on, `shared` lets one stage 
 another, and `summary` says it all in ten lines. This is the one room that knows every verb; it goes
 through their library doors and never into their insides.
 """
-
-from aorta._verbs import make_callable
-
-make_callable(__name__)

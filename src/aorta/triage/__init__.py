@@ -4,7 +4,3 @@ smallest stack that works.
 A recipe is a file or a set of flags; both become one `Recipe`, one plan of cells and one search on
 the engine. The room starts no process of its own: trials and snapshots go through the executor.
 """
-
-from aorta._verbs import make_callable
-
-make_callable(__name__)

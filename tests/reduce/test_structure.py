@@ -1,0 +1,139 @@
+"""A text loses by its structure: what is left of it is still what its ending says."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.reduce.structure import Pieces, pieces_of
+from support.aorta_cli import aorta
+from support.reductions import reduce_spec, run_dir_of, write_spec
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=30,
+)
+
+
+@given(value=VALUES, indent=st.sampled_from([None, 2]), data=st.data())
+def test_json_without_some_elements_is_json(
+    value: object, indent: int | None, data: st.DataObject
+) -> None:
+    content = json.dumps(value, indent=indent).encode()
+    pieces = pieces_of("a.json", content)
+    assert isinstance(pieces, Pieces)
+    assert pieces.without_all_but(range(len(pieces.items))) == content
+    kept = data.draw(st.sets(st.integers(0, len(pieces.items)), min_size=1))
+    if pieces.stays[0] and any(number < len(pieces.items) for number in kept):
+        json.loads(pieces.without_all_but(kept))
+
+
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers()), min_size=2),
+    data=st.data(),
+)
+def test_yaml_without_some_entries_is_yaml(rows: list[object], data: st.DataObject) -> None:
+    text = yaml.safe_dump({"version": 3, "rows": rows}, default_flow_style=False)
+    pieces = pieces_of("a.yaml", text.encode())
+    whole = pieces.without_all_but(range(len(pieces.items)))
+    assert whole.decode() == text
+    kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1), min_size=1))
+    yaml.safe_load(pieces.without_all_but(kept))
+
+
+def test_the_longest_list_of_a_document_is_what_shrinks() -> None:
+    document = {"name": "x", "meta": {"a": 1}, "samples": [{"id": n} for n in range(9)]}
+    pieces = pieces_of("a.json", json.dumps(document, indent=1).encode())
+    assert len(pieces.items) == 9
+    left = json.loads(pieces.without_all_but({4}))
+    assert left == {**document, "samples": [{"id": 4}]}
+
+
+def test_rows_with_line_ends_in_quotes_are_one_and_the_header_stays() -> None:
+    out = io.StringIO()
+    rows = [["id", "text"], ["1", "a\nb"], ["2", "c"], ["3", 'd"\n"e']]
+    csv.writer(out).writerows(rows)
+    pieces = pieces_of("a.csv", out.getvalue().encode())
+    assert len(pieces.items) == 3
+    left = pieces.without_all_but({0, 2}).decode()
+    assert list(csv.reader(io.StringIO(left, newline=""))) == [rows[0], rows[1], rows[3]]
+    plain = pieces_of("a.csv", b"1,2\n3,4\n")
+    assert len(plain.items) == 2
+
+
+CSV = """\
+import csv, sys
+with open(sys.argv[1], newline="") as file:
+    rows = list(csv.DictReader(file))
+seen = [row["price"] for row in rows]
+if "1e999" in seen and "-inf" in seen:
+    raise OverflowError("two prices that cancel out")
+"""
+
+
+@pytest.mark.parametrize("bad", [(17, 4210), (2500, 2501)])
+def test_two_bad_rows_of_five_thousand_are_found_in_sixty_trials(
+    tmp_path: Path, bad: tuple[int, int]
+) -> None:
+    (tmp_path / "read.py").write_text(CSV)
+    lines = ["id,name,price"] + [f"{n},name {n},{n * 3.5}" for n in range(5000)]
+    lines[bad[0] + 1] = f"{bad[0]},x,1e999"
+    lines[bad[1] + 1] = f"{bad[1]},y,-inf"
+    (tmp_path / "prices.csv").write_text("\n".join(lines) + "\n")
+    spec = write_spec(
+        tmp_path,
+        'exec python read.py "$F"\n',
+        [{"name": "F", "kind": "file_subset", "initial": "prices.csv"}],
+        oracle={"kind": "exit_code"},
+        budget={},
+    )
+    report = reduce_spec(spec).json()
+    assert report["status"] == "reduced"
+    assert report["axes"][0]["final"] == 2
+    assert report["trials"] <= 60
+    left = (run_dir_of(report, tmp_path) / "shrunken" / "prices.csv").read_text()
+    assert left.splitlines()[0] == "id,name,price"
+
+
+def test_arrays_lose_rows_along_their_first_dimension() -> None:
+    numpy = pytest.importorskip("numpy")
+    data = numpy.arange(60, dtype="<f4").reshape(10, 3, 2)
+    out = io.BytesIO()
+    numpy.save(out, data)
+    pieces = pieces_of("a.npy", out.getvalue())
+    assert len(pieces.items) == 10
+    left = numpy.load(io.BytesIO(pieces.without_all_but({2, 7})))
+    assert (left == data[[2, 7]]).all()
+    both = io.BytesIO()
+    numpy.savez(both, x=data, y=numpy.arange(10), names=numpy.array(["a", "b"]))
+    pieces = pieces_of("a.npz", both.getvalue())
+    found = numpy.load(io.BytesIO(pieces.without_all_but({9})))
+    assert found["x"].shape == (1, 3, 2)
+    assert found["y"].tolist() == [9]
+    assert found["names"].tolist() == ["a", "b"]
+
+
+def test_a_word_that_was_given_where_another_is_usual_is_an_axis(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, os, sys\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--backend', default='slow')\n"
+        "parser.add_argument('--name', default='x')\n"
+        "given = parser.parse_args()\n"
+        "if given.backend == 'fast' and os.environ.get('MY_MODE', 'plain') == 'fused':\n"
+        "    sys.exit('the fused kernel reads past its end')\n"
+    )
+    done = aorta(
+        "solve", "--stages", "reproduce,reduce", "--json", "-q",
+        "--", "python", "train.py", "--backend", "fast", "--name", "mine",
+        cwd=tmp_path, env={"MY_MODE": "fused"},
+    )  # fmt: skip
+    found = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
+    name = "ARG_NAME" if "ARG_NAME" in found else "NAME"  # where a variable has that name already
+    assert found == {"BACKEND": "fast", name: "x", "MY_MODE": "fused"}
