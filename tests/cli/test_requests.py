@@ -63,7 +63,7 @@ LINES = {
     ),
     "bundle": (
         "bundle there --output o --ticket t --scrub p --redaction-from f --policy y --sign k "
-        "--no-check"
+        "--no-check --whole-logs --allow-binary"
     ),
     "attribute": (
         f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} "
