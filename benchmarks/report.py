@@ -55,7 +55,7 @@ def _record(number: int) -> TrialRecord:
         index=number,
         outcome=list(Outcome)[number % 4],
         why=why,
-        signature=None,
+        failure=None,
         exit_code=1,
         signal=None,
         timed_out=False,

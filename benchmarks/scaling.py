@@ -26,7 +26,7 @@ from aorta.engine.question import Question
 from aorta.executors import Executor
 from aorta.executors.local import LocalExecutor
 from aorta.search import Search
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisection import Bisection
 from aorta.search.subset import SubsetSearch
 from aorta.search.timeline import History, Timeline
 from benchmarks.simulate import drive
@@ -72,7 +72,7 @@ def _cases() -> list[_Case]:
         ),
         _Case(
             f"bisection, {COMMITS} commits",
-            lambda: TimelineBisection(timeline),
+            lambda: Bisection(timeline),
             lambda point: int(str(point["package"])) >= CULPRIT,
         ),
     ]

@@ -24,6 +24,7 @@ from aorta.bundle.request import BundleReport, BundleRequest
 from aorta.bundle.request import bundle as _bundle
 from aorta.core.documents import validated_arguments
 from aorta.core.errors import AortaError, Exit
+from aorta.core.failure import Failure, Sameness, same_failure
 from aorta.core.oracle import ExitCodeOracle, HangOracle, MetricOracle, RegexOracle
 from aorta.core.trial import Resources
 from aorta.diverge.output import DivergeReport
@@ -31,6 +32,9 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.request import diverge as _diverge
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.isolate.report import IsolateReport
+from aorta.isolate.request import IsolateRequest
+from aorta.isolate.request import isolate as _isolate
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.request import ReduceRequest
 from aorta.reduce.request import reduce as _reduce
@@ -57,8 +61,10 @@ __all__ = [
     "ExecutorChoice",
     "Exit",
     "ExitCodeOracle",
+    "Failure",
     "Findings",
     "HangOracle",
+    "IsolateReport",
     "MatrixReport",
     "MetricOracle",
     "ReduceReport",
@@ -66,15 +72,18 @@ __all__ = [
     "Resources",
     "Resume",
     "RunReport",
+    "Sameness",
     "Solution",
     "StackReport",
     "attribute",
     "bisect",
     "bundle",
     "diverge",
+    "isolate",
     "reduce",
     "report",
     "run",
+    "same_failure",
     "solve",
     "triage",
 ]
@@ -104,6 +113,7 @@ attribute = _verb(AttributeRequest, _attribute)
 bisect = _verb(BisectRequest, _bisect)
 bundle = _verb(BundleRequest, _bundle)
 diverge = _verb(DivergeRequest, _diverge)
+isolate = _verb(IsolateRequest, _isolate)
 reduce = _verb(ReduceRequest, _reduce)
 run = _verb(RunRequest, _run)
 solve = _verb(SolveRequest, _solve)

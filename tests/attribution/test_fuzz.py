@@ -26,7 +26,12 @@ def _shreds() -> list[str]:
             "\x1b[31m",
         ]
         + ["During handling of the above exception, another exception occurred:", "\r", "", "7: "]
-        + ["Root Cause (first observed failure):", "  rank      : 1", "  exitcode  : -9", "step 5"]
+        + [
+            "Root FoundCause (first observed failure):",
+            "  rank      : 1",
+            "  exitcode  : -9",
+            "step 5",
+        ]
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError
+from aorta.core.failure import failure_of, same_failure
 from aorta.core.oracle import (
     ExitCodeOracle,
     HangOracle,
@@ -17,7 +18,6 @@ from aorta.core.oracle import (
     RegexOracle,
     classify,
 )
-from aorta.core.signature import Signature, signature_of
 from aorta.core.trial import Match, Outcome, Resources, StreamEnd, TrialEnd
 
 
@@ -96,29 +96,29 @@ ValueError: bad value {value} at 0x{value}ff in /tmp/{user}/x.pt
 def test_the_same_bug_has_the_same_signature_whatever_the_numbers_and_paths() -> None:
     first = end(TRACEBACK.format(user="ann", line=3, value=17), exit_code=1)
     again = end(TRACEBACK.format(user="bob", line=99, value=3), exit_code=1)
-    assert signature_of(first) == signature_of(again)
-    assert "train.py:step" in signature_of(first).text
+    assert failure_of(first) == failure_of(again)
+    assert "train.py:step" in failure_of(first).text
 
 
 def test_a_failure_with_another_signature_is_other_and_says_so() -> None:
-    expected = signature_of(end(TRACEBACK.format(user="ann", line=3, value=17), exit_code=1))
+    expected = failure_of(end(TRACEBACK.format(user="ann", line=3, value=17), exit_code=1))
     other = end("ImportError: No module named foo", exit_code=1)
     found = classify(ANY, other, expected)
     assert found.outcome is Outcome.OTHER
     assert "ImportError" in found.why
 
 
-def test_a_signal_has_one_signature_whoever_reports_it() -> None:
-    died = signature_of(end(signal=11))
-    assert died == signature_of(end(exit_code=139))
-    assert died.text == "SIGSEGV"
-    assert signature_of(end(exit_code=200)).text == "exit 200"
+def test_a_signal_is_one_failure_whoever_reports_it() -> None:
+    died = failure_of(end(signal=11))
+    assert same_failure(died, failure_of(end(exit_code=139)))
+    assert died.text == failure_of(end(exit_code=139)).text == "SIGSEGV"
+    assert failure_of(end(exit_code=200)).text == "exit 200"
 
 
 def test_colours_and_rank_prefixes_do_not_change_a_signature() -> None:
     plain = end("RuntimeError: NCCL error 5", exit_code=1)
     coloured = end("\x1b[31m[rank3]: RuntimeError: NCCL error 17\x1b[0m", exit_code=1)
-    assert signature_of(plain) == signature_of(coloured)
+    assert failure_of(plain) == failure_of(coloured)
 
 
 def test_the_metric_of_a_file_is_read_by_its_key() -> None:
@@ -204,7 +204,7 @@ def measured(value: float) -> dict[str, Any]:
 )
 def test_numbers_temporary_names_hashes_and_ids_are_accidents(one: str, other: str) -> None:
     first, second = (end(f"ValueError: {words}", exit_code=1) for words in (one, other))
-    assert signature_of(first) == signature_of(second)
+    assert failure_of(first) == failure_of(second)
 
 
 @pytest.mark.parametrize(
@@ -213,32 +213,7 @@ def test_numbers_temporary_names_hashes_and_ids_are_accidents(one: str, other: s
 )
 def test_the_digits_of_a_name_are_no_accident(one: str, other: str) -> None:
     first, second = (end(f"ValueError: {words}", exit_code=1) for words in (one, other))
-    assert signature_of(first) != signature_of(second)
-
-
-def test_two_failures_of_one_configuration_tell_what_varies() -> None:
-    one = Signature("exit 1 | train.py:step > KeyError: no shard qwpoeir in queue")
-    two = Signature("exit 1 | train.py:step > KeyError: no shard zzmxn in queue")
-    both = one.aligned(two)
-    assert both == Signature("exit 1 | train.py:step > KeyError: no shard <*> in queue")
-    assert both.covers(one)
-    assert both.covers(two)
-    assert both.covers(Signature("exit 1 | train.py:step > KeyError: no shard ab in queue"))
-    assert not both.covers(Signature("exit 1 | train.py:step > KeyError: no shard ab at all"))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        "exit 2 | train.py:step > KeyError: no shard abc in queue",
-        "exit 1 | train.py:load > KeyError: no shard abc in queue",
-        "exit 1 | train.py:step > ValueError: no shard abc in queue",
-        "exit 1 | train.py:step > KeyError: it is all quite different now",
-    ],
-)
-def test_another_status_frame_kind_or_message_is_another_failure(other: str) -> None:
-    one = Signature("exit 1 | train.py:step > KeyError: no shard qwpoeir in queue")
-    assert one.aligned(Signature(other)) is None
+    assert failure_of(first) != failure_of(second)
 
 
 class _Holder(StrictModel):
@@ -307,8 +282,8 @@ def test_a_number_from_a_file_that_cannot_be_told_is_an_error_that_says_why() ->
 def test_a_traceback_is_the_same_under_the_colours_and_ranks_of_a_launcher() -> None:
     plain = TRACEBACK.format(user="ann", line=3, value=17)
     under_a_rank = "".join(f"\x1b[31m[rank3]: {line}\x1b[0m\n" for line in plain.splitlines())
-    first = signature_of(end(plain, exit_code=1))
-    assert signature_of(end(under_a_rank, exit_code=1)) == first
+    first = failure_of(end(plain, exit_code=1))
+    assert same_failure(failure_of(end(under_a_rank, exit_code=1)), first)
 
 
 def test_a_trial_needs_one_task_on_one_node_and_no_device_unless_it_says_so() -> None:

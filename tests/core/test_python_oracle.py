@@ -45,8 +45,8 @@ def test_the_same_failure_at_another_step_has_the_same_signature() -> None:
         for step in (137, 4000)
     ]
     first, second = (classify(PythonOracle(), _end(result, 1)) for result in at)
-    assert first.signature is not None
-    assert classify(PythonOracle(), _end(at[1], 1), first.signature).outcome is Outcome.REPRODUCED
+    assert first.failure is not None
+    assert classify(PythonOracle(), _end(at[1], 1), first.failure).outcome is Outcome.REPRODUCED
     assert first.why != second.why
 
 

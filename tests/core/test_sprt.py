@@ -119,8 +119,9 @@ def test_what_is_impossible_on_one_side_is_proof_of_the_other(
 @pytest.mark.parametrize(
     ("hits", "trials", "absent", "decided"),
     [
-        (5, 5, 0.0, True),
-        (4, 4, 0.0, None),
+        (2, 2, 0.0, True),
+        (1, 1, 0.0, None),
+        (3, 4, 0.0, None),
         (4, 5, 0.0, True),
         (3, 39, 0.0, None),
         (3, 40, 0.0, True),

@@ -7,8 +7,8 @@ import pytest
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
+from aorta.core.failure import failure_from_json
 from aorta.core.oracle import Classified
-from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -92,7 +92,7 @@ def test_a_record_holds_times_to_the_millisecond_and_a_duration_to_the_microseco
 
 
 def test_only_other_failures_that_said_something_are_told_of() -> None:
-    said = Signature("exit 1 | KeyError")
+    said = failure_from_json(None, "exit 1 | KeyError")
     records = [
         recorded(Classified(Outcome.OTHER, "", said)),
         recorded(Classified(Outcome.OTHER, "", None)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.signature import Signature
+from aorta.core.failure import Ended, Failure
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
 from aorta.engine.journal import Journal, read_records
@@ -34,7 +34,7 @@ def record(seq: int) -> TrialRecord:
         index=seq,
         outcome=Outcome.REPRODUCED,
         why='said "nan"\n\u2028 twice',
-        signature=Signature("exit 1"),
+        failure=Failure(Ended(1)),
         exit_code=1,
         signal=None,
         timed_out=False,
@@ -384,7 +384,7 @@ def test_a_point_that_was_settled_is_open_no_more(written: Path) -> None:
 
 
 def test_a_trial_that_failed_without_words_comes_back_as_it_was(written: Path) -> None:
-    silent = replace(record(2), signature=None, outcome=Outcome.CLEAN, value=2.5, saved=1.25)
+    silent = replace(record(2), failure=None, outcome=Outcome.CLEAN, value=2.5, saved=1.25)
     journal = Journal.resume(written, PARTS)
     journal.append(silent, MAIN)
     journal.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.signature import Signature
+from aorta.core.failure import failure_of
 from aorta.core.trial import Outcome, StreamEnd, Tally, TrialEnd
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -47,8 +47,8 @@ def seen(sought: SoughtFailure, point: Point, words: str) -> Outcome:
 def test_the_first_failure_is_the_one_that_is_meant() -> None:
     one = sought()
     assert seen(one, ORIGINAL, LOST) is Outcome.REPRODUCED
-    assert one.signature is not None
-    assert "left" in one.signature.text
+    assert one.failure is not None
+    assert "left" in one.failure.text
     assert seen(one, SMALLER, OTHER) is Outcome.OTHER
     assert seen(one, SMALLER, LOST) is Outcome.REPRODUCED
 
@@ -63,7 +63,7 @@ def test_what_varies_where_it_was_first_seen_is_an_accident_everywhere() -> None
 
 
 def test_a_failure_that_is_known_already_is_meant_from_the_start() -> None:
-    known = sought(expected=Signature(f"exit 1 | {LOST}"))
+    known = sought(expected=failure_of(failed(LOST)))
     assert seen(known, ORIGINAL, OTHER) is Outcome.OTHER
     assert seen(known, ORIGINAL, LOST) is Outcome.REPRODUCED
 
@@ -71,7 +71,7 @@ def test_a_failure_that_is_known_already_is_meant_from_the_start() -> None:
 def test_only_where_it_shows_the_failure_is_learned() -> None:
     one = sought(shows_it=lambda point: point == SMALLER)
     seen(one, ORIGINAL, OTHER)
-    assert one.signature is None
+    assert one.failure is None
     seen(one, SMALLER, LOST)
     assert seen(one, ORIGINAL, OTHER) is Outcome.OTHER
 
@@ -132,14 +132,14 @@ def test_a_budget_is_spent_with_its_last_trial_or_second_and_not_before() -> Non
 def test_what_varies_elsewhere_is_no_accident_of_the_failure() -> None:
     one = sought(guard_signature=False)
     seen(one, ORIGINAL, LOST)
-    first = one.signature
+    first = one.failure
     assert seen(one, SMALLER, LOST_AGAIN) is Outcome.REPRODUCED
-    assert one.signature == first
+    assert one.failure == first
     seen(one, ORIGINAL, LOST_AGAIN)
-    assert one.signature != first
-    varied = one.signature
+    assert one.failure != first
+    varied = one.failure
     seen(one, ORIGINAL, OTHER)
-    assert one.signature == varied
+    assert one.failure == varied
 
 
 def test_a_question_is_guarded_cold_and_in_the_open_unless_it_says_otherwise() -> None:

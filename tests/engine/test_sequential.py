@@ -150,11 +150,11 @@ def test_a_rejected_point_that_hits_when_rechecked_ends_the_belief_in_certainty(
     assert judges.rate < 0.95
 
 
-def test_calibration_stops_at_four_hits_or_five_straight_or_forty_trials() -> None:
+def test_calibration_stops_at_four_hits_or_two_straight_or_forty_trials() -> None:
     judge = CalibrationJudge(Calibration())
-    assert judge.verdict(tally(4, 0)) is None
+    assert judge.verdict(tally(1, 0)) is None
     assert judge.verdict(tally(3, 36)) is None
-    for hits, misses, expected in [(5, 0, True), (4, 1, True), (4, 30, True), (0, 40, False)]:
+    for hits, misses, expected in [(2, 0, True), (4, 1, True), (4, 30, True), (0, 40, False)]:
         verdict = judge.verdict(tally(hits, misses))
         assert verdict is not None
         assert verdict.reproduces is expected
@@ -238,7 +238,8 @@ def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> No
                 _judge_once(judges, ORIGINAL.asked_for(Purpose.REPLAY, n), rate, rng)
                 rejected = 0
         learned.append(judges.rate)
-    assert sum(found >= rate * 1.25 for found in learned) <= 5
+    # Of those that begin with two straight hits some are overrated for long.
+    assert sum(found >= rate * 1.25 for found in learned) <= 10
     assert sum(learned) / len(learned) < rate
 
 

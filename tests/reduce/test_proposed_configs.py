@@ -1,10 +1,8 @@
-"""Numbers and lists of configurations are set by the very lines of shell that a reproducer ships
-with.
+"""Numbers and lists of configurations are set in a copy of the file that says otherwise the
+same.
 """
 
 import json
-import os
-import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +13,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.reduce.proposed_files import Replaced, in_a_place, propose_files, settings_of
+from aorta.reduce.config_files import rewritten, settings_in
+from aorta.reduce.proposed_files import propose_files
 
 READERS: dict[str, Callable[[str], Any]] = {
     "c.json": json.loads, "c.yaml": yaml.safe_load, "c.toml": tomllib.loads,
@@ -23,20 +22,16 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 def written(directory: Path, name: str, text: str, values: Mapping[str, str]) -> Any:
-    """What a program reads from the configuration where those variables have these values."""
+    """What a program reads from the configuration where those settings have these values."""
     directory.mkdir(exist_ok=True)
     (directory / name).write_text(text)
-    _, edits = settings_of(directory / name, set())
-    command = in_a_place(f"cat {name}", [Replaced(name, edits=tuple(edits))] if edits else [])
-    done = subprocess.run(
-        ("bash", "-c", command), cwd=directory, env={**os.environ, **values},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return READERS[name](done.stdout)
+    lines = {axis["line"]: values[str(axis["name"])] for axis in axes_of(directory / name).values()}
+    settings = {setting: lines[setting.line] for setting in settings_in(directory / name)}
+    return READERS[name](rewritten(text, settings))
 
 
 def axes_of(path: Path) -> dict[str, Mapping[str, Any]]:
-    return {str(axis["name"]): axis for axis in settings_of(path, set())[0]}
+    return {str(axis["name"]): axis for axis in propose_files([path.name], path.parent, [])}
 
 
 @pytest.mark.parametrize(
@@ -110,13 +105,5 @@ def test_a_configuration_put_together_from_many_files_is_no_folder_of_data(tmp_p
     for name in names:
         (tmp_path / name).write_text("layers: [1, 2]\nsteps: 9\n")
     found = propose_files(names, tmp_path, [])
-    assert {str(axis["kind"]) for axis in found.axes} == {"env", "list"}
-    assert [one.path for one in found.replaced] == sorted(names)
-
-
-def test_every_axis_of_a_file_has_its_file_replaced(tmp_path: Path) -> None:
-    names = [f"rows{number}.txt" for number in range(9)]
-    for name in names:
-        (tmp_path / name).write_text("a\nb\n")
-    found = propose_files(names, tmp_path, [])
-    assert [axis["name"] for axis in found.axes] == [one.variable for one in found.replaced]
+    assert {str(axis["kind"]) for axis in found} == {"env", "list"}
+    assert list(dict.fromkeys(axis["file"] for axis in found)) == sorted(names)

@@ -1,6 +1,7 @@
 """The whole descent: right, verified, replayable, and able to find its way back from bad luck."""
 
 import random
+from collections.abc import Callable
 from statistics import mean
 
 import pytest
@@ -9,7 +10,19 @@ from benchmarks.simulate import Cost, Rate, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import Axis, ChoiceAxis, Point, Purpose, Window, choice, number, subset, window
+from aorta.core.axis import (
+    Axis,
+    ChoiceAxis,
+    Point,
+    Purpose,
+    Window,
+    as_indexes,
+    as_number,
+    choice,
+    number,
+    subset,
+    window,
+)
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
@@ -318,3 +331,43 @@ def test_eight_slots_give_the_quality_of_one() -> None:
     runs = [flaky_reduction(0.5, 0.0, seed, slots=8) for seed in range(20)]
     assert mean(run.minimal for run in runs) >= 0.9
     assert all(run.kept for run in runs)
+
+
+def shrunk_after(questions: int, search: Descent, fails: Callable[[Point], bool]) -> Point:
+    """The best so far once so many questions were answered; trials of `slow` values take long."""
+    for _ in range(questions):
+        points = search.ask(1)
+        if not points:
+            break
+        holds = fails(points[0])
+        every = as_number(dict(points[0].values).get("every", 500))
+        seconds = 500 / every
+        tally = Tally(reproduced=int(holds), clean=int(not holds))
+        search.tell(points[0], Verdict(holds, tally, seconds=seconds))
+    assert search.best is not None
+    return search.best
+
+
+def test_many_rows_shrink_before_a_number_that_gains_little_is_made_exact() -> None:
+    """A schedule that fails near its end only: exact to the step it takes a dozen questions for
+    nothing.
+    """
+    rows = subset("rows", tuple(map(str, range(5000))))
+
+    def fails(point: Point) -> bool:
+        return as_number(point["steps"]) > 1390 and 3100 in as_indexes(point["rows"])
+
+    search = Descent([number("steps", 1500, 1), rows])
+    assert len(as_indexes(shrunk_after(25, search, fails)["rows"])) <= 500
+    end = shrunk_after(60, search, fails)
+    assert (end["steps"], end["rows"]) == (1391, (3100,))
+    assert search.result.status is Status.REDUCED
+
+
+def test_a_period_whose_smallest_value_makes_a_trial_slower_is_left_alone() -> None:
+    search = Descent([number("every", 500, 1), number("layers", 12, 1)])
+    end = shrunk_after(40, search, lambda p: as_number(p["layers"]) >= 3)
+    assert search.done
+    asked = {f.axis.name: f.trials for f in search.result.axes}
+    assert asked["every"] <= 2
+    assert (end["every"], end["layers"]) == (500, 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, Value
-from aorta.core.signature import Signature
+from aorta.core.failure import failure_from_json
 from aorta.core.trial import Outcome
 from aorta.engine.events import Opened, TrialRecord
 from aorta.engine.journal import Journal
@@ -46,7 +46,7 @@ def trial(
         index=more.get("index", 0),
         outcome=Outcome(outcome),
         why=why,
-        signature=Signature(why) if failed else None,
+        failure=failure_from_json(None, why) if failed else None,
         exit_code=1 if failed else 0,
         signal=None,
         timed_out=False,
@@ -178,7 +178,7 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
         ],
         "trials": len(records), "candidates": len(trace), "confirmed": {"reproduced": 10, "of": 10},
         "original": {"reproduced": 4, "of": 4, "median_sec": 6.1}, "final": {"median_sec": 0.6},
-        "signature": say("exit 1 | RuntimeError: loss is nan at step <n>"),
+        "signature": say("exit 1 | RuntimeError: loss is nan at step <*>"),
         "next": [say(f"aorta triage run --recipe {run}/shrunken/recipe.resolved.yaml")],
     }  # fmt: skip
     write(run / "result.json", result)
@@ -189,7 +189,7 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
 def triage_dir(root: Path, hostile: str = "") -> Path:
     say, run = Say(hostile), root / "GPU-7" / "half_nan" / "2026-11-15T05-35-08"
     mitigations = {"none": (9, 12, "(baseline)"), "hsa_no_sdma": (0, 12, "works"), "xnack": (7, 12, "no effect"),
-                   "tf32_off": (8, 12, "inert"), "slow_sync": (3, 12, "only slower"), "bad_flag": (0, 0, "did not run"),
+                   "tf32_off": (8, 12, "inert"), "slow_sync": (3, 12, "not known"), "bad_flag": (0, 0, "did not run"),
                    "nccl_order": (0, 0, "did not run")}  # fmt: skip
     cells, records, seq = [], [], 0
     for environment in ("local", say("image:rocm-6.4")):

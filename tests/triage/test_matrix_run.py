@@ -138,7 +138,7 @@ def test_the_page_reads_well_in_a_ticket(tmp_path: Path) -> None:
     assert "Errors" not in titles, "a column without anything in it is left out"
     table = [line for line in page.splitlines() if line.startswith("|")]
     assert len({len(line) for line in table}) == 1, "the columns are aligned"
-    assert "- `baseline-local`: exit 1 | ValueError: lost bit <n> (" in page
+    assert "- `baseline-local`: exit 1 | ValueError: lost bit <*> (" in page
     assert "NaN rate" not in page
     assert "captures the registry state" not in page
     assert "mean what they mean then" in page
@@ -525,7 +525,7 @@ def test_the_page_says_why_a_bare_exit_status_came(tmp_path: Path) -> None:
         tmp_path, cells=[BASELINE, missing], trials=2, workload_config={"command": script}
     )
     page = page_of(tmp_path, matrix)
-    assert "exit <n>: libfoo: no such device <n>" in page
+    assert "libfoo: no such device <*>" in page
     why = by_name(matrix)["missing"]["error"]
     assert why
     assert f"did not run: {why.splitlines()[0][:20]}" in page

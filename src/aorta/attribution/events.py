@@ -12,7 +12,7 @@ from aorta.attribution.reading import LogLine, Piece, ReadableLog
 from aorta.attribution.registry import Pattern
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import Traceback
-from aorta.core.signature import normalise
+from aorta.core.templates import template
 
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
@@ -194,4 +194,4 @@ def _ranks(told: str) -> tuple[int, ...]:
 
 def stable(text: str) -> str:
     """A message without what differs between hosts, ranks and steps."""
-    return _DIGITS.sub("<n>", normalise(RANDOM.sub("id", _HOST.sub("<host>", text))))
+    return _DIGITS.sub("<n>", template(RANDOM.sub("id", _HOST.sub("<host>", text))))

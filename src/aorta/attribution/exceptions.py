@@ -20,7 +20,7 @@ from aorta.attribution.reading import (
     line_start,
     lines_after,
 )
-from aorta.attribution.registry import Pattern, Raised, Registry
+from aorta.attribution.registry import Pattern, RaisedAt, Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
@@ -251,7 +251,7 @@ def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | Non
 
 def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
     stack = " > ".join(frame.name for frame in traceback.frames)
-    raised = Raised(traceback.innermost, traceback.own_line, stack)
+    raised = RaisedAt(traceback.innermost, traceback.own_line, stack)
     known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
@@ -280,7 +280,7 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
 
 
 def _read_closer(
-    traceback: Traceback, raised: Raised, source: ReadableLog, registry: Registry
+    traceback: Traceback, raised: RaisedAt, source: ReadableLog, registry: Registry
 ) -> Event | None:
     """What an exception says whose type says nothing: by its words, as a sentence, or by what
     stands around them.
@@ -315,7 +315,7 @@ def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:
     )
 
 
-def _under_another_name(traceback: Traceback, raised: Raised, registry: Registry) -> Known | None:
+def _under_another_name(traceback: Traceback, raised: RaisedAt, registry: Registry) -> Known | None:
     """What a library's own exception says, read as if the language had raised it: refusals sound
     alike everywhere.
     """

@@ -27,7 +27,7 @@ class ReadCloser:
 
 
 @dataclass(frozen=True)
-class Cause:
+class FoundCause:
     """A candidate for what began it. `events` are its own lines; `rank` None: nobody in
     particular.
     """
@@ -66,9 +66,9 @@ class Facts:
     began: float | None = None  # when the first line of any log was written
 
 
-def of_events(events: Sequence[Event], rank: int | None) -> Cause:
+def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
     first = events[0]
-    return Cause(
+    return FoundCause(
         first.failure_class,
         first.certainty,
         first.signature,

@@ -13,7 +13,7 @@ from aorta.attribution.decision import MISTAKES, SURE, stops_at_first
 from aorta.attribution.events import Event
 from aorta.attribution.exceptions import OF_THE_PROGRAM
 from aorta.attribution.external import is_outside
-from aorta.attribution.facts import Cause, Facts, ReadCloser
+from aorta.attribution.facts import Facts, FoundCause, ReadCloser
 from aorta.attribution.last_words import states_a_failure
 from aorta.attribution.meaning import speaks_of
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
@@ -22,7 +22,7 @@ from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.registry import dialect_of
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.word_model import Guess, Said, WordModel, fitted_model, said_by
-from aorta.core.signature import Signature
+from aorta.core.failure import digest_of
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m
 # benchmarks attribution`).
@@ -85,7 +85,7 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=Signature(f"{cause.failure_class} | {cause.signature}").digest,
+        fingerprint=digest_of(f"{cause.failure_class} | {cause.signature}"),
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
@@ -106,7 +106,7 @@ def said(facts: Facts) -> Said:
     return _said(find_cause(replace(facts, failures=with_told_ends(facts)))[0], facts)
 
 
-def _said(cause: Cause, facts: Facts) -> Said:
+def _said(cause: FoundCause, facts: Facts) -> Said:
     """Where only the end of a rank is known, what its own logs say."""
     own = [log for log in facts.logs if cause.rank is not None and log.rank == cause.rank]
     return said_by(cause.events[0] if cause.events else None, own or facts.logs, cause.rank)
@@ -122,7 +122,7 @@ def speaks_of_a_failure(said: Said) -> bool:
     return bool(said.message) or any(map(states_a_failure, last))
 
 
-def _says_little(cause: Cause) -> bool:
+def _says_little(cause: FoundCause) -> bool:
     """Whether no row is sure of it, or the row tells only how it showed."""
     sure = cause.certainty is Certainty.CERTAIN
     only_shows = cause.failure_class in HOW_IT_SHOWS and not sure
@@ -182,7 +182,7 @@ def band_of(share: float) -> str:
     return f"p{next(low for low in BANDS if share >= low / 100):02d}"
 
 
-def _root(cause: Cause, facts: Facts) -> Root:
+def _root(cause: FoundCause, facts: Facts) -> Root:
     """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says
     that he failed by himself.
     """
@@ -196,7 +196,7 @@ def _root(cause: Cause, facts: Facts) -> Root:
     return Root(rank, node or end.node, cause.device or end.device)
 
 
-def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
+def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
     if not cause.events or is_outside(cause.events[0]):
         return None
     line = cause.events[0]
@@ -212,7 +212,7 @@ def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
     return fits[0] if fits else None
 
 
-def _basis(cause: Cause) -> tuple[str, str]:
+def _basis(cause: FoundCause) -> tuple[str, str]:
     """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that
     is.
     """
@@ -224,7 +224,7 @@ def _basis(cause: Cause) -> tuple[str, str]:
     return dialect or "own", cause.certainty.value
 
 
-def _is_before_first_step(cause: Cause, facts: Facts) -> bool:
+def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
     """Whether it is seen that no step had been made: by a count at zero, by what was being built,
     or by a demand that can never be met.
     """
@@ -245,14 +245,14 @@ def _bytes(told: str) -> float:
     return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
 
 
-def _share(cause: Cause) -> float:
+def _share(cause: FoundCause) -> float:
     """How often such findings were right."""
     dialect, kind = _basis(cause)
     fitted = FITTED[fitted_as(kind, cause.failure_class)]
     return fitted[dialect] if dialect in fitted else fitted["overall"]
 
 
-def _surer(cause: Cause, rivals: int, facts: Facts) -> float:
+def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     """What is added where an exit code stands beside it, and taken away where other causes do or
     the program went on.
     """
@@ -270,12 +270,12 @@ def fitted_as(kind: str, failure_class: FailureClass) -> str:
     return "likely_mistake" if kind == "likely" and stops_at_first(failure_class) else kind
 
 
-def _summary(cause: Cause) -> str:
+def _summary(cause: FoundCause) -> str:
     who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
     return f"{who}{cause.failure_class}: {cause.words}"[:300]
 
 
-def _evidence(cause: Cause, facts: Facts) -> tuple[EvidenceLine, ...]:
+def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
     followers = [s for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}]
     chosen: dict[tuple[str, int], Event] = {}
     for event in [*cause.events[:4], *followers[:3]]:
@@ -306,13 +306,13 @@ def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
 
 
-def _advice(cause: Cause) -> tuple[Advice, ...]:
+def _advice(cause: FoundCause) -> tuple[Advice, ...]:
     own = (event for event in cause.events if event.failure_class is cause.failure_class)
     told = next((event.advice for event in own if event.advice), None)
     return (Advice(*told),) if told else ()
 
 
-def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> int | None:
+def _one_node_of(suspects: Iterable[int | None], cause: FoundCause, facts: Facts) -> int | None:
     """How many nodes there are, if one alone shows the failure and another came past it or was
     never heard.
     """
@@ -327,7 +327,7 @@ def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> 
     return len(nodes) if elsewhere - guilty - {None} else None
 
 
-def _one_place_of(cause: Cause, facts: Facts) -> int | None:
+def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
     """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose
     lines show that they came past it.
     """

@@ -23,7 +23,7 @@ from aorta.attribution.line_fields import (
     moment_of,
     spoken_in,
 )
-from aorta.core.signature import TERMINAL_SEQUENCE
+from aorta.core.templates import TERMINAL_SEQUENCE
 
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
 _LEVEL = rf"(?P<level>{_LEVELS})"

@@ -74,7 +74,7 @@ class PatternAdvice(StrictModel):
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedAt:
     """Where an exception was raised, as far as its traceback tells."""
 
     frame: str | None = None  # innermost `file.py:function`
@@ -140,9 +140,9 @@ class Pattern(StrictModel):
     def compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
-    def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
+    def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        if self._asks_where and not self._fits_there(raised or Raised()):
+        if self._asks_where and not self._fits_there(raised or RaisedAt()):
             return None
         return self._found_in(text)
 
@@ -150,7 +150,7 @@ class Pattern(StrictModel):
     def _asks_where(self) -> bool:
         return not (self.frame is None and self.source is None and self.stack is None)
 
-    def _fits_there(self, raised: Raised) -> bool:
+    def _fits_there(self, raised: RaisedAt) -> bool:
         places = (
             (self.frame, raised.frame),
             (self.source, raised.source),
@@ -214,13 +214,13 @@ class Registry:
         self.by_trigger = {trigger: tuple(rows) for trigger, rows in by_trigger.items()}
 
     def exception(
-        self, text: str, raised: Raised | None = None
+        self, text: str, raised: RaisedAt | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The row that says most about an exception."""
         return _first_to_match(self, "exception", text, raised)
 
     def sentence(
-        self, text: str, raised: Raised | None = None
+        self, text: str, raised: RaisedAt | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """What a message says that no row on `exception` knows."""
         return _first_to_match(self, "sentence", text, raised)
@@ -228,7 +228,7 @@ class Registry:
 
 @lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
 def _first_to_match(
-    registry: Registry, on: str, text: str, raised: Raised | None
+    registry: Registry, on: str, text: str, raised: RaisedAt | None
 ) -> tuple[Pattern, re.Match[str]] | None:
     rows = registry.on_exception if on == "exception" else registry.on_sentence
     for row in rows:

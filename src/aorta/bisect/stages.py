@@ -20,7 +20,7 @@ from aorta.bisect.package import Package, Versions, whole
 from aorta.bisect.trials import Builder, BuildFirst, BuildWatch, OneTrial
 from aorta.core.axis import Purpose
 from aorta.core.errors import UsageError
-from aorta.core.signature import Signature
+from aorta.core.failure import Failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Event, Listener, Reason, TrialEnded
 from aorta.engine.judge import Judges, SameJudge
@@ -100,7 +100,7 @@ class Stages:
         return answer
 
     @property
-    def _failure(self) -> Signature | None:
+    def _failure(self) -> Failure | None:
         """The failure that is searched for, as the first stage that saw one saw it: a later one
         keeps to it.
         """

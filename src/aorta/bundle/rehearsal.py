@@ -5,11 +5,11 @@ original's.
 """
 
 import os
-import re
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, UsageError
-from aorta.core.oracle import Classified, Deciding
+from aorta.core.failure import Failure, failure_from_json
+from aorta.core.oracle import Deciding
 from aorta.core.sprt import HitCount, misses_that_tell
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
+from aorta.core.templates import ANYTHING
+from aorta.core.trial import Outcome, TrialSpec
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
@@ -33,8 +35,8 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
-_OF_A_WORKLOAD = "workload | "
 _STRANGER = "stranger"
+_BARE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_TRIALS = 40
 _MISSED = 0.01
 
@@ -70,9 +72,9 @@ def _run(
     question = Question(
         search=EveryPoint([point]),
         judges=SameJudge(KOfN(1, _enough(result))),
-        experiment=_Guarded(experiment, _expected(result)),
+        experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
-        guard_signature=False,
+        expected=_expected(result),
         private_trials=True,
     )
     with (
@@ -113,46 +115,36 @@ def _experiment(
 
 
 @dataclass(frozen=True)
-class _Guarded:
-    """The recipe's own experiment; a failure that looks unlike the original's is another one."""
+class _Recipe:
+    """The recipe's own experiment."""
 
     inner: WorkloadExperiment
-    expected: re.Pattern[str] | None
 
     @property
     def oracle(self) -> Deciding:
-        return _GuardedOracle(self.inner.deciding, self.expected)
+        return self.inner.deciding
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         return self.inner.trial(point, index, trial_dir)
 
 
-@dataclass(frozen=True)
-class _GuardedOracle:
-    inner: Deciding
-    expected: re.Pattern[str] | None
-
-    def watch(self) -> Watch:
-        return self.inner.watch()
-
-    def judge_end(self, end: TrialEnd) -> Classified | None:
-        found = self.inner.judge_end(end)
-        if found is None or found.outcome is not Outcome.REPRODUCED or found.signature is None:
-            return found
-        if self.expected is None or self.expected.fullmatch(found.signature.text):
-            return found
-        return Classified(Outcome.OTHER, f"another failure: {found.signature.text}")
+def _expected(result: Mapping[str, Any]) -> Failure | None:
+    """The original's failure; where something was taken out of it, anything may stand."""
+    found = failure_from_json(
+        _with_slots(result.get("failure")), _with_slots(result.get("signature"))
+    )
+    return None if found is None else replace(found, seen=max(2, found.seen))
 
 
-def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
-    """The original's signature; where something was taken out of it, anything may stand."""
-    text = result.get("signature")
-    if not isinstance(text, str):
-        return None
-    registered = text.startswith(_OF_A_WORKLOAD)  # whose script says the same in a line of its own
-    parts = PLACEHOLDER.split(text.removeprefix(_OF_A_WORKLOAD))[::3]
-    before = ".*" if registered else ""
-    return re.compile(before + ".*".join(map(re.escape, parts)), re.DOTALL)
+def _with_slots(content: Any) -> Any:
+    """JSON with a slot for each placeholder of the scrubber."""
+    if isinstance(content, str):
+        return PLACEHOLDER.sub(ANYTHING, content)
+    if isinstance(content, list):
+        return [_with_slots(item) for item in content]
+    if isinstance(content, dict):
+        return {key: _with_slots(value) for key, value in content.items()}
+    return content
 
 
 def _enough(result: Mapping[str, Any]) -> int:
@@ -165,5 +157,14 @@ def _enough(result: Mapping[str, Any]) -> int:
 
 
 def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:
-    path = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
-    return {"HOME": str(home), "USER": _STRANGER, "LOGNAME": _STRANGER, "PATH": path}
+    """Another home and user, and a bare path: what the run itself named, this interpreter, and the
+    system's programs.
+    """
+    path = os.pathsep.join([*programs, str(Path(sys.executable).parent), _BARE_PATH])
+    return {
+        "HOME": str(home),
+        "USER": _STRANGER,
+        "LOGNAME": _STRANGER,
+        "PATH": path,
+        "PYTHON": sys.executable,
+    }

@@ -115,7 +115,10 @@ def display_from(given: Given) -> Display:
     return Display(**{name: given.pop(name) for name in ("as_json", "verbose", "quiet", "watch")})
 
 
-running_trials = stacked(
+_NODES_OF_A_TRIAL = click.option(
+    "--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."
+)
+_TRIALS = (
     click.option("--timeout", type=Duration(), help="Of one trial: seconds, or 30s, 10m, 4h."),
     click.option(
         "--jobs",
@@ -132,7 +135,6 @@ running_trials = stacked(
         help="Give each trial this many devices of its own (on each of its nodes).",
     ),
     click.option("--cpus-per-task", "cpus", type=click.IntRange(1), default=1, help="slurm, ray."),
-    click.option("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
     click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
     click.option("--partition", help="slurm."),
     click.option("--account", help="slurm."),
@@ -145,10 +147,14 @@ running_trials = stacked(
     ),
     click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
 )
+running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 """How long one trial may take; where trials run and how many at once."""
 
+placed_trials = stacked(*_TRIALS)
+"""The same for a verb that chooses the nodes of every trial itself."""
+
 _RESOURCES = (
-    *("gpus", "cpus", "nodes", "tasks_per_node"),
+    *("gpus", "cpus", "tasks_per_node"),
     *("partition", "account", "time_limit"),
 )
 
@@ -157,7 +163,8 @@ def executor_from(given: Given) -> "ExecutorChoice":
     from aorta.core.trial import Resources
     from aorta.executors.choosing import ExecutorChoice
 
-    resources = Resources(**{name: given.pop(name) for name in _RESOURCES})
+    nodes = given.pop("nodes", 1)
+    resources = Resources(nodes=nodes, **{name: given.pop(name) for name in _RESOURCES})
     return ExecutorChoice(
         given.pop("executor"),
         given.pop("jobs"),
@@ -180,6 +187,11 @@ resumable = stacked(
         is_flag=True,
         help="With --resume: go on with what can be read of a damaged journal.",
     ),
+    click.option(
+        "--changed",
+        is_flag=True,
+        help="With --resume: go on though scripts of the command, or data, changed since.",
+    ),
 )
 
 
@@ -187,10 +199,11 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, salvage = given.pop("resume"), given.pop("salvage")
-    if resume is None and salvage:
-        raise UsageError("--salvage is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, salvage)
+    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
+    for option, wanted in how.items():
+        if resume is None and wanted:
+            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, **how)
 
 
 mitigations_files = click.option(

@@ -77,8 +77,8 @@ def _show(report: "RunReport") -> None:
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if report.signature:
-        click.echo(f"  failure    {report.signature.text}")
+    if report.failure:
+        click.echo(f"  failure    {report.failure.text}")
     if report.retried:
         click.echo(f"  {report.retried} more ran in place of trials that could not tell")
     for words in failed_differently(report.records):
@@ -93,7 +93,8 @@ def _show(report: "RunReport") -> None:
         )
     for words in report.ending.warm_words:
         click.echo(f"  {words}")
-    click.echo(f"  results    {report.run_dir}")
+    kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
+    click.echo(f"  results    {kept}")
 
 
 def _leave(report: "RunReport") -> None:

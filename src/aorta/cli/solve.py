@@ -85,8 +85,11 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     from aorta.solve.solution import SCHEMA, summary_lines
 
     say_stage = (lambda _text: None) if display.quiet else say
-    solution = solve(request, lambda _stage: display.listeners(), say_stage)
-    write_page(solution.state.path, solution.state.path / "report.html")
+
+    def show(run_dir: Path) -> None:
+        write_page(run_dir, run_dir / "report.html")
+
+    solution = solve(request, lambda _stage: display.listeners(), say_stage, show)
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:

@@ -22,6 +22,7 @@ VERBS: tuple[Verb, ...] = (
         "Which container, and which commit of which package, broke it?",
     ),
     Verb("diverge", "aorta.cli.diverge", "At which operation do the numbers part?"),
+    Verb("isolate", "aorta.cli.isolate", "Is it a node, a link, a rank or the software?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("launch", "aorta.cli.launch", "Should this crashed job restart, or stop?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
@@ -31,6 +32,13 @@ VERBS: tuple[Verb, ...] = (
     Verb("watch", "aorta.cli.watch", "Show me while it runs."),
     Verb("runs", "aorta.cli.runs", "Which runs are there, and what changed between two?"),
 )
+
+
+UNLISTED = {"jax-toolbox-triage": "aorta.cli.jax_toolbox_triage"}
+"""Commands that are programs of their own names."""
+
+OTHER_NAMES = {"sweep": "triage", "probe": "triage run"}
+"""What ROCm's aorta calls them."""
 
 
 def top_help() -> str:

@@ -12,42 +12,51 @@ import re
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from aorta.core.could_not_tell import CANNOT_EXECUTE, why_not_started
 from aorta.core.documents import StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
+from aorta.core.failure import (
+    PATTERN,
+    SIGNALLED,
+    WORKLOAD,
+    Failure,
+    failure_of,
+    named_failure,
+    same_failure,
+)
 from aorta.core.levels import Levels
-from aorta.core.signature import Signature, normalise, signature_of
+from aorta.core.raised import progress_in, said_in
 from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
 
-CANNOT_EXECUTE = frozenset({126, 127})
-"""What a shell ends with when it finds no such command, or may not execute it; a program may end
-with them too.
-"""
-
-SIGNALLED = 128
-"""Shells and container engines report a death by signal N as exit 128 + N."""
+ANOTHER_FAILURE = "another failure: "
+"""How the reason begins where the oracle fired for a failure that is not the one meant."""
 
 _SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, the failure's signature where it failed, the number where
-    one decided.
+    """One outcome, why in a few words, and what failed where something did.
+
+    `is_named`: the oracle itself named the failure, by a pattern or a code, so that no other look
+    at it is needed. `harmless` are templates of lines that are no failure's words.
     """
 
     outcome: Outcome
     why: str
-    signature: Signature | None = None
-    value: float | None = None
+    failure: Failure | None = None
+    value: float | None = None  # the number, where one decided
+    is_named: bool = False
+    harmless: tuple[str, ...] = ()
 
 
 class Deciding(Protocol):
@@ -98,7 +107,7 @@ class ExitCodeOracle(_Oracle):
         if self.codes is None:
             return _reproduced(end, status_words(end)) if end.failed else None
         wanted = not statuses_of(end).isdisjoint(self.codes)
-        return _reproduced(end, status_words(end)) if wanted else None
+        return _reproduced(end, status_words(end), is_named=_not_executed(end)) if wanted else None
 
 
 class RegexOracle(_Oracle):
@@ -123,7 +132,9 @@ class RegexOracle(_Oracle):
         match = next((m for m in end.matches if m.pattern == self.pattern), None)
         if match is None or (self.with_failure and not end.failed):
             return None
-        return Classified(Outcome.REPRODUCED, f"matched {match.line[:120]!r}", None)
+        failure = named_failure(PATTERN, match.line)
+        why = f"matched {match.line[:120]!r}"
+        return Classified(Outcome.REPRODUCED, why, failure, is_named=True)
 
 
 class HangOracle(_Oracle):
@@ -178,8 +189,7 @@ class PythonOracle(_Oracle):
             fired = bool(answers[self.predicate])
         if fired:
             words = _hint(end)
-            signature = Signature(f"workload | {normalise(words)}")
-            return Classified(Outcome.REPRODUCED, words, signature)
+            return Classified(Outcome.REPRODUCED, words, named_failure(WORKLOAD, words))
         return None if not result.get("passed", True) else Classified(Outcome.CLEAN, "passed")
 
     def _judge_without_result(self, end: TrialEnd) -> Classified | None:
@@ -327,21 +337,34 @@ def oracle_to_json(oracle: Oracle) -> dict[str, Any]:
     return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}
 
 
-def classify(oracle: Deciding, end: TrialEnd, expected: Signature | None = None) -> Classified:
-    """The outcome of one trial. With `expected`, a failure that looks different is `other`."""
+def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -> Classified:
+    """The outcome of one trial. With `expected`, a failure that is not the same is `other`."""
     if end.lost is not None:
         return _error(end.lost)
     found = oracle.judge_end(end) or _left_over(end)
-    if (
-        found.outcome is Outcome.REPRODUCED
-        and expected is not None
-        and found.signature is not None
-        and not expected.covers(found.signature)
-    ):
-        return Classified(
-            Outcome.OTHER, f"another failure: {found.signature.text}", found.signature
-        )
-    return found
+    if found.is_named or found.outcome in {Outcome.CLEAN, Outcome.ERROR}:
+        return replace(found, harmless=_said_by(end)) if found.outcome is Outcome.CLEAN else found
+    known = frozenset({expected.ended.status or 0}) if expected is not None else frozenset()
+    not_started = why_not_started(end, known)
+    if not_started is not None:
+        return _error(not_started)
+    progress = progress_in(said_in(end.stderr.tail)) + progress_in(said_in(end.stdout.tail))
+    return guarded(replace(found, harmless=progress), expected)
+
+
+def guarded(found: Classified, expected: Failure | None) -> Classified:
+    """The outcome once it is known which failure is meant."""
+    failure = found.failure
+    if found.outcome is not Outcome.REPRODUCED or expected is None or failure is None:
+        return found
+    if found.is_named or same_failure(expected, failure):
+        return found
+    return replace(found, outcome=Outcome.OTHER, why=f"{ANOTHER_FAILURE}{failure.text}")
+
+
+def _said_by(end: TrialEnd) -> tuple[str, ...]:
+    """What a clean run says, and so no failure's words."""
+    return tuple(dict.fromkeys((*said_in(end.stderr.tail), *said_in(end.stdout.tail))))
 
 
 def checked_pattern(pattern: str) -> str:
@@ -361,12 +384,16 @@ def _left_over(end: TrialEnd) -> Classified:
     if end.timed_out:
         return _error("ran out of time")
     if end.failed:
-        return Classified(Outcome.OTHER, status_words(end), signature_of(end))
+        return Classified(Outcome.OTHER, status_words(end), failure_of(end))
     return Classified(Outcome.CLEAN, "ended without the failure")
 
 
-def _reproduced(end: TrialEnd, why: str) -> Classified:
-    return Classified(Outcome.REPRODUCED, why, signature_of(end))
+def _reproduced(end: TrialEnd, why: str, *, is_named: bool = False) -> Classified:
+    return Classified(Outcome.REPRODUCED, why, failure_of(end), is_named=is_named)
+
+
+def _not_executed(end: TrialEnd) -> bool:
+    return end.exit_code in CANNOT_EXECUTE
 
 
 def _error(why: str) -> Classified:

@@ -146,11 +146,11 @@ class Sprt:
 class Calibration:
     """How many trials of the original: enough hits for a rate, or enough trials to give up.
 
-    An unbroken run of hits is taken one trial further: a failure that is certain is worth knowing.
+    Two failures without a miss are enough to begin with: what follows goes on measuring the rate.
     """
 
     hits: int = 4
-    straight: int = 5
+    straight: int = 2
     cap: int = 40
     absent: float = 0.0  # the rate of false alarms
     alpha: float = 0.01  # the chance that false alarms alone are taken for the failure

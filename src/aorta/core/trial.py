@@ -83,6 +83,7 @@ class Resources:
     partition: str | None = None
     account: str | None = None
     time_limit: float | None = None  # seconds after which a scheduler may end it
+    nodelist: tuple[str, ...] = ()  # exactly these nodes, in the order of their ranks
 
     @property
     def tasks(self) -> int:

@@ -96,7 +96,9 @@ class Engine:
         self._listeners = listeners
         self._clock = clock
         self._began = clock()
+        self._replayed_seconds = 0.0
         self._sought = SoughtFailure(question)
+        self._doubted = False  # whether it was said that nothing tells the failure from another
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
@@ -139,7 +141,7 @@ class Engine:
             self._warmth.dropped,
         )
         self._emit(events.RunEnded(ending))
-        return Answer(ending, self._records, self._sought.signature, self._search)
+        return Answer(ending, self._records, self._sought.failure, self._search)
 
     def _replay(self) -> None:
         """What earlier processes did, in their order. Nothing is asked, run or written."""
@@ -156,7 +158,8 @@ class Engine:
                 case Cooled(why):
                     self._begin_cold(why)
         if self._records:
-            self._began = self._clock() - self._records[-1].elapsed
+            self._replayed_seconds = self._records[-1].elapsed
+            self._began = self._clock() - self._replayed_seconds
 
     def _loop(self) -> tuple[Reason, str]:
         self._catch_up()
@@ -303,7 +306,7 @@ class Engine:
     def _use_next_end(self) -> None:
         if not self._ended:
             most = self._question.budget.max_seconds
-            left = _HEARTBEAT if most is None else most - self._elapsed()
+            left = _HEARTBEAT if most is None else most - self._seconds_spent()
             self._ended.extend(self._executor.wait(max(0.0, min(_HEARTBEAT, left))))
         if self._ended:
             self._take(self._ended.popleft())
@@ -337,6 +340,9 @@ class Engine:
         self._records.append(record)
         self._warmth.note(record)
         self._sought.learn(record)
+        if self._sought.doubt and not self._doubted:
+            self._doubted = True
+            self._emit(events.Note(self._sought.doubt))
         self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)
@@ -424,7 +430,11 @@ class Engine:
         return allowed and self._free_slots() > 0
 
     def _budget_spent(self) -> str:
-        return self._question.budget.spent(self._spent, self._elapsed())
+        return self._question.budget.spent(self._spent, self._seconds_spent())
+
+    def _seconds_spent(self) -> float:
+        """Of the budget."""
+        return self._elapsed() - (self._replayed_seconds if self._question.budget.anew else 0.0)
 
     def _write(self, entry: Entry) -> None:
         self._journal.append(entry, self._question.name)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified
-from aorta.core.signature import Signature
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, Verdict
 
@@ -27,7 +27,7 @@ class TrialRecord:
     index: int  # the how-manieth trial of this point
     outcome: Outcome
     why: str
-    signature: Signature | None
+    failure: Failure | None
     exit_code: int | None
     signal: int | None
     timed_out: bool
@@ -38,6 +38,7 @@ class TrialRecord:
     image_digest: str | None
     path: str  # the trial's directory, relative to the run directory
     value: float | None = None  # what was measured, where a number decides
+    harmless: tuple[str, ...] = ()  # templates of lines that are no failure's words
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
     saved: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
     server: str = ""  # the fork server that it came from
@@ -60,7 +61,7 @@ class TrialRecord:
             index=index,
             outcome=found.outcome,
             why=found.why,
-            signature=found.signature,
+            failure=found.failure,
             exit_code=end.exit_code,
             signal=end.signal,
             timed_out=end.timed_out,
@@ -71,6 +72,7 @@ class TrialRecord:
             image_digest=end.image_digest,
             path=path,
             value=found.value,
+            harmless=found.harmless,
             saved=round(end.saved, 3),
             server=end.server,
         )
@@ -113,7 +115,7 @@ def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
     if none did.
     """
     return different_failures(
-        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+        Counter(r.failure.text for r in records if r.outcome is Outcome.OTHER and r.failure)
     )
 
 
@@ -133,6 +135,7 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
     INFRASTRUCTURE = "infrastructure"
+    RUNNING = "running"  # it has not ended: what is written on the way
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,7 @@ class Ending:
             Reason.INTERRUPTED: Exit.INTERRUPTED,
             Reason.TERMINATED: Exit.TERMINATED,
             Reason.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
+            Reason.RUNNING: Exit.TERMINATED,
         }[self.reason]
 
 

@@ -1,19 +1,20 @@
 """What a verb asks the engine, what it gets back, and which failure is meant."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.oracle import Classified, Deciding, classify
-from aorta.core.signature import Signature
+from aorta.core.failure import Failure, learned
+from aorta.core.oracle import Classified, Deciding, classify, guarded
 from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
 from aorta.engine.warmth import WarmRules
 from aorta.search import Search
 
+_MOST_HARMLESS = 100  # lines of clean trials that are remembered
 _DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
 
 Keep = Callable[[TrialRecord, TrialEnd], Mapping[str, str] | None]
@@ -50,6 +51,7 @@ class Budget:
 
     max_trials: int | None = None
     max_seconds: float | None = None
+    anew: bool = False  # of a resumed run: the seconds before it do not count
     retries: int = RETRIES
 
     def allows(self, trials: int) -> bool:
@@ -77,7 +79,7 @@ class Question:
     fingerprint: Mapping[str, object]
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
-    expected: Signature | None = None  # of a failure that is known already
+    expected: Failure | None = None  # a failure that is known already
     # The first failure of such a point is the failure looked for.
     shows_it: Callable[[Point], bool] = lambda _point: True
     keep: Keep | None = None
@@ -98,40 +100,75 @@ class Answer:
 
     ending: Ending
     records: Sequence[TrialRecord]
-    expected: Signature | None
+    expected: Failure | None
     search: Search  # as it stands: another than the question's where it began again
 
 
 class SoughtFailure:
-    """Which failure is meant: the one that is known already, else the first that is seen."""
+    """Which failure is meant: the one that is known already, else the first that is seen.
+
+    Failures of the configuration where it was first seen say what varies in it; clean trials say
+    which lines are no failure's words.
+    """
 
     def __init__(self, question: Question) -> None:
-        self.signature = question.expected
+        self.failure = question.expected
         self._question = question
         self._seen_at: str | None = None  # the configuration
+        known = question.expected
+        self._harmless: set[str] = set(known.harmless if known is not None else ())
 
     def classified(self, point: Point, end: TrialEnd) -> Classified:
-        """A failure that looks different is another one; but what varies where it was first seen is
-        an accident.
+        """A failure that is not the same is `other`; but what varies where it was first seen is an
+        accident.
         """
-        oracle = self._question.experiment.oracle
-        found = classify(oracle, end, self.signature if self._question.guard_signature else None)
-        if found.outcome is not Outcome.OTHER or point.config_key != self._seen_at:
+        known = self.failure if self._question.guard_signature else None
+        found = classify(self._question.experiment.oracle, end, known)
+        found = self._with_news(found)
+        if found.failure is None or found.outcome is not Outcome.OTHER or known is None:
             return found
-        alone = classify(oracle, end)
-        same = self.signature and alone.signature and self.signature.aligned(alone.signature)
-        return alone if same and alone.outcome is Outcome.REPRODUCED else found
+        alone = self._with_news(classify(self._question.experiment.oracle, end))
+        if alone.outcome is not Outcome.REPRODUCED or alone.failure is None:
+            return found
+        if point.config_key == self._seen_at and learned(known, alone.failure) is not None:
+            return alone
+        return guarded(alone, known)
+
+    def _with_news(self, found: Classified) -> Classified:
+        """Only lines that are new are kept with a trial."""
+        news = [line for line in found.harmless if line not in self._harmless]
+        room = max(0, _MOST_HARMLESS - len(self._harmless))
+        return replace(found, harmless=tuple(news[:room]))
 
     def learn(self, record: TrialRecord) -> None:
         """Where it was seen first, its repeats say what varies in it."""
-        seen, here = record.signature, record.point.config_key
+        self._harmless.update(record.harmless)
+        if self.failure is not None:
+            self.failure = self.failure.without(self._harmless)
+        seen, here = record.failure, record.point.config_key
         if record.outcome is not Outcome.REPRODUCED or seen is None:
             return
-        if self.signature is None:
+        if self.failure is None:
             if self._question.shows_it(record.point):
-                self.signature, self._seen_at = seen, here
-        elif here == self._seen_at and not self.signature.covers(seen):
-            self.signature = self.signature.aligned(seen) or self.signature
+                self.failure, self._seen_at = seen, here
+        elif here == self._seen_at:
+            self.failure = learned(self.failure, seen) or self.failure
+
+    @property
+    def doubt(self) -> str:
+        """What a user should know before trials are spent: that nothing tells the failure from
+        another; empty where something does.
+        """
+        known = self.failure
+        if known is None or not known.is_silent:
+            return ""
+        if self._question.expected is not None or not self._question.guard_signature:
+            return ""
+        return (
+            f"the failure ({known.ended.text}) says nothing that tells it from another, so any "
+            "trial that ends so counts as it; name it, with --oracle regex and --pattern, or "
+            "oracle: {kind: regex, pattern: ...}"
+        )
 
     def is_never_the_same(self, point: Point, tally: Tally) -> bool:
         """Whether the original fails again and again, and never twice in the same way."""
@@ -144,7 +181,7 @@ class SoughtFailure:
 
     @staticmethod
     def different_words(records: Iterable[TrialRecord]) -> str:
-        seen = [record.signature.text for record in records if record.signature]
+        seen = [record.failure.text for record in records if record.failure]
         shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
         return (
             f"every one of its {len(seen)} failures looks different, such as {shown}: "

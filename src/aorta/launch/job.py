@@ -14,10 +14,10 @@ from typing import Any
 
 from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.api import Event
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
-from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
@@ -28,10 +28,17 @@ from aorta.launch.decision import LastWords, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
-from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
-from aorta.launch.sources.panel import Panel, build_sources
+from aorta.launch.rendezvous import DecidingRendezvous
+from aorta.launch.sources.aggregate import AttributionSources, build_sources
 from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals, where_known
+from aorta.launch.store_server import Meeting, connect
+from aorta.launch.torch_elastic import (
+    demand_known_agent,
+    event_log_handler,
+    raise_on_signals,
+    signals_to_handle,
+    where_known,
+)
 from aorta.reduce.opened_files import watch_opened
 
 log = logging.getLogger(__name__)
@@ -60,7 +67,7 @@ def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
-        raise_on_signals(_heard(options.torch.signals_to_handle))
+        raise_on_signals(_heard(signals_to_handle(options.torch)))
         finished = run_job(options, view)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
@@ -100,19 +107,20 @@ class _Launch:
         self._log_dir = log_dir
         settings = options.settings
         attribution = settings.attribution
-        self._panel = Panel(build_sources(settings, log_dir.path), attribution.aggregation)
+        self._sources = AttributionSources(
+            build_sources(settings, log_dir.path), attribution.aggregation
+        )
         self._decider = LeaderDecides(
-            self._panel, settings, _job_id(options), options.torch.max_restarts, log_dir
+            self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
-        self._parameters = rendezvous_parameters(options)
-        self._rendezvous, job_store = create_rendezvous(self._parameters)
-        self._rendezvous.connect(
-            job_store,
-            self._decider,
-            attribution.decision_timeout_seconds,
-            options.fixed_rank,
+        demand_known_agent()
+        parameters = rendezvous_parameters(options)
+        self._meeting = Meeting.of(parameters, options.fixed_rank, options.master)
+        stores = connect(parameters, self._meeting)
+        self._rendezvous = DecidingRendezvous(
+            self._meeting, *stores, self._decider, attribution.decision_timeout_seconds
         )
-        self._agent = _agent(options, self._rendezvous, self._panel, log_dir)
+        self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
     def run(self) -> Finished:
         with _watching_files() as self._opened:
@@ -130,7 +138,7 @@ class _Launch:
             ending = JobEnding(128 + interrupted.sigval, f"stopped by {name}")
             self._interrupted(ending, f"was stopped by {name}")
             raise
-        except (StoreLostError, RendezvousConnectionError) as lost:
+        except StoreLostError as lost:
             self._record(agent.get_event_failed())
             raise self._store_lost(lost) from lost
         except Exception as wrong:
@@ -145,18 +153,18 @@ class _Launch:
         return Finished(agent.ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
-        events.record(event, self._options.torch.event_log_handler)
+        events.record(event, event_log_handler(self._options.torch))
 
     def _take_leave(self) -> None:
         """Tell what is left to tell. How the job ended is known by now, so a lost store changes
         nothing.
         """
         self._agent.finish_telling()
-        with suppress(StoreLostError, RendezvousConnectionError):
+        with suppress(StoreLostError):
             self._rendezvous.job_store.leave()
-            _write_case(self._log_dir.path, self._decider.last_words, self._options, self._opened)
-            if hosts_the_store(self._parameters):
-                self._rendezvous.linger()
+        _write_case(self._log_dir.path, self._decider.last_words, self._options, self._opened)
+        with suppress(StoreLostError):
+            self._rendezvous.linger()
 
     def _interrupted(self, ending: JobEnding, why: str) -> None:
         """Write down how the cycle ended and tell the others, without waiting for a store that is
@@ -167,7 +175,7 @@ class _Launch:
 
     def _store_lost(self, lost: Exception) -> StoreLostError:
         what = (
-            f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts "
+            f"the rendezvous store at {self._meeting.endpoint} was lost: the agent that hosts "
             "it is gone or silent; "
             "the workers here were stopped"
         )
@@ -202,7 +210,7 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
     """
 
     def quietly() -> None:
-        with suppress(StoreLostError, RendezvousConnectionError):
+        with suppress(StoreLostError):
             what()
 
     thread = threading.Thread(target=quietly, daemon=True)
@@ -215,13 +223,13 @@ def _report(finished: Finished) -> int:
     started this.
     """
     ending, failures = finished.ending, finished.result.failures
+    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)
         log.error("%s", failed)
         _, first = failed.get_first_failure()
         with suppress(OSError, ValueError, KeyError, TypeError):
             get_error_handler().dump_error_file(first.error_file, first.exitcode)
-    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     return ending.exit_code
 
 
@@ -240,10 +248,10 @@ def _write_case(
 
 
 def _agent(
-    options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
+    options: Options, rendezvous: DecidingRendezvous, sources: AttributionSources, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
@@ -262,8 +270,9 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        **where_known(config, "numa_options", "virtual_local_rank"),
+        **where_known(
+            config, WorkerSpec, "event_log_handler", "numa_options", "virtual_local_rank"
+        ),
     )
     settings = options.settings
     logs = CycleLogs(
@@ -280,10 +289,10 @@ def _agent(
         spec,
         logs,
         rendezvous,
-        panel,
+        sources,
         settings.hang_timeout_seconds,
         start_method=config.start_method,
-        **where_known(config, "shutdown_timeout"),
+        **where_known(config, LocalElasticAgent, "shutdown_timeout"),
     )
 
 

@@ -14,6 +14,7 @@ import select
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ _CHUNK = 1 << 16
 _PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
 _LAST_WORDS = 16 << 10
 _INTERVAL = 0.1
+_LONGEST_NUMBER = 32
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
 CYCLES_UNASKED = 4
 
@@ -66,6 +68,7 @@ class OutputPump:
     _streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    last_output: float = 0.0  # on the monotonic clock
 
     def add(self, stream: _Stream) -> None:
         self._streams.append(stream)
@@ -114,6 +117,7 @@ class OutputPump:
             return False
         if not chunk:
             return False
+        self.last_output = time.monotonic()
         stream.last_words = (stream.last_words + chunk)[-_LAST_WORDS:]
         self._write(stream, chunk)
         if stream.copy is not None and not _append(stream.copy, chunk):
@@ -256,6 +260,8 @@ class CycleLogs(LogsSpecs):
         self._users = users  # the user's own `--logs-specs`: its files are written beside ours
         self._start: CycleStart | None = None
         self.pump: OutputPump | None = None
+        # Rank -> a file in memory that it writes its step into, and when that was made.
+        self._beats: dict[int, tuple[int, int]] = {}
 
     @property
     def root_log_dir(self) -> str:
@@ -264,10 +270,36 @@ class CycleLogs(LogsSpecs):
     def prepare(self, start: CycleStart) -> CycleDir:
         """Say which cycle the next workers belong to."""
         self._start = start
+        self.pump = None
+        for file, _ in self._beats.values():
+            os.close(file)
+        self._beats.clear()
         if self._bounded:
             oldest = start.cycle - CYCLES_UNASKED
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return prepare(self.log_dir.path, start)
+
+    def stop(self) -> None:
+        """Show and write what the ranks of this cycle have said."""
+        if self.pump is not None:
+            self.pump.stop()
+
+    def last_output(self) -> float:
+        """When a rank of this cycle last wrote something, on the monotonic clock."""
+        return self.pump.last_output if self.pump is not None else 0.0
+
+    def last_beat(self, rank: int) -> int:
+        """Changes whenever the rank beats; 0 before it does."""
+        if rank not in self._beats:
+            return 0
+        file, made = self._beats[rank]
+        changed = os.fstat(file).st_mtime_ns
+        return changed if changed != made else 0
+
+    def told_step(self, rank: int) -> int | None:
+        """The number in the rank's last heartbeat."""
+        told = os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0) if rank in self._beats else b""
+        return int(told) if told.strip().isdigit() else None
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
@@ -336,7 +368,9 @@ class CycleLogs(LogsSpecs):
         env["AORTA_JOB_ID"] = start.job_id
         env["AORTA_CYCLE"] = str(start.cycle)
         env["AORTA_CYCLE_ID"] = start.cycle_id
-        env["AORTA_HEARTBEAT_FILE"] = str(directory.heartbeat(rank))
+        beats = os.memfd_create(f"aorta-heartbeat-{rank}")
+        self._beats[rank] = (beats, os.fstat(beats).st_mtime_ns)
+        env["AORTA_HEARTBEAT_FILE"] = f"/proc/{os.getpid()}/fd/{beats}"
         if self._watch_hangs:
             env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))

@@ -1,4 +1,4 @@
-"""What is left of the worker processes of one agent, below torch's contexts: a last broom, and
+"""What is left of the worker processes of one agent, below torch's contexts: their descendants, and
 their error files.
 """
 

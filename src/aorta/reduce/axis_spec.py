@@ -58,7 +58,22 @@ def _variable(name: str) -> str:
     return name
 
 
-class EnvAxis(_Axis):
+class _InFile(_Axis):
+    """A value that may also stand in a configuration: in this line of a file of the working
+    directory. The command then runs in a copy of that directory, in which the file says the value.
+    """
+
+    file: str | None = None
+    line: Count | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> "_InFile":
+        if (self.file is None) != (self.line is None):
+            raise UsageError("file and line belong together: where the value stands")
+        return self
+
+
+class EnvAxis(_InFile):
     """A variable that holds a number, or one of a few choices."""
 
     kind: Literal["env"]
@@ -121,14 +136,23 @@ class EnvAxis(_Axis):
                     raise UsageError(f"{name} is {getattr(self, name)}, expected a whole number")
 
 
-class FileSubsetAxis(_Axis):
-    """Which lines of a file are needed. The path of the reduced copy is given through the variable
-    `name`.
+class _InPlace(_Axis):
+    """With `in_place` the command finds what is reduced where it always lies: it runs in a copy of
+    its working directory.
+    """
+
+    in_place: bool = False
+
+
+class FileSubsetAxis(_InPlace):
+    """Which lines of a file are needed, or rows, elements or entries, as its ending says. The path
+    of the reduced copy is given through the variable `name`.
     """
 
     kind: Literal["file_subset"]
     initial: Annotated[str, Field(min_length=1)]
-    header: Annotated[int, Field(ge=0)] = 0  # so many first lines always stay
+    # So many first lines always stay; None: the header of a CSV file, if it has one.
+    header: Annotated[int | None, Field(ge=0)] = None
     comments: str | None = None  # lines that begin so always stay
     floor: Annotated[int, Field(ge=0)] = 1
 
@@ -147,7 +171,7 @@ class FileSubsetAxis(_Axis):
         return self
 
 
-class DirSubsetAxis(_Axis):
+class DirSubsetAxis(_InPlace):
     """Which files of a folder are needed. The path of the reduced folder is given through the
     variable `name`.
     """
@@ -164,7 +188,7 @@ class DirSubsetAxis(_Axis):
         return self
 
 
-class ListAxis(_Axis):
+class ListAxis(_InFile):
     """Which parts of a variable that holds `a,b,c` are needed."""
 
     kind: Literal["list"]

@@ -16,16 +16,15 @@ from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
-from aorta.reduce.experiment import DATA, IGNORED, ReductionExperiment
+from aorta.reduce.experiment import DATA, IGNORED, PLACE, ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
-from aorta.reduce.materials import folders_of, settings_of
+from aorta.reduce.materials import NONSENSE, folders_of, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
-_NONSENSE = "aorta-checks-whether-this-is-read"
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
 
@@ -65,7 +64,11 @@ class WatchedExperiment(_Around):
             for material, inside in zip(materials, folders_of(materials), strict=True)
             if (name := material.file_name) is not None
             and any(
-                _is_at(found, str(Path(inside, name))) for seen in self._opened for found in seen
+                _is_at(
+                    found, f"{PLACE}/{material.inside}" if material.inside else f"{inside}{name}"
+                )
+                for seen in self._opened
+                for found in seen
             )
         ]
 
@@ -88,7 +91,10 @@ class IgnoredExperiment(_Around):
         trial = self.inner.trial(self.at, index, trial_dir)
         material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
         names = settings_of([material], self.at) or [material.axis.name]
-        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
+        folder = (trial_dir / DATA).absolute()
+        place = self.inner.workplace(self.at, folder, nonsense=material.axis.name)
+        env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
+        return replace(trial, env=env, cwd=place or trial.cwd)
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class InPlaceExperiment(_Around):
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
-        return replace(trial, env={**trial.env, **self.places})
+        return replace(trial, env={**trial.env, **self.places}, cwd=self.inner.base.subject.cwd)
 
 
 @dataclass(frozen=True)

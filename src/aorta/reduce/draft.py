@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.documents import dump_yaml
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
-from aorta.core.signature import error_line_of
+from aorta.core.raised import error_line_of
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for

@@ -11,13 +11,16 @@ from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
+from aorta.engine.rundir import writing
 from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
-from aorta.reduce.materials import Material, place_all
+from aorta.reduce.materials import Material, changed_names, place_all, place_inside
 from aorta.reduce.spec import Gate
+from aorta.reduce.workplace import make_workplace
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
+PLACE = "place"  # in it: the working directory of the trial, where it is a copy
 IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
@@ -28,8 +31,8 @@ class TimeLimits:
     """How long a candidate may take, learned from the original alone, so that a resumed run learns
     the same.
 
-    A clean candidate may well run longer than the original took to fail: hence ten times, and never
-    under ten seconds. One that takes longer still hangs, which the original does not: it cannot be
+    A clean candidate may well run longer than the original took to fail: hence five times, and
+    never under ten seconds. One that takes longer still hangs, which the original does not: it cannot be
     told, and is not tried again.
     """
 
@@ -61,7 +64,7 @@ class TimeLimits:
         # candidate too early.
         p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
         slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
+        return max(_LEAST_PATIENCE, 5 * max(p90, slowest_failing)) + self.hang_seconds
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
@@ -116,15 +119,32 @@ class ReductionExperiment:
     patience: TimeLimits
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        variables = self.variables(point, (trial_dir / DATA).absolute())
+        folder = (trial_dir / DATA).absolute()
+        variables = self.variables(point, folder)
         trial = replace(self.base, env=variables).trial(_NOTHING, index, trial_dir)
         argv = self.command(trial.argv, point)
         return replace(
             trial,
+            cwd=self.workplace(point, folder) or trial.cwd,
             argv=with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute()),
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
+
+    def workplace(self, point: Point, folder: Path, *, nonsense: str = "") -> Path | None:
+        """Where the command runs, if that is not the original's own directory: a copy of it in
+        `folder`, with the files that the point changes.
+        """
+        changed = changed_names(self.materials)
+        if not changed:
+            return None
+        place = folder / PLACE
+        shutil.rmtree(place, ignore_errors=True)
+        copy = self.base.environment.isolated  # a container sees nothing else
+        with writing(place):
+            make_workplace(self.base.subject.cwd, place, changed, copy=copy)
+        place_inside(self.materials, point, place, nonsense=nonsense)
+        return place
 
     def variables(self, point: Point, folder: Path) -> dict[str, str]:
         """Every variable that a trial of this point sets, its files laid out in `folder`."""

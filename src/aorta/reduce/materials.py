@@ -38,11 +38,14 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
+from aorta.reduce.config_files import Setting, rewritten, settings_in
 from aorta.reduce.spec import SpecFile
+from aorta.reduce.structure import Pieces, pieces_of
 
 Placed = Mapping[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
 
+NONSENSE = "aorta-checks-whether-this-is-read"
 MAX_ITEMS = 1_000_000
 MAX_FILE_BYTES = 1 << 30
 _OTHER_SEPARATORS = (";", "|", ":", " ")
@@ -65,6 +68,10 @@ class Material(Protocol):
     def source(self) -> Path | None:
         """The file or folder that is reduced."""
 
+    @property
+    def inside(self) -> str | None:
+        """Its name in the working directory, where the command finds it there; else None."""
+
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
         """Lay `value` out in `folder`. With `copy` nothing points out of the folder."""
 
@@ -78,6 +85,18 @@ class _Variables:
     digest: str = field(default="", init=False)
     file_name: None = field(default=None, init=False)
     source: None = field(default=None, init=False)
+    inside: None = field(default=None, init=False)
+    # Where a configuration says it.
+    stands: "SettingInFile | None" = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class SettingInFile:
+    """A value in a configuration: in which file of the working directory, and which part of it."""
+
+    name: str
+    text: str = field(repr=False)
+    setting: Setting
 
 
 @dataclass(frozen=True)
@@ -114,29 +133,22 @@ class _Listed(_Variables):
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of a file. `pinned` marks, for every line, whether it always stays."""
+    """Lines of a file, or what else it is made of."""
 
     axis: SubsetAxis
     source: Path
     digest: str
-    lines: Sequence[bytes] = field(repr=False)
-    pinned: Sequence[bool] = field(repr=False)
+    pieces: Pieces = field(repr=False)
+    inside: str | None = None
 
     @property
     def file_name(self) -> str:
         return self.source.name
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        kept = set(as_indexes(value))
-        index = 0
-        content = []
-        for line, stays in zip(self.lines, self.pinned, strict=True):
-            if stays or index in kept:
-                content.append(line)
-            index += not stays
         path = folder / self.file_name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(content))
+        path.write_bytes(self.pieces.without_all_but(set(as_indexes(value))))
         return {self.axis.name: path}
 
 
@@ -147,6 +159,7 @@ class _Files:
     axis: SubsetAxis
     source: Path
     digest: str
+    inside: str | None = None
 
     @property
     def file_name(self) -> str:
@@ -167,8 +180,8 @@ class _Files:
 
 
 def _cheap_copy(source: Path, target: Path) -> None:
-    """The same file under another name: sharing its blocks where the file system can, else its
-    inode, else a copy.
+    """The file's content under another name: sharing its blocks where the file system can, else a
+    copy. Never the same inode, which a trial that appends would write through.
     """
     source = source.resolve()
     target.unlink(missing_ok=True)
@@ -176,10 +189,7 @@ def _cheap_copy(source: Path, target: Path) -> None:
         fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
         return
     target.unlink(missing_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:  # another file system, or somebody else's file
-        shutil.copyfile(source, target)
+    shutil.copyfile(source, target)
 
 
 def place_all(
@@ -190,12 +200,58 @@ def place_all(
     copy: bool,
     taken: Collection[str] = (),
 ) -> dict[str, str | Path]:
-    """Every axis of the point in one folder."""
+    """Every axis of the point in one folder, but for what lies in the working directory."""
     placed: dict[str, str | Path] = {}
     with writing(folder):
         for material, inside in zip(materials, folders_of(materials, taken), strict=True):
-            placed.update(material.place(point[material.axis.name], folder / inside, copy=copy))
+            if material.inside is None:
+                placed.update(material.place(point[material.axis.name], folder / inside, copy=copy))
     return placed
+
+
+def changes_working_directory(materials: Sequence[Material]) -> bool:
+    """Whether a candidate runs in a copy of the working directory."""
+    return bool(changed_names(materials))
+
+
+def changed_names(materials: Sequence[Material]) -> list[str]:
+    """What of the working directory candidates change: names of files and folders."""
+    names = [m.inside for m in materials if m.inside is not None]
+    return [*names, *dict.fromkeys(standing.name for _, standing in _standing(materials))]
+
+
+def place_inside(
+    materials: Sequence[Material], point: Point, place: Path, *, nonsense: str = ""
+) -> dict[str, str | Path]:
+    """Everything of the point that lies in the working directory, in its copy `place`; the axis
+    `nonsense` is left out, or turned into what is no value of it. Returns where subsets lie.
+    """
+    placed: dict[str, str | Path] = {}
+    with writing(place):
+        for material in materials:
+            if material.inside is not None and material.axis.name != nonsense:
+                target = (place / material.inside).parent
+                target.mkdir(parents=True, exist_ok=True)
+                placed.update(material.place(point[material.axis.name], target, copy=True))
+        texts: dict[str, str] = {}
+        values: dict[str, dict[Setting, str]] = {}
+        for material, standing in _standing(materials):
+            name = material.axis.name
+            said = str(material.place(point[name], place, copy=True)[name])
+            text = f'"{NONSENSE}"' if name == nonsense else said
+            texts[standing.name] = standing.text
+            values.setdefault(standing.name, {})[standing.setting] = text
+        for name, text in texts.items():
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(rewritten(text, values[name]), encoding="utf-8")
+    return placed
+
+
+def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, SettingInFile]]:
+    for material in materials:
+        if isinstance(material, _Plain | _Listed) and material.stands is not None:
+            yield material, material.stands
 
 
 def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
@@ -237,13 +293,15 @@ def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
 def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
     match spec:
         case EnvAxis():
-            return _Plain(_env_axis(spec), variables=(spec.name,))
+            stands = _stands(spec, cwd)
+            return _Plain(_env_axis(spec), variables=(spec.name,), stands=stands)
         case FileSubsetAxis():
-            return _lines_of(spec, _found(spec.initial, cwd, base))
+            return _lines_of(spec, _found(spec.initial, cwd, base), cwd)
         case DirSubsetAxis():
-            return _files_of(spec, _found(spec.initial, cwd, base))
+            return _files_of(spec, _found(spec.initial, cwd, base), cwd)
         case ListAxis():
-            return _Listed(_subset(spec, _listed(spec)), spec.separator)
+            stands = _stands(spec, cwd)
+            return _Listed(_subset(spec, _listed(spec)), spec.separator, stands=stands)
         case WindowAxis():
             start, length = spec.initial
             window = axes.window(
@@ -260,6 +318,26 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
             return _Plain(_world_size_axis(spec), variables=spec.variables)
         case RanksAxis():
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
+
+
+def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
+    if spec.file is None:
+        return None
+    path = cwd / spec.file
+    settings = {setting.line: setting for setting in settings_in(path)}
+    if spec.line not in settings:
+        raise UsageError(
+            f"found no whole number or plain list in line {spec.line} of {spec.file!r}",
+            where="file",
+        )
+    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
+
+
+def _inside(path: Path, cwd: Path) -> str:
+    """Its name in the working directory."""
+    if not path.resolve().is_relative_to(cwd.resolve()) or path.resolve() == cwd.resolve():
+        raise UsageError(f"{str(path)!r} does not lie in the working directory", where="initial")
+    return path.resolve().relative_to(cwd.resolve()).as_posix()
 
 
 def _listed(spec: ListAxis) -> tuple[str, ...]:
@@ -330,7 +408,7 @@ def _found(name: str, cwd: Path, base: Path) -> Path:
     return found.absolute()
 
 
-def _lines_of(spec: FileSubsetAxis, path: Path) -> _Lines:
+def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path) -> _Lines:
     if not path.is_file():
         raise UsageError(f"{spec.initial!r} is not a file; a folder is dir_subset", where="initial")
     try:
@@ -341,36 +419,49 @@ def _lines_of(spec: FileSubsetAxis, path: Path) -> _Lines:
         raise UsageError(
             f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
         ) from None
-    lines = content.splitlines(keepends=True)
-    mark = spec.comments.encode() if spec.comments else None
-    pinned = [
-        number < spec.header or (mark is not None and line.lstrip().startswith(mark))
-        for number, line in enumerate(lines)
-    ]
-    items = tuple(
-        line.decode("utf-8", "replace").rstrip("\r\n")
-        for line, stays in zip(lines, pinned, strict=True)
-        if not stays
-    )
+    pieces = pieces_of(path.name, content, spec.header, spec.comments)
     digest = hashlib.sha256(content).hexdigest()
-    return _Lines(_subset(spec, items), path, digest, lines, pinned)
+    inside = _inside(path, cwd) if spec.in_place else None
+    return _Lines(_subset(spec, pieces.items), path, digest, pieces, inside)
 
 
-def _files_of(spec: DirSubsetAxis, root: Path) -> _Files:
+def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
     if not root.is_dir():
         raise UsageError(
             f"{spec.initial!r} is not a folder; a file is file_subset", where="initial"
         )
-    names: list[str] = []
-    digest = hashlib.sha256()
+    names = tuple(str(path.relative_to(root)) for path in _files_in(root))
+    inside = _inside(root, cwd) if spec.in_place else None
+    return _Files(_subset(spec, names), root, _digest_of(root), inside)
+
+
+def _files_in(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders.sort()
-        for name in sorted(files):
-            path = Path(folder) / name
-            if path.is_file():
-                names.append(str(path.relative_to(root)))
-                digest.update(f"{names[-1]}\0{path.stat().st_size}\0".encode("utf-8", "replace"))
-    return _Files(_subset(spec, tuple(names)), root, digest.hexdigest())
+        yield from (path for name in sorted(files) if (path := Path(folder) / name).is_file())
+
+
+def _digest_of(source: Path) -> str:
+    """Of a file's content, or of the names and contents of a folder's files."""
+    if source.is_file():
+        return hashlib.sha256(source.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for path in _files_in(source):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(source)}\0{content}\0".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def changed_sources(materials: Sequence[Material]) -> list[Path]:
+    """The user's own files and folders that are not what they were when they were read."""
+    changed = []
+    for material in materials:
+        if material.source is not None and material.digest:
+            with suppress(OSError):
+                if _digest_of(material.source) != material.digest:
+                    changed.append(material.source)
+    return changed
 
 
 def _number(value: float | str | None) -> float:

@@ -89,16 +89,23 @@ class Output:
         reproducer: Reproducer | None,
         env: Mapping[str, Any],
     ) -> None:
-        """Everything that ships, from scratch; then the list of it."""
-        staged = fresh_dir(self.run.private / "shipping" / SHRUNKEN)
+        """Everything that ships, from scratch; then the list of it.
+
+        Also called on the way, whenever something smaller fails: what was there stays until the new
+        one is whole.
+        """
+        staged = fresh_dir(self.run.private / "shipping") / SHRUNKEN
         done, needed = Scrubbing(), list[str]()
         if reproducer is not None:
             done = self.lay_out(reproducer, staged)
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
             needed = reproducer.still_needed((staged / SCRIPT).read_text("utf-8", "replace"))
-        self._clear()
+        shutil.rmtree(self.run.path / "logs", ignore_errors=True)
+        place = self.run.path / SHRUNKEN
+        if place.exists():
+            place.rename(staged.parent / "old")
         if reproducer is not None:
-            staged.rename(self.run.path / SHRUNKEN)
+            staged.rename(place)
         shutil.rmtree(staged.parent)
         self._write("spec.yaml", _utf8(self._spec_text()), done)
         self._write_document(TRACE, [*trace], done, lines=True)
@@ -138,11 +145,6 @@ class Output:
             name = path.relative_to(self.run.path).as_posix()
             if path.is_file() and name != SHIP and not name.startswith(f"{PRIVATE}/"):
                 yield name
-
-    def _clear(self) -> None:
-        """A resumed run may end in other files than the partial result before it."""
-        for folder in (SHRUNKEN, "logs"):
-            shutil.rmtree(self.run.path / folder, ignore_errors=True)
 
     def _scrubbed(self, document: Any) -> tuple[Any, int]:
         clean, spans = scrub_document(self.scrubber, document)
@@ -281,8 +283,8 @@ def _state_lines(report: ReduceReport) -> list[str]:
     if confirmed is not None:
         tally = confirmed.tally
         lines.append(f"- the answer failed {tally.reproduced} of {tally.evidence} fresh times")
-    if report.signature is not None:
-        lines.append(f"- failure: `{report.signature.text}`")
+    if report.failure is not None:
+        lines.append(f"- failure: `{report.failure.text}`")
     if report.mitigations:
         lines.append(f"- with the mitigations {', '.join(report.mitigations)}")
     if report.resume_command:

@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
+from aorta.reduce.config_files import is_config
 from aorta.reduce.launcher import ranks_of
-from aorta.reduce.proposed_files import in_a_place, is_config, propose_files
+from aorta.reduce.no_sizes import is_no_size
+from aorta.reduce.proposed_files import propose_files
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_NEVER = re.compile(
-    r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|devices?|gpus?|id|version|verbose|"
-    r"restarts)(?:_|$)"
-    r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
-    re.IGNORECASE,
-)
 _DATA = (
     *(
         ".txt",
@@ -113,7 +109,7 @@ def proposal_for(
     configs = list(_configs(words, cwd))
     others = [name for name in opened if name not in {*named, *configs}]
     files = propose_files([*configs, *others], cwd, list(axes))
-    return Proposal(in_a_place(command, files.replaced), (*axes.values(), *files.axes))
+    return Proposal(command, (*axes.values(), *files))
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
@@ -297,7 +293,9 @@ def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
 
 
 def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict[str, Any] | None:
-    if not value or not is_variable(name) or _NEVER.search(name):
+    if not value or not is_variable(name):
+        return None
+    if is_no_size(name):
         return None
     if value.isdecimal() and int(value) > 1:
         return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}

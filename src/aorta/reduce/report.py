@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.axis import Point, SubsetAxis, Value, Window
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
-from aorta.core.signature import Signature
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -56,7 +56,7 @@ class ReduceReport:
     reduction: Reduction
     ending: Ending
     records: Sequence[TrialRecord]
-    signature: Signature | None
+    failure: Failure | None
     shipped: Shipped = field(default_factory=Shipped)
     mitigations: Sequence[str] = ()
     hint: str = ""  # what was found out about an original that did not fail
@@ -156,7 +156,8 @@ class ReduceReport:
                 "median_sec": self.median_seconds(reduction.original),
             },
             "final": {"median_sec": self.median_seconds(reduction.best)},
-            "signature": self.signature.text if self.signature else None,
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "shipped_copy": {
                 "self_contained": self.shipped.reproduces,
                 "in_original_directory": self.shipped.in_place,
@@ -232,8 +233,8 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
         rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
         lines += _aligned([_HEAD, *rows])
     lines += _rate_lines(report)
-    if report.signature:
-        lines.append(f"failure    {report.signature.text}")
+    if report.failure:
+        lines.append(f"failure    {report.failure.text}")
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
     sought = [r for r in report.records if IGNORED not in dict(r.point.values)]
     lines += [f"           {words}" for words in failed_differently(sought)]

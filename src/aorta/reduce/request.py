@@ -47,6 +47,8 @@ def reduce(
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
+    if request.resume is not None and request.max_wall_clock is not None:
+        plan = replace(plan, budget=replace(plan.budget, anew=True))
     if plan.spec.content.warm:
         request = replace(request, executor=replace(request.executor, warm=True))
     if request.dry_run:

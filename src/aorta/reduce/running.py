@@ -4,6 +4,7 @@ ship, write it.
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, Point, Purpose
-from aorta.core.signature import Signature
-from aorta.core.trial import Tally, TrialEnd
-from aorta.engine.events import Listener, TrialRecord
+from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.trial import Outcome, Tally, TrialEnd
+from aorta.engine.events import (
+    Ending,
+    Event,
+    Listener,
+    PointSettled,
+    Reason,
+    RunEnded,
+    TrialEnded,
+    TrialRecord,
+    TrialStarted,
+)
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
-from aorta.engine.question import Answer, Experiment, Question
+from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
@@ -31,7 +42,7 @@ from aorta.reduce.checks import (
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, with_files
-from aorta.reduce.materials import settings_of
+from aorta.reduce.materials import changed_names, changed_sources, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
@@ -71,13 +82,56 @@ def reduce_workload(
         output.begin()
         run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
         trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
-        report = run.search(trace)
+        report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
             session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
+        report = _with_changed_data(report, changed_sources(plan.materials))
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
+
+
+def _with_changed_data(report: ReduceReport, changed: Sequence[Path]) -> ReduceReport:
+    """Trials get copies, so that nothing of theirs reaches the originals; who changed them is not
+    known, and the answer may rest on both.
+    """
+    if not changed:
+        return report
+    said = f"{', '.join(map(str, changed))} changed while it was reduced"
+    return replace(report, hint="; ".join(filter(None, [report.hint, said])))
+
+
+class BestSoFar:
+    """Calls `write` with every trial so far whenever something smaller was seen to fail, before the
+    next trial begins. A listener of the engine's events.
+    """
+
+    def __init__(self, write: Callable[[Sequence[TrialRecord]], None]) -> None:
+        self._write = write
+        self._records: list[TrialRecord] = []
+        self._best: Point | None = None
+        self._is_new = False
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TrialEnded(record, _):
+                self._records.append(record)
+            case PointSettled(_, _, best) if best is not None and best != self._best:
+                # The first is the original itself, which lies where it always did.
+                self._is_new, self._best = self._best is not None, best
+            case TrialStarted() | RunEnded() if self._is_new:
+                self._is_new = False
+                self._write(self._records)
+
+
+def _keep_best(run: "_Run", output: Output, trace: Trace, records: Sequence[TrialRecord]) -> None:
+    """`shrunken/`, result.json and SHIP.md as if the search ended here: killed, this is what is
+    left.
+    """
+    report = run.report_so_far(records)
+    reproducer = run.reproducer(report, output.scrubber.file_name)
+    output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
 
 
 def rehearse(
@@ -89,7 +143,7 @@ def rehearse(
         Session.fresh(Path(scratch), VERB) as session,
     ):
         run = _Run(plan, session, open_executor, listeners)
-        return run.search(Trace(plan.axes, lambda _line: None))
+        return run.search()
 
 
 def _session(plan: ReducePlan, place: Place) -> Session:
@@ -130,25 +184,28 @@ class _Run:
         self.listeners = listeners
         self.experiment = plan.experiment()
         self._open_executor = open_executor
+        self._seconds = 0.0  # that the questions before took, over every resume
+        self._began = time.monotonic()
+        self._descent = Descent(plan.axes)
         self._sees_opened_files = sees_opened_files
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
 
-    def search(self, trace: Trace) -> ReduceReport:
+    def search(self, *watching: Listener) -> ReduceReport:
         search, judges = self._beginning()
         question = Question(
             search=search,
             judges=judges,
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
-            budget=self.plan.budget,
+            budget=self._budget(),
             keep=self._keep,
             learn=self.experiment.patience.learn,
             warm=WarmRules(proof=True),
             restart=self._beginning,
             private_trials=True,
         )
-        answer = self._answer(question, (trace, *self.listeners))
+        answer = self._answer(question, (*watching, *self.listeners))
         if not isinstance(answer.search, Descent):
             raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
         report = self._report(answer.search.result, answer)
@@ -156,27 +213,44 @@ class _Run:
         return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
 
     def _beginning(self) -> tuple[Descent, ImpatientJudges]:
-        judges = ImpatientJudges(self.plan.judges(), self.experiment.patience)
-        return Descent(self.plan.axes), judges
+        self._descent = Descent(self.plan.axes)
+        return self._descent, ImpatientJudges(self.plan.judges(), self.experiment.patience)
+
+    def report_so_far(self, records: Sequence[TrialRecord]) -> ReduceReport:
+        """While the search goes on."""
+        ending = Ending(Reason.RUNNING, "still running, or killed", len(records))
+        if records:
+            ending = replace(ending, seconds=records[-1].elapsed)
+        seen = next((r.failure for r in records if r.outcome is Outcome.REPRODUCED), None)
+        return self._report(self._descent.result, Answer(ending, records, seen, self._descent))
+
+    def _budget(self) -> Budget:
+        """What the questions before have left."""
+        given = self.plan.budget
+        if given.max_seconds is None:
+            return given
+        spent = time.monotonic() - self._began if given.anew else self._seconds
+        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
 
     def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
         """Whether it is the laid-out copies of its files that keep the original from failing."""
-        own = {m.axis.name: str(m.source) for m in self.plan.materials if m.source is not None}
+        materials = self.plan.materials
+        own = {m.axis.name: str(m.source) for m in materials if m.source and not m.inside}
         calibration = report.reduction.calibration
-        if not own or calibration is None or self.plan.base.environment.isolated:
+        moved = own or changed_names(materials)
+        if not moved or calibration is None or self.plan.base.environment.isolated:
             return report
         point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
         search = EveryPoint([point])
         most = max(1, min(calibration.tally.evidence, _MOST_IN_PLACE))
         in_place = InPlaceExperiment(self.experiment, own)
         question = self._beyond("in its own place", search, KOfN(1, most), in_place)
-        question = replace(question, budget=self.plan.budget)
+        question = replace(question, budget=self._budget())
         answer = self._answer(question, self.listeners)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
         hint = (
-            f"it does fail with the files where they are ({places}), and not with copies of them: "
-            "let the command "
-            "find them through the variable alone"
+            f"it does fail with the files where they are ({places or self.plan.base.subject.cwd}), "
+            "and not with copies of them: let the command find them through the variable alone"
         )
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
@@ -205,7 +279,7 @@ class _Run:
                 KOfN(1, enough(reduction)),
                 IgnoredExperiment(self.experiment, reduction.best),
             ),
-            expected=report.signature,
+            expected=report.failure,
             keep=lambda record, _end: clear_data(self.session.run.private / record.path),
         )
         answer = self._answer(question, self.listeners)
@@ -297,7 +371,7 @@ class _Run:
         question = replace(
             self._beyond(f"copy {replica}", search, judge, copy),
             guard_signature=self.plan.is_command,
-            expected=report.signature,
+            expected=report.failure,
         )
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
@@ -337,7 +411,7 @@ class _Run:
             judges=SameJudge(judge),
             experiment=experiment,
             fingerprint=self.plan.fingerprint,
-            budget=replace(self.plan.budget, max_trials=None),
+            budget=replace(self._budget(), max_trials=None),
             keep=self._keep,
             name=name,
             private_trials=True,
@@ -352,7 +426,9 @@ class _Run:
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
         self._look_inside(executor)
-        return self.session.answer(question, executor, listeners)
+        answer = self.session.answer(question, executor, listeners)
+        self._seconds += answer.ending.seconds
+        return answer
 
     def _look_inside(self, executor: Executor) -> None:
         """Once: the inside of a container does not change between candidates."""
@@ -383,19 +459,13 @@ class _Run:
             reduction=reduction,
             ending=answer.ending,
             records=answer.records,
-            signature=_signature(answer.expected, answer.records, reduction),
+            failure=answer.expected or _named_by_oracle(answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
 
 
-def _signature(
-    expected: Signature | None, records: Sequence[TrialRecord], reduction: Reduction
-) -> Signature | None:
-    """The failure's own; an oracle that names the failure itself, such as a pattern, says it in its
-    words.
-    """
-    if expected is not None:
-        return expected
+def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Failure | None:
+    """An oracle that names the failure itself, such as a number, says it in its words."""
     key = reduction.best.config_key
     why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
-    return Signature(why[-1]) if why else None
+    return named_failure(ORACLE, why[-1]) if why else None

@@ -32,7 +32,7 @@ from aorta.reduce.files import (
     secret_variables,
 )
 from aorta.reduce.handoff import recipe_document, spec_document
-from aorta.reduce.materials import place_all
+from aorta.reduce.materials import changed_names, place_all, place_inside
 from aorta.reduce.plan import ReducePlan
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
@@ -103,8 +103,10 @@ class Reproducer:
                 self.plan.materials, self.point, folder, copy=True, taken=_TAKEN
             ).items()
         }
+        inside: dict[str, str | Path] = {}
         if self.files is not None:
             self.files.copy_to(folder / WORKLOAD)
+            inside = place_inside(self.plan.materials, self.point, folder / WORKLOAD)
             for name, source in self.portable.copied.items():
                 target = folder / WORKLOAD / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +116,8 @@ class Reproducer:
         script.chmod(0o755)
         if not self.plan.is_command:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
-        spec = spec_document(self.plan, self.point, self._called(), self.cwd, placed, folder)
+        laid = {**placed, **inside}
+        spec = spec_document(self.plan, self.point, self._called(), self.cwd, laid, folder)
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
         recipe = dump_yaml(recipe_document(self.plan, SCRIPT, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
@@ -134,7 +137,8 @@ class Reproducer:
         """
         if self.files is None:
             return self._original_place
-        return WORKLOAD if self.files.names or self.portable.copied else "."
+        own = self.files.names or self.portable.copied or changed_names(self.plan.materials)
+        return WORKLOAD if own else "."
 
     @property
     def _original_place(self) -> str:

@@ -130,5 +130,5 @@ def _trial_row(record: TrialRecord) -> dict[str, Any]:
         "duration_sec": record.duration,
         "started_at": record.started_at,
         "host": record.host,
-        "signature": record.signature.text if record.signature else None,
+        "signature": record.failure.text if record.failure else None,
     }

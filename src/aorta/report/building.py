@@ -7,7 +7,17 @@ from pathlib import Path
 from aorta.engine.rundir import write_atomically
 from aorta.report.html import document
 from aorta.report.model import Page
-from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
+from aorta.report.pages import (
+    attribution,
+    bisect,
+    diverge,
+    isolate,
+    launch,
+    reduce,
+    run,
+    solve,
+    triage,
+)
 from aorta.report.run_reader import OpenedRun, RunReader
 
 _PAGES = {
@@ -16,6 +26,7 @@ _PAGES = {
     "triage": (triage.gather, triage.page),
     "bisect": (bisect.gather, bisect.page),
     "diverge": (diverge.gather, diverge.page),
+    "isolate": (isolate.gather, isolate.page),
     "solve": (solve.gather, solve.page),
     "launch": (launch.gather, launch.page),
     "attribution": (attribution.gather, attribution.page),

@@ -16,7 +16,7 @@ from aorta.bundle.layouts import layout_of
 from aorta.bundle.source import this_site
 from aorta.core.axis import Window
 from aorta.core.errors import UsageError
-from aorta.core.signature import TERMINAL_SEQUENCE
+from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import read_records
@@ -133,7 +133,7 @@ def verb_of(path: Path) -> str:
         return "attribution"
     raise UsageError(
         "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of run, reduce, triage, bisect, diverge, launch, or one that holds "
+        "expected a directory of run, reduce, triage, bisect, diverge, isolate, launch, or one that holds "
         "an attribution",
         where=str(path),
     )
@@ -231,8 +231,8 @@ def read_records_of(path: Path) -> list[TrialRecord]:
 
 def _texts_of(record: TrialRecord) -> Iterable[str]:
     yield record.why
-    if record.signature:
-        yield record.signature.text
+    if record.failure:
+        yield record.failure.text
     yield from (value for _, value in record.point.values if isinstance(value, str))
 
 
@@ -255,7 +255,7 @@ def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
         config=point.config_key,
         outcome=record.outcome,
         why=replaced[record.why],
-        signature=replaced[record.signature.text] if record.signature else "",
+        signature=replaced[record.failure.text] if record.failure else "",
         duration=record.duration,
         elapsed=record.elapsed,
         exit_code=record.exit_code,

@@ -10,15 +10,15 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle
-from aorta.core.signature import Signature
 from aorta.core.sprt import Calibration
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
@@ -36,7 +36,12 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
-from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+from aorta.workloads.trial import (
+    WorkloadExperiment,
+    WorkloadRequest,
+    script_digests,
+    workload_experiment,
+)
 
 SCHEMA = "aorta.run/1"
 
@@ -81,9 +86,10 @@ class RunReport:
     run_dir: Path
     records: Sequence[TrialRecord]
     ending: Ending
-    signature: Signature | None
+    failure: Failure | None
     step_times_ms: Sequence[float] = field(default_factory=tuple)
     asked: int = 0  # how many trials the user wanted
+    is_kept: bool = True  # False on every rank but the first, whose results are kept
 
     @property
     def tally(self) -> Tally:
@@ -112,13 +118,14 @@ class RunReport:
         tally = self.tally
         return {
             "workload": self.workload,
-            "run_dir": str(self.run_dir),
+            "run_dir": str(self.run_dir) if self.is_kept else None,
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
             "rate": rate_to_json(tally.reproduced, tally.evidence, self.starts),
             "independent_starts": self.starts,
-            "signature": self.signature.text if self.signature else None,
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -139,7 +146,8 @@ def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple
             return _run_in(session, request, what, experiment, executor, listeners())
         with tempfile.TemporaryDirectory(prefix="aorta-rank-") as scratch:
             session = Session.fresh(Path(scratch), "run")
-            return _run_in(session, request, what, experiment, executor, ())
+            report = _run_in(session, request, what, experiment, executor, ())
+            return replace(report, is_kept=False)
 
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
@@ -186,13 +194,16 @@ def _session(request: RunRequest, workload: str) -> Session:
     return Session.fresh(place.parent, "run", name=place.name, workload=workload)
 
 
-def _fingerprint(request: RunRequest, what: WorkloadRequest) -> Mapping[str, object]:
+def _fingerprint(
+    request: RunRequest, what: WorkloadRequest, experiment: WorkloadExperiment
+) -> Mapping[str, object]:
     return {
         "workload": [what.workload, dict(what.config), what.steps],
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
         "number of trials": request.asked or repr(request.judge),
+        **script_digests(experiment),
     }
 
 
@@ -217,7 +228,7 @@ def _run_in(
             search=EveryPoint([Point.of({})]),
             judges=SameJudge(request.judge),
             experiment=experiment,
-            fingerprint=_fingerprint(request, what),
+            fingerprint=_fingerprint(request, what, experiment),
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             keep=_keeper(session.path, what, env),
             warm=WarmRules(),
@@ -228,7 +239,7 @@ def _run_in(
             run_dir=session.path,
             records=answer.records,
             ending=answer.ending,
-            signature=answer.expected,
+            failure=answer.expected,
             asked=request.asked,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
@@ -239,7 +250,7 @@ def _run_in(
 def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         document = trial_document(label, request, end, found, env=env)
         write_atomically(run_dir / label.relative_path.name, document.to_json())
 

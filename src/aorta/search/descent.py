@@ -2,7 +2,9 @@
 
 The whole reduction is a list of stages, each of them a search of its own: calibrate the original,
 jump to the corner and to the floors, search axis after axis until none moves, ask again with fresh
-trials for what minimality rests on, and confirm. The answer so far is replayed now and then; when a
+trials for what minimality rests on, and confirm. The biggest gain for a trial comes first: many
+items before numbers, and of every axis first what shrinks it fast. An axis that gains little waits
+until all others had their turn, so that the answer so far is worth having at any moment. The answer so far is replayed now and then; when a
 replay or the confirmation fails, accepted history is walked back in doubling steps to a point that
 holds, and the descent goes on from there. It knows points and verdicts; how strict a verdict is,
 and how many trials it takes, is the judge's affair.
@@ -14,7 +16,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, Point, Purpose, Value
+from aorta.core.axis import (
+    Axis,
+    NumberAxis,
+    Point,
+    Purpose,
+    StepsAxis,
+    Strategy,
+    SubsetAxis,
+    Value,
+)
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, search_along
@@ -55,8 +66,73 @@ class _SinceSeen:
     rejections: int = 0
 
 
+class _Turn:
+    """A search along one axis for as long as it is worth it: up to so many questions, up to so many
+    in a row that gain little, and no further where the smallest value makes a trial slower: that is
+    no size, but a period or an interval.
+    """
+
+    def __init__(
+        self, search: AxisSearch, axis: Axis, most: int | None, in_vain: int | None
+    ) -> None:
+        self.search, self._axis = search, axis
+        self._most, self._few = most, in_vain
+        self._asked = self._in_vain = self._untold = 0
+        self._seen = self._size
+        self.is_no_size = False
+
+    @property
+    def _size(self) -> float:
+        return float(self._axis.size(self.search.best[self._axis.name]))
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        return [] if self.done else list(self.search.ask(n, pending))
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        self.search.tell(point, verdict)
+        self._asked += 1
+        self._in_vain += 1
+        if self._size < _WORTH_IT * self._seen:
+            self._seen, self._in_vain = self._size, 0
+        if isinstance(self._axis, SubsetAxis):
+            return
+        at_floor = point[self._axis.name] == self._axis.smallest
+        self._untold += verdict.reproduces is None and not verdict.tally.evidence
+        in_vain = self._untold >= _UNTOLD and self._in_vain == self._asked
+        self.is_no_size = in_vain or (at_floor and verdict.why.startswith(_TOO_SLOW))
+
+    def wants(self, point: Point) -> bool:
+        return not self.done and self.search.wants(point)
+
+    @property
+    def done(self) -> bool:
+        over = self._most is not None and self._asked >= self._most
+        tired = self._few is not None and self._in_vain >= self._few
+        return self.search.done or self.is_no_size or over or tired
+
+    @property
+    def best(self) -> Point:
+        return self.search.best
+
+
+def _is_long(axis: Axis) -> bool:
+    """A number whose exact value takes many more questions than its size."""
+    if not isinstance(axis, NumberAxis | StepsAxis) or axis.strategy is Strategy.LINEAR:
+        return False
+    span = float(axis.size(axis.initial)) - float(axis.size_at_floor)
+    return axis.step is None or span / axis.step > _LONG
+
+
 _Stages = Generator[_Stage, None, None]
 _CHEAP_FIRST = get_args(Axis)
+_MANY_ITEMS = 16
+_LONG = 128  # steps of a number
+_COARSE = 4  # questions of a number in its first turn: its scale is halved so often
+_IN_VAIN = 12  # questions of many items that gain little, before others have their turn
+_WORTH_IT = 0.95
+_UNTOLD = 3  # values of a number that could not be told, such as for time, and none that could
+_TOO_SLOW = "it takes much longer"
+_SLOWER, _SLACK = 3.0, 1.0  # times the original, and seconds: what takes longer is no gain
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
@@ -71,6 +147,8 @@ class Descent:
         self._replicas: Counter[Point] = Counter()
         self._rechecked: set[Point] = set()
         self._last: dict[str, AxisSearch] = {}
+        self._unfinished: dict[str, AxisSearch] = {}  # had a turn, and are not through
+        self._no_sizes: set[str] = set()
         self._doubts: dict[str, Point] = {}
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
@@ -99,6 +177,7 @@ class Descent:
         return points + [self._issued(point) for point in fresh]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
+        verdict = self._if_no_slower(point, verdict)
         due = self._due_replay()
         self._count(point, verdict)
         if point in due:
@@ -151,7 +230,10 @@ class Descent:
             self._end(Status.DID_NOT_REPRODUCE, self._calibration.why)
             return
         yield from self._jump()
-        self._order = tuple(sorted(self._axes, key=self._urgency))
+        self._order = tuple(sorted(self._axes, key=self._worth))
+        if len(self._order) > 1 and any(map(_is_long, self._axes)):
+            for axis in self._order:
+                yield from self._along(axis, coarse=True)
         yield from self._settle()
 
     def _jump(self) -> _Stages:
@@ -204,7 +286,7 @@ class Descent:
             before = self._incumbent
             yield from self._recheck()
             if self._incumbent != before:
-                self._dirty = {axis.name for axis in self._axes}
+                self._dirty = {axis.name for axis in self._axes} - self._no_sizes
                 continue
             yield from self._check_doubts()
             yield from self._confirm()
@@ -212,21 +294,44 @@ class Descent:
     def _descend(self) -> _Stages:
         while self._dirty:
             axis = next(axis for axis in self._order if axis.name in self._dirty)
-            before = self._incumbent
-            search = search_along(axis, before, self._last.get(axis.name))
-            yield _Stage(search, before, axis)
-            self._last[axis.name] = search
+            yield from self._along(axis)
+
+    def _along(self, axis: Axis, *, coarse: bool = False) -> _Stages:
+        """One turn of one axis. A `coarse` one takes what is cheap to have; a search that is not
+        through is gone on with where nothing else has moved since, and begun anew otherwise.
+        """
+        before, name = self._incumbent, axis.name
+        going = self._unfinished.pop(name, None)
+        if going is not None and going.best == before:
+            search = going
+        else:
+            search = search_along(axis, before, self._last.get(name))
+        coarse = coarse and axis.priority is None
+        turn = _Turn(
+            search,
+            axis,
+            most=_COARSE if coarse and _is_long(axis) else None,
+            in_vain=_IN_VAIN if coarse else None,
+        )
+        yield _Stage(turn, before, axis)
+        if self._incumbent != before:
+            self._dirty = {other.name for other in self._axes} - self._no_sizes
+        if turn.is_no_size:
+            self._no_sizes.add(name)
+        if search.done or turn.is_no_size:
+            self._last[name] = search
+            self._dirty.discard(name)
             for point in search.doubts()[:1]:
-                self._doubts[axis.name] = point
-            if self._incumbent != before:
-                self._dirty = {other.name for other in self._axes}
-            self._dirty.discard(axis.name)
+                self._doubts[name] = point
+        else:
+            self._unfinished[name] = search
 
     def _recheck(self) -> _Stages:
         """Fresh trials for every rejection that the answer rests on and that may have been bad
         luck.
         """
-        proofs = [p for axis in self._order for p in self._last[axis.name].proofs()]
+        through = [axis.name for axis in self._order if axis.name not in self._no_sizes]
+        proofs = [p for name in through for p in self._last[name].proofs()]
         if thin := self._thin_again(proofs):
             yield _Stage(FirstThatReproduces(thin), self._incumbent)
 
@@ -276,6 +381,8 @@ class Descent:
             self._forget(point)
         del self._history[index + 1 :]
         self._last.clear()
+        self._unfinished.clear()
+        self._no_sizes.clear()
         self._dirty = {axis.name for axis in self._axes}
         self._since = _SinceSeen()
         if self._setbacks > self._rules.setbacks_allowed:
@@ -293,6 +400,17 @@ class Descent:
         self._status, self._why = status, why
 
     # --- what was told
+
+    def _if_no_slower(self, point: Point, verdict: Verdict) -> Verdict:
+        """What fails like the original and takes far longer is no reduction of it."""
+        original = self._calibration.seconds if self._calibration else None
+        if point.purpose is not Purpose.PROBE or original is None or verdict.seconds is None:
+            return verdict
+        if verdict.seconds <= _SLOWER * original + _SLACK:
+            return verdict
+        why = f"{_TOO_SLOW}: {verdict.seconds:.3g} s, where the original takes {original:.3g} s"
+        said = False if verdict.reproduces else verdict.reproduces
+        return Verdict(said, verdict.tally, why, verdict.seconds)
 
     def _record(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.PROBE:
@@ -390,7 +508,8 @@ class Descent:
         verdict = self._known.get(point)
         if verdict is None or verdict.reproduces is not False or point in self._rechecked:
             return False
-        return verdict.tally.trials > 0 and (self._flaky or verdict.tally.against < 2)
+        against = verdict.tally.against
+        return 0 < against < 2 or (self._flaky and verdict.tally.trials > 0)
 
     # --- what is reported
 
@@ -409,8 +528,25 @@ class Descent:
             _CHEAP_FIRST.index(type(axis)),
         )
 
+    def _worth(self, axis: Axis) -> tuple[float, int, float, float]:
+        """By the user's priority; else numbers whose floor makes a trial twice as fast, then many
+        items, the most of them first, then numbers by how far they can go.
+        """
+        priority = float("inf") if axis.priority is None else axis.priority
+        if isinstance(axis, SubsetAxis):
+            many = len(axis.items) >= _MANY_ITEMS
+            return priority, 1 if many else 3, 0.0, -float(len(axis.items))
+        seconds = None
+        if axis.smallest is not None:
+            seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
+            seconds = seen.seconds if seen else None
+        whole = self._calibration.seconds if self._calibration else None
+        fast = seconds is not None and whole is not None and 2 * seconds <= whole
+        ratio = float(axis.size(axis.initial)) / max(1.0, float(axis.size_at_floor))
+        return priority, 0 if fast else 2, float("inf") if seconds is None else seconds, -ratio
+
     def _facts(self, axis: Axis) -> AxisFacts:
-        last = self._last.get(axis.name)
+        last = self._last.get(axis.name) or self._unfinished.get(axis.name)
         monotone = last.monotone if last is not None else None
         doubt = self._known.get(self._doubts[axis.name]) if axis.name in self._doubts else None
         if doubt is not None:

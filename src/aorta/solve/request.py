@@ -99,13 +99,14 @@ def solve(
     request: SolveRequest,
     listeners: Callable[[str], Sequence[Listener]] = lambda _stage: (),
     say: Callable[[str], None] = lambda _text: None,
+    written: Callable[[Path], None] = lambda _run_dir: None,
 ) -> "Solution":
     """From a failing command to all that can be found out about it within the budget. `listeners`
-    of a stage, by its name.
+    of a stage, by its name; `written` is called whenever the summary was written anew.
     """
     from aorta.solve import running
 
-    views = Views(listeners, say)
+    views = Views(listeners, say, written)
     if request.source is not None and RunDir(request.source).about().get("verb") == "solve":
         request = replace(request, resume=Resume(request.source))
     if request.resume is not None:
@@ -115,10 +116,13 @@ def solve(
 
 @dataclass(frozen=True)
 class Views:
-    """Who looks on: fresh listeners for each stage, and who is told which one begins."""
+    """Who looks on: fresh listeners for each stage, who hears which one begins, and who is called
+    with the run directory whenever `solve.json` was written.
+    """
 
     listeners: Callable[[str], Sequence[Listener]] = lambda _stage: ()
     say: Callable[[str], None] = lambda _text: None
+    written: Callable[[Path], None] = lambda _run_dir: None
 
 
 def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
@@ -137,7 +141,10 @@ def keep_request(run: RunDir, request: SolveRequest) -> None:
         place.chmod(0o600)  # a command line may hold a secret
 
 
-def kept_request(run: RunDir, executor: ExecutorChoice) -> SolveRequest:
+def kept_request(run: RunDir, now: SolveRequest) -> SolveRequest:
+    """What was asked when it began, with where trials run `now`, and what may be spent from now
+    on.
+    """
     try:
         asked = json.loads((run.private / _ASKED).read_bytes())
     except (OSError, ValueError):
@@ -149,4 +156,5 @@ def kept_request(run: RunDir, executor: ExecutorChoice) -> SolveRequest:
     asked |= {name: Path(asked[name]) for name in paths if asked[name] is not None}
     asked |= {name: tuple(asked[name]) for name in ("command", "stages", "find_links")}
     asked["mitigations_files"] = tuple(map(Path, asked["mitigations_files"]))
-    return SolveRequest(**asked, executor=executor)
+    begun = SolveRequest(**asked, executor=now.executor)
+    return replace(begun, max_trials=now.max_trials or begun.max_trials)

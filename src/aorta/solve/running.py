@@ -4,7 +4,8 @@ them are worth their cost: how many trials and how long each takes, and what a b
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,27 +97,32 @@ def _trials_for_one(rate: float) -> int:
 
 
 def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """A stage that could not even begin to answer in what is left goes; the others share what there
-    is.
+    """The stages share what is left of a budget. One that could not even begin to answer in its
+    share goes, and leaves it to the others; a reduction never does: whatever time there is makes
+    something smaller.
     """
     left = state.seconds_left("plan")
-    if left is None:
-        return {}
     known = {n: c.seconds for n, c in costs.items() if n in _SHARE and c.seconds is not None}
+    known = {n: s for n, s in known.items() if not _EVERY[n].why_not(state)}
+    state.allowed.clear()
+    if left is None or sum(known.values()) <= left:
+        return {}
     gone: dict[str, str] = {}
-    if sum(known.values()) > left:
-        for name, seconds in known.items():
-            share = left * _SHARE[name] / sum(_SHARE[n] for n in known)
+    for name in sorted(known, key=lambda name: _SHARE[name]):
+        share = left * _SHARE[name] / sum(_SHARE[n] for n in known if n not in gone)
+        one = known[name] / costs[name].trials
+        if name != "reduce" and share < 3 * one:
+            told = f"it takes about {show_duration(known[name])}"
+            gone[name] = f"{told}, and {show_duration(left)} are left"
+        else:
             state.allowed[name] = share
-            one = seconds / costs[name].trials
-            if share < 3 * one:
-                gone[name] = (
-                    f"it takes about {show_duration(seconds)}, and {show_duration(left)} are left"
-                )
     return gone
 
 
 VERB = "solve"
+_EVERY: Mapping[str, Stage] = {
+    stage.name: stage for stage in (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
+}
 _ASKED_BY = {
     "reproduce": (LOOK, "reproduce"),
     "reduce": ("reduce",),
@@ -152,20 +158,27 @@ def go_on(request: SolveRequest, views: Views) -> Solution:
     named = request.resume.run if request.resume is not None else None
     given = named.absolute() if named is not None else None
     run = find_resumable(request.output.absolute(), VERB, given)
-    return _solve(run, kept_request(run, request.executor), views)
+    return _solve(run, kept_request(run, request), views, resumed=request)
 
 
-def _solve(run: RunDir, request: SolveRequest, views: Views) -> Solution:
+def _solve(
+    run: RunDir, request: SolveRequest, views: Views, resumed: SolveRequest | None = None
+) -> Solution:
     lock = RunLock(run.lock).take()
     try:
         keep_request(run, request)  # where it can be read, the run is under way
         state = State(run, request, views)
+        if resumed is not None:
+            state.go_on(resumed.budget)
         try:
             code = _stages(state)
+            if code is not None:
+                _ship_so_far(state)
         finally:
             state.close()
         solution = Solution(state, code)
         write_summary(solution)
+        views.written(run.path)
         run.describe(state="done" if code is None else _word(code), status=solution.status)
         return solution
     finally:
@@ -176,8 +189,6 @@ def _stages(state: State) -> Exit | None:
     """Every stage that is not written down yet. The exit code of whoever stopped it; None where it
     came to its end.
     """
-    every: Sequence[Stage] = (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
-    stages = {stage.name: stage for stage in every}
     try:
         for name in STAGES:
             if _is_over(state):
@@ -187,7 +198,11 @@ def _stages(state: State) -> Exit | None:
             if name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
-            state.add(_one(stages[name], state))
+            if name == "bundle":
+                _reduce_with_the_rest(state)
+            state.add(_one(_EVERY[name], state))
+            write_summary(Solution(state, is_under_way=True))
+            state.views.written(state.path)
     except Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -195,6 +210,30 @@ def _stages(state: State) -> Exit | None:
     except Terminated:
         return Exit.TERMINATED
     return None
+
+
+def _reduce_with_the_rest(state: State) -> None:
+    """The other stages may have left some of the budget that ended the reduction."""
+    stopped = state.results.get("reduce")
+    if stopped is None or stopped.status != "budget" or state.is_spent:
+        return
+    state.allowed.clear()
+    del state.results["reduce"]  # while it goes on, its directory says what is known
+    more = _one(_EVERY["reduce"], state)
+    state.add(replace(more, seconds=more.seconds + stopped.seconds))
+
+
+def _ship_so_far(state: State) -> None:
+    """The best so far of a run that was stopped, packed without a trial of it. Going on packs it
+    again.
+    """
+    if not state.known("reduce") or "bundle" not in state.request.stages:
+        return
+    try:
+        with suppress(AortaError):
+            state.passing["bundle"] = Bundle(check=False)(state)
+    except (KeyboardInterrupt, Terminated):
+        return  # asked twice, it goes at once
 
 
 def _one(stage: Stage, state: State) -> StageResult:

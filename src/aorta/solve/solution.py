@@ -20,12 +20,13 @@ SCHEMA = "aorta.solve/1"
 class Solution:
     state: State
     stopped: Exit | None = None  # somebody stopped it
+    is_under_way: bool = False
 
     @property
     def status(self) -> str:
         state = self.state
         first = state.results.get("reproduce")
-        if self.stopped is not None or first is None:
+        if self.stopped is not None or self.is_under_way or first is None:
             return "partial"
         if first.status == "no_answer":
             return "did_not_reproduce"
@@ -147,8 +148,9 @@ class Solution:
     @property
     def next_commands(self) -> list[str]:
         state, known = self.state, self.state.known("reproduce")
-        if self.stopped is not None:
-            return [f"aorta solve --resume {state.path}"]
+        again = f"aorta solve --resume {state.path}"
+        if self.stopped is not None and self.reproducer is None:
+            return [again]
         if self.status == "user_error":
             return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
         if self.status == "did_not_reproduce":
@@ -163,7 +165,8 @@ class Solution:
             run = " --run" if packed["elsewhere"] is not None else ""  # there may be nothing to run
             told.append(f"aorta bundle verify {packed['path']}{run}")
         told.append(f"aorta report {state.path}")
-        return told
+        budget = any(result.status == "budget" for result in state.results.values())
+        return [*told, again] if budget or self.stopped or self.is_under_way else told
 
 
 def _plain(rate: Mapping[str, Any]) -> dict[str, Any]:

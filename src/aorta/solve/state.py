@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -18,6 +18,7 @@ from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.evidence import json_object
 from aorta.solve.request import STAGES, SolveRequest, Views
 from aorta.solve.shared import SharedExecutor, SharedTrials
 
@@ -91,6 +92,7 @@ class State:
         self.shared = SharedTrials(run.private, request.max_trials)
         self._opened = ExitStack()  # one executor for all stages
         self._executor = self._opened.enter_context(request.executor.opened())
+        self.passing: dict[str, StageResult] = {}  # of a run that was stopped: not written down
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
 
     @property
@@ -98,9 +100,30 @@ class State:
         return self.run.path
 
     def known(self, stage: str) -> Mapping[str, Any]:
-        """What a stage found; empty where it found nothing, or has not run."""
-        result = self.results.get(stage)
+        """What a stage found; empty where it found nothing, or has not run. What a reduction that
+        is under way, or was stopped, has found so far is in its directory.
+        """
+        result = self.results.get(stage) or self.passing.get(stage)
+        if result is None and stage == "reduce":
+            folders = [self.folder(stage), self.path / f"{self.folder(stage).name}-plain"]
+            found = [json_object(folder / "result.json") for folder in reversed(folders)]
+            return next((document for document in found if document is not None), {})
         return result.answer if result is not None else {}
+
+    def go_on(self, seconds: float | None) -> None:
+        """A run that is taken up again: what a budget had ended is not over any more, and the
+        bundle is made anew. `seconds` may be spent from now on; None: what is left of the budget,
+        and where nothing is, as much again.
+        """
+        over = [n for n, r in self.results.items() if r.status == "budget"]
+        if over:
+            for name in (*over, "bundle"):
+                self.results.pop(name, None)
+        budget, spent = self.request.budget, self.shared.elapsed
+        if seconds is None and budget is not None and spent >= budget:
+            seconds = budget
+        if seconds is not None:
+            self.request = replace(self.request, budget=spent + seconds)
 
     def is_done(self, stage: str) -> bool:
         return stage in self.results and self.results[stage].status == "done"

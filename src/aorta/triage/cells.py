@@ -15,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aorta.core.signature import normalise
+from aorta.core.failure import PATTERN, Failure, failure_from_json, same_failure
+from aorta.core.oracle import ANOTHER_FAILURE
 from aorta.core.stats import percentile, student_t
+from aorta.core.templates import template
 from aorta.core.trial import Outcome, Tally
 from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
 
@@ -81,12 +83,15 @@ class CellStats:
 
 
 def aggregate_cell(
-    documents: Iterable[TrialDocument], steps: int | None = None, *, expected: str | None = None
+    documents: Iterable[TrialDocument],
+    steps: int | None = None,
+    *,
+    expected: Failure | None = None,
 ) -> CellStats:
     """One pass, so that only the numbers of a cell are held and not its records.
 
-    `expected` is the signature of the baseline's failure: one that was counted before it was known
-    may be another failure.
+    `expected` is the baseline's failure, once all of it is known: a trial that was counted before
+    may be another failure, and one that was not may be the same.
     """
     outcomes: list[Outcome] = []
     walls: list[float] = []
@@ -98,13 +103,7 @@ def aggregate_cell(
     others: Counter[str] = Counter()
     first_error: str | None = None
     for document in documents:
-        outcome = Outcome(document.outcome)
-        if (
-            outcome is Outcome.REPRODUCED
-            and expected
-            and document.signature not in {None, expected}
-        ):
-            outcome = Outcome.OTHER
+        outcome = outcome_of(document, expected)
         outcomes.append(outcome)
         walls.append(document.wall_clock_sec)
         if outcome is Outcome.CLEAN:
@@ -132,6 +131,17 @@ def aggregate_cell(
     )
 
 
+def outcome_of(document: TrialDocument, expected: Failure | None) -> Outcome:
+    """The outcome of a trial by everything that is known of the failure at the end of the run; one
+    whose oracle did not fire, or that a pattern named, is what it was.
+    """
+    outcome, failure = Outcome(document.outcome), failure_from_json(document.failure)
+    fired = outcome is Outcome.REPRODUCED or document.why.startswith(ANOTHER_FAILURE)
+    if not fired or expected is None or failure is None or failure.told_by == PATTERN:
+        return outcome
+    return Outcome.REPRODUCED if same_failure(expected, failure) else Outcome.OTHER
+
+
 def step_times_of(
     document: TrialDocument, steps: int | None
 ) -> tuple[StepTimeSource, Sequence[float]]:
@@ -151,7 +161,7 @@ def hint_of(document: TrialDocument) -> str:
     """The failure in one line, without what differs from run to run."""
     if document.signature and " | " in document.signature:
         return document.signature.removeprefix("workload | ")
-    return normalise(first_line(document.why)) or document.signature or ""
+    return template(first_line(document.why)) or document.signature or ""
 
 
 def first_line(text: str) -> str:

@@ -98,7 +98,12 @@ def optimize(
             plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
         different = failed_differently(answer.records)
-        optimized = replace(optimized, warnings=warnings, failed_differently=different)
+        optimized = replace(
+            optimized,
+            warnings=warnings,
+            failed_differently=different,
+            failure=answer.expected,
+        )
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
         return StackReport(optimized, session.path)
@@ -158,7 +163,7 @@ def _keeper(run: _StackRun, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         request = run.experiment(record.point).request
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         document = trial_document(label, request, end, found, env=snapshots(run.plan.original))
         path = run.files.path / run.trial_file(record.point, record.index)
         write_atomically(path, document.to_json())

@@ -67,7 +67,6 @@ class TriageRequest:
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
     exact_trials: bool = False
-    control: bool = False
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
@@ -188,16 +187,12 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
 
 
 def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
-    """The recipe with what the command line adds: cells of its axes, another number of trials, a
-    control.
-    """
+    """The recipe with what the command line adds: cells of its axes, another number of trials."""
     content = recipe.content.model_dump(mode="python")
     if request.trials is not None:
         content["trials"] = request.trials
     if request.exact_trials:
         content["exact_trials"] = True
-    if request.control and content["control"] is None:
-        content["control"] = {}
     content["cells"] = [*content["cells"], *_added_cells(recipe, request)]
     checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
     check_names(checked)
@@ -279,7 +274,6 @@ def build_recipe_from_flags(
         "steps": request.steps,
         "workload_config": dict(command or {}),
         "exact_trials": request.exact_trials,
-        "control": request.control,
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }

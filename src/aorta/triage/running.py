@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
@@ -26,7 +27,6 @@ from aorta.executors import Executor
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
 from aorta.triage.matrix import Matrix, SearchResult, build_matrix
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan, check_ticket_directory
@@ -108,14 +108,15 @@ def run_recipe(
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
-        run.expected = answer.expected.text if answer.expected else None
-        tallies = {
+        run.expected = answer.expected
+        measured = {name: run.stats(name) for name in plan.names}
+        independent = {
             name: of_independent_starts(
-                run.stats(name).tally, [r for r in answer.records if cell_of(r.point) == name]
+                stats.tally, [r for r in answer.records if cell_of(r.point) == name]
             )
-            for name in search.tallies
+            for name, stats in measured.items()
         }
-        tried = SearchResult(plan, run.controls, tallies, counts, search.told)
+        tried = SearchResult(plan, measured, independent, counts, search.told, answer.expected)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return MatrixReport(matrix, session.path)
@@ -170,23 +171,12 @@ class _MatrixRun:
     def __init__(self, plan: Plan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
-        self.expected: str | None = None
+        self.expected: Failure | None = None
         self.search = self._beginning()
 
     def _beginning(self) -> Interleaved:
         plan = self.plan
-        self.controls = Controls(plan, self.stats)
-        stopping = Stopping(plan)
-        return Interleaved(
-            plan.names,
-            place=Schedule(plan).place,
-            is_open=lambda cell, tallies: (
-                self.controls.is_open(cell, tallies)
-                if cell in self.controls.cells
-                else stopping.is_open(cell, tallies)
-            ),
-            follow_up=self.controls.wanted,
-        )
+        return Interleaved(plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open)
 
     def begin_again(self) -> tuple[Search, Judges]:
         self.search = self._beginning()
@@ -196,16 +186,13 @@ class _MatrixRun:
     def oracle(self) -> Deciding:
         return self.plan.baseline.experiment.deciding
 
-    def cell(self, name: str) -> PlannedCell:
-        return self.controls.cells.get(name) or self.plan.by_name[name]
-
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        experiment = self.cell(cell_of(point)).experiment
+        experiment = self.plan.by_name[cell_of(point)].experiment
         return experiment.trial(Point.of({}), point.replica + index, trial_dir)
 
     def stats(self, name: str) -> CellStats:
         """What is known of a cell, read from the records of the trials that were used."""
-        cell = self.cell(name)
+        cell = self.plan.by_name[name]
         numbers = sorted(self.search.told(name))
         documents = self._documents(cell, numbers)
         return aggregate_cell(documents, cell.request.steps, expected=self.expected)
@@ -217,8 +204,8 @@ class _MatrixRun:
 
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
-        cell = run.cell(cell_of(record.point))
-        found = Classified(record.outcome, record.why, record.signature)
+        cell = run.plan.by_name[cell_of(record.point)]
+        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
         document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)

@@ -159,6 +159,9 @@ class GoneJudge:
         return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
 
 
+_STRAIGHT = 5  # failures of the original without a miss
+
+
 class GoneJudges:
     """Learns the rate of the original from its calibration; `max_rate` is how often a mended run
     may still fail.
@@ -168,7 +171,8 @@ class GoneJudges:
         self.cap = cap
         self.max_rate = max_rate
         self.original = HitCount()
-        self._calibration = Calibration(cap=max(cap, Calibration().straight))
+        # That it is gone is believed the sooner, the better its rate is known.
+        self._calibration = Calibration(straight=_STRAIGHT, cap=max(cap, _STRAIGHT))
 
     def judge_for(self, point: Point) -> Judge:
         if point.purpose is Purpose.CALIBRATE:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
+from aorta.core.failure import failure_of
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle, Oracle, RegexOracle
-from aorta.core.signature import signature_of
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, Watch
 
 WhichRanks = str | int
@@ -122,12 +122,12 @@ class RankedOracle:
     ) -> Classified | None:
         if found is None:
             return Classified(Outcome.REPRODUCED, _words(fired, logs)) if fired else None
-        if not fired or found.signature is None:
+        if not fired or found.failure is None:
             return found
         # The launcher's own traceback is the same for every failure; the rank's is not.
         log = next(log for log in logs if log.rank == fired[0])
         own = replace(end, stderr=_stream(log.stderr), stdout=_stream(log.stdout))
-        return replace(found, why=_words(fired, logs), signature=signature_of(own))
+        return replace(found, why=_words(fired, logs), failure=failure_of(own))
 
     def _fired(self, logs: list[RankLog], end: TrialEnd) -> list[int]:
         if isinstance(self.inner, ExitCodeOracle):

@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
+from aorta.core.failure import failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
@@ -161,6 +162,7 @@ class TrialDocument(StrictModel):
     outcome: Literal["reproduced", "clean", "other", "error"]
     why: str
     signature: str | None
+    failure: dict[str, Any] | None = None
     process: TrialProcess
 
     @model_validator(mode="after")
@@ -210,7 +212,8 @@ def trial_document(
         request_fingerprint=fingerprint,
         outcome=found.outcome.value,
         why=_why(found, end),
-        signature=found.signature.text if found.signature else None,
+        signature=found.failure.text if found.failure else None,
+        failure=failure_to_json(found.failure),
         process=_process_of(end),
     )
 
@@ -279,7 +282,7 @@ def _why(found: Classified, end: TrialEnd) -> str:
     said = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
     )
-    bare = found.signature is None or " | " not in found.signature.text
+    bare = found.failure is None or " | " not in found.failure.text
     if found.outcome is Outcome.CLEAN or end.lost is not None or not bare or not said:
         return found.why
     return found.why if said in found.why else f"{found.why}: {said[:_LONGEST_WORDS]}"

@@ -139,6 +139,13 @@ class Asked:
         return self.good, self.bad
 
     @property
+    def are_alike(self) -> bool:
+        """Whether both sides say the same: then nothing has to be installed to know it."""
+        good, bad = self.good, self.bad
+        same = good.requirements == bad.requirements and good.python == bad.python
+        return same and (not self.with_variables or good.variables == bad.variables)
+
+    @property
     def with_variables(self) -> bool:
         """Variables are candidates where both sides say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None

@@ -15,6 +15,7 @@ _TICKET = "solve"
 @dataclass(frozen=True)
 class Bundle:
     name: str = "bundle"
+    check: bool = True
 
     def why_not(self, state: State) -> str:
         return "" if state.is_done("reproduce") else "there is nothing to ship"
@@ -25,6 +26,7 @@ class Bundle:
             output=state.path,
             ticket=state.request.ticket or _TICKET,
             timeout=state.request.timeout,
+            check=self.check,
         )
         try:
             packed = bundle(request)
@@ -34,6 +36,8 @@ class Bundle:
         checked = packed.checked
         ran = None if checked is None else {"reproduced": checked.reproduced, "of": checked.of}
         answer = {"path": str(packed.path), "sha256": packed.sha256, "elsewhere": ran}
+        if not self.check:
+            return StageResult(self.name, "done", "packed, and not run elsewhere", answer=answer)
         if checked is None:
             why = (
                 "packed; what is in it was not run elsewhere, because it needs the original's "

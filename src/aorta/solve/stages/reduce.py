@@ -12,12 +12,13 @@ from typing import Any
 
 from aorta.core.documents import dump_yaml
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Reason
+from aorta.engine.events import Event, Reason, TrialStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
+from aorta.solve.solution import Solution, write_summary
 from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import Command, Subject, subject_of
 
@@ -76,6 +77,25 @@ _HEADER = """\
 """
 
 
+@dataclass
+class SummaryOfBest:
+    """Writes the summary whenever the reduction has written a smaller workload that fails."""
+
+    state: State
+    folder: Path
+    _seen: float = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, TrialStarted):
+            return
+        result = self.folder / "result.json"
+        written = result.stat().st_mtime if result.is_file() else 0.0
+        if written > self._seen:
+            self._seen = written
+            write_summary(Solution(self.state, is_under_way=True))
+            self.state.views.written(self.state.path)
+
+
 @dataclass(frozen=True)
 class Reduce:
     name: str = "reduce"
@@ -122,7 +142,7 @@ class Reduce:
                 executor=state.executor(self.name),
                 resume=state.resume(folder),
             ),
-            state.listeners(self.name),
+            lambda: [*state.views.listeners(self.name), SummaryOfBest(state, folder)],
         )
         Stopped.check(report.ending)
         answer, reason = report.to_json(), report.ending.reason

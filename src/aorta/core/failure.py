@@ -1,0 +1,513 @@
+"""What failed, as one value, and the one rule whether two failures are the same.
+
+`failure_of(end)` makes of a trial's end a `Failure`; `same_failure(a, b)` compares two and says why.
+What decides, in this order: how it ended, where that is a hang or a want of memory; the exceptions
+(type, chain, frames without line numbers, the program's own before a library's), where there are
+any, with a message that is not plainly another one; else the words, as templates. An exit code alone
+never makes two failures the same if their words share nothing.
+
+    one = failure_of(end_of_first_trial)     # train.py:step > KeyError: no shard 'left' in queue
+    two = failure_of(end_of_second_trial)    # train.py:step > KeyError: no shard 'right' in queue
+    same_failure(one, two)     # same=True, why="same exception and frames; ..."
+    learned(one, two).text     # exit 1 | train.py:step > KeyError: no shard <*> in queue
+
+No other module compares failures.
+"""
+
+import hashlib
+import re
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aorta.core.raised import (
+    Cause,
+    Raised,
+    causes_in,
+    is_error,
+    said_in,
+    words_of,
+)
+from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
+from aorta.core.trial import TrialEnd
+
+PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
+_NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
+
+SIGNALLED = 128
+"""Shells and container engines report a death by signal N as exit 128 + N."""
+
+_SIGNALS = frozenset(int(number) for number in signal.Signals)
+
+# Classes whose place is an accident: memory runs out wherever the next request for it stands, and a
+# device reports an error at a later call.
+_OUT_OF_MEMORY = frozenset({"device_oom", "host_oom"})
+_CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "device_oom",
+        re.compile(
+            r"(?:CUDA|HIP|XPU|MPS) (?:error: )?(?:backend )?out of memory|RESOURCE_EXHAUSTED: .*"
+            r"(?:alloc|memory)|hipErrorOutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
+        ),
+    ),
+    ("device_assert", re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
+    ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
+)
+_DEVICE_ASSERTION = re.compile(r"Assertion [`'](?P<what>.+)[`'] failed")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended. All of it empty: somehow, or nobody saw it."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    hang: bool = False
+
+    @property
+    def status(self) -> int | None:
+        """The exit code as a shell reports it: 128 + N for a death by signal N."""
+        return self.exit_code if self.signal is None else SIGNALLED + self.signal
+
+    @property
+    def text(self) -> str:
+        if self.hang:
+            return "hang"
+        number = self.signal
+        if number is None and self.exit_code is not None and self.exit_code > SIGNALLED:
+            number = self.exit_code - SIGNALLED
+        if number in _SIGNALS and number is not None:
+            return signal.Signals(number).name
+        if self.signal is not None:
+            return f"signal {self.signal}"
+        return "failed" if self.exit_code is None else f"exit {self.exit_code}"
+
+    def is_like(self, other: "Ended") -> bool:
+        if self.hang or other.hang:
+            return self.hang == other.hang
+        if None in {self.status, other.status}:
+            return True
+        return self.status == other.status
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What failed. `causes` are its exceptions, `words` templates of its lines where there are none
+    or where every exception was survived; `seen` is of how many failures of one configuration it
+    was learned what varies.
+    """
+
+    ended: Ended = Ended()
+    causes: tuple[Cause, ...] = ()
+    words: tuple[str, ...] = ()
+    failure_class: str | None = None
+    seen: int = 1
+    # told by a registered workload or a pattern, and not by how the process ended
+    told_by: str = ""
+    harmless: frozenset[str] = frozenset()  # lines that tell nothing of it: clean runs say them
+    said: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """In one line, for people: `exit 1 | train.py:step > KeyError: no shard <*> in queue`."""
+        status = self.told_by or self.ended.text
+        said = self.causes[0].first.text if self.causes else self.headline
+        return f"{status} | {said}" if said else status
+
+    @property
+    def headline(self) -> str:
+        """The word that tells most: the last that speaks of an error, else the last."""
+        errors = [line for line in self.words if is_error(line)]
+        return (errors or [*self.words] or [""])[-1]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing but how it ended tells it from another failure."""
+        ended = self.ended
+        named = ended.hang or ended.oom_killed or ended.signal is not None or self.told_by
+        return not (self.causes or self.words or self.failure_class or named)
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.text)
+
+    def without(self, harmless: Collection[str]) -> "Failure":
+        """Without lines that are no failure's words, here and in what it is compared with: clean
+        runs say them too. An exception needs no words.
+        """
+        if self.causes and not self.words:
+            return self
+        words = tuple(line for line in self.words if line not in harmless)
+        return replace(self, words=words, harmless=self.harmless | frozenset(harmless))
+
+    def to_json(self) -> dict[str, Any]:
+        first = self.causes[0].first if self.causes else None
+        return {
+            "type": first.type if first else None,
+            "frames": list(first.frames) if first else [],
+            "message": first.message if first else self.headline,
+            "ended": dict(vars(self.ended)),
+            "class": self.failure_class,
+            "causes": [_cause_to_json(cause) for cause in self.causes],
+            "words": list(self.words),
+            "harmless": sorted(self.harmless),
+            "seen": self.seen,
+            "told_by": self.told_by or ("exit" if self.is_silent else "output"),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Failure":
+        """What `to_json` wrote; the keys of the contract are enough."""
+        ended = content.get("ended") or {}
+        causes = tuple(map(_cause_from_json, content.get("causes") or ()))
+        kind, message = content.get("type"), str(content.get("message") or "")
+        if not causes and kind:
+            causes = (Cause((Raised(str(kind), message, tuple(content.get("frames") or ())),)),)
+        words = content.get("words")
+        if words is None:
+            words = [message] if message and not causes else []
+        return cls(
+            Ended(**{key: ended[key] for key in Ended.__dataclass_fields__ if key in ended}),
+            causes,
+            tuple(words),
+            content.get("class"),
+            int(content.get("seen") or 1),
+            told_by if (told_by := str(content.get("told_by") or "")) in _NAMERS else "",
+            frozenset(content.get("harmless") or ()),
+        )
+
+
+def failure_to_json(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else failure.to_json()
+
+
+def failure_from_json(content: object, text: str | None = None) -> Failure | None:
+    """The failure of a record; one that an older version wrote has its text alone."""
+    if isinstance(content, Mapping):
+        return Failure.from_json(content)
+    if not text:
+        return None
+    status, _, said = text.partition(" | ")
+    return Failure(words=(said,) if said else (), told_by=status)
+
+
+def digest_of(text: str) -> str:
+    """A short name for a failure that is known by its text alone."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def named_failure(told_by: str, words: str) -> Failure:
+    """One that a registered workload or a pattern names in words of its own."""
+    line = template(words)
+    return Failure(words=(line,) if line else (), told_by=told_by)
+
+
+def failure_of(end: TrialEnd) -> Failure:
+    """What failed, by how the trial ended and by what it wrote."""
+    ended = Ended(end.exit_code, end.signal, end.out_of_memory, end.hung)
+    texts = (end.stderr.tail, end.stdout.tail)
+    causes = next((c for c in map(causes_in, texts) if any(not one.wraps for one in c)), ())
+    said = [said_in(text) for text in texts]
+    words: tuple[str, ...] = ()
+    if all(cause.survived for cause in causes):
+        words = words_of(*said)
+    if not causes and not words:
+        causes = next((found for found in map(causes_in, texts) if found), ())
+    return Failure(
+        ended,
+        causes,
+        words,
+        _class_of(ended, causes, words),
+        said=frozenset((*said[0], *said[1])),
+    )
+
+
+def _class_of(ended: Ended, causes: Sequence[Cause], words: Sequence[str]) -> str | None:
+    """The class where the words leave no doubt; attribution names more."""
+    if ended.oom_killed:
+        return "host_oom"
+    spoken = [raised.text for cause in causes for raised in cause.chain] or words
+    for name, pattern in _CLASSES:
+        if any(pattern.search(line) for line in spoken):
+            return name
+    return None
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """Whether two failures are the same, and why, for people."""
+
+    same: bool
+    why: str
+
+    def __bool__(self) -> bool:
+        return self.same
+
+
+def same_failure(
+    known: Failure | Mapping[str, Any], other: Failure | Mapping[str, Any]
+) -> Sameness:
+    """Whether `other` is the failure `known`; either may be the JSON of one. The order makes no
+    difference unless one of them was learned: what varies in it may be anything in the other.
+    """
+    known = known if isinstance(known, Failure) else Failure.from_json(known)
+    other = other if isinstance(other, Failure) else Failure.from_json(other)
+    if other.seen > known.seen:
+        known, other = other, known
+    if known.ended.hang or other.ended.hang:
+        both = known.ended.hang and other.ended.hang
+        return Sameness(both, "both hang" if both else "one hangs, the other does not")
+    classes = {known.failure_class, other.failure_class}
+    if classes & _OUT_OF_MEMORY:
+        if len(classes) == 1:
+            return Sameness(True, f"both are {known.failure_class}")
+        return Sameness(False, f"{known.text} and {other.text}")
+    if classes == {"device_assert"}:
+        return _same_assertion(known, other)
+    if known.causes and other.causes:
+        return _same_causes(known, other)
+    if known.causes or other.causes:
+        return _quoted(known, other)
+    return _same_words(known, other)
+
+
+def _same_assertion(known: Failure, other: Failure) -> Sameness:
+    """A device reports a failed assertion at a later call; what was asserted is in its words."""
+    asserted = [_assertions(failure) for failure in (known, other)]
+    if all(asserted) and not set(asserted[0]) & set(asserted[1]):
+        return Sameness(False, f"the devices asserted {asserted[0]} and {asserted[1]}")
+    return Sameness(True, "both are an assertion that failed on a device")
+
+
+def _assertions(failure: Failure) -> list[str]:
+    lines = (*failure.said, *failure.words)
+    return sorted({m["what"] for line in lines if (m := _DEVICE_ASSERTION.search(line))})
+
+
+# -- exceptions ------------------------------------------------------------------------------------
+
+
+def _same_causes(known: Failure, other: Failure) -> Sameness:
+    """One must have every exception of the other; of several ranks, one that both have is enough."""
+    learned = known.seen > 1
+    pairs = [
+        (mine, theirs, _same_chain(mine, theirs, learned))
+        for mine in known.causes
+        for theirs in other.causes
+    ]
+    same = [(mine, theirs, found) for mine, theirs, found in pairs if found]
+    if not same:
+        return pairs[0][2]
+    whole = len({mine for mine, _, _ in same}) == len(known.causes)
+    whole = whole or len({theirs for _, theirs, _ in same}) == len(other.causes)
+    of_ranks = any(cause.writer for cause in (*known.causes, *other.causes))
+    if not whole and not of_ranks:
+        return Sameness(False, "each has an exception that the other has not")
+    if known.words and other.words and not _same_words(known, other):
+        return Sameness(False, "the same exception was survived, and other words follow")
+    return same[0][2]
+
+
+def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
+    """The shorter chain must stand in the longer one, in its order."""
+    if len(mine.chain) <= len(theirs.chain):
+        short, long = mine.chain, theirs.chain
+    else:
+        short, long = theirs.chain, mine.chain
+    found, at = Sameness(False, ""), 0
+    for raised in short:
+        answers = [_same_raised(raised, one, learned) for one in long[at:]]
+        hit = next((i for i, answer in enumerate(answers) if answer), None)
+        if hit is None:
+            return found if found and at == len(long) else (answers or [found])[0]
+        found, at = answers[hit], at + hit + 1
+    return found
+
+
+def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
+    if not (covers(a.type, b.type) or covers(b.type, a.type)):
+        return Sameness(False, f"{a.type} and {b.type}")
+    near = _frames_alike(a.frames, b.frames)
+    if near is None:
+        return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
+    elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
+    if a.message == b.message:
+        return Sameness(True, "same exception, frames and message")
+    if says_the_same(a.message, b.message, learned=learned):
+        if elsewhere:
+            return Sameness(False, f"two lines of {_place(a)} raised it for different names")
+        return Sameness(True, f"same exception and frames; {_difference(a, b)}")
+    if (learned and a.message == ANYTHING) or (b.message == ANYTHING and learned):
+        return Sameness(True, "same exception and frames; the message varies")
+    alike = common(a.message, b.message) is not None
+    if alike and near and not elsewhere and a.within == b.within and a.frames:
+        return Sameness(True, f"same exception and frames; {_difference(a, b)}")
+    return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
+
+
+def _difference(a: Raised, b: Raised) -> str:
+    mine, theirs = set(words_in(a.message)), set(words_in(b.message))
+    count = max(len(mine - theirs), len(theirs - mine))
+    return f"the message differs in {count} {'word' if count == 1 else 'words'}"
+
+
+def _place(raised: Raised) -> str:
+    return raised.frames[-1] if raised.frames else "no known place"
+
+
+def _frames_alike(a: Sequence[str], b: Sequence[str]) -> bool | None:
+    """True where all frames that both show are the same, False where the two innermost are, None
+    where not even those. A helper that raises for many causes is told by who called it.
+    """
+    shown = min(len(a), len(b))
+    pairs = list(zip(a[-shown:][::-1], b[-shown:][::-1], strict=True)) if shown else []
+    alike = [covers(one, other) or covers(other, one) for one, other in pairs]
+    if not all(alike[:2]):
+        return None
+    return all(alike[:3])
+
+
+def _quoted(known: Failure, other: Failure) -> Sameness:
+    """One has an exception, the other words alone: the same if the words are the exception's."""
+    raised, spoken = (known, other) if known.causes else (other, known)
+    lines = {*spoken.words, *spoken.said}
+    for cause in raised.causes:
+        for one in cause.chain:
+            texts = {one.message, f"{one.type}: {one.message}" if one.message else one.type}
+            if any(says_the_same(text, line) for text in texts if text for line in lines):
+                return Sameness(True, "the words are those of the exception")
+    return Sameness(False, f"{raised.text} was raised, and nothing in {spoken.text}")
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _same_words(known: Failure, other: Failure) -> Sameness:
+    if not known.ended.is_like(other.ended):
+        return Sameness(False, f"{known.ended.text} and {other.ended.text}")
+    known, other = known.without(other.harmless), other.without(known.harmless)
+    mine = [line for line in known.words if not _has(other, line, known.seen > 1)]
+    theirs = [line for line in other.words if not _has(known, line, known.seen > 1)]
+    if not known.words and not other.words:
+        return Sameness(True, "both end so and say nothing")
+    if known.words and not mine:
+        return Sameness(True, "same end and same words")
+    if other.words and not theirs and known.words:
+        return Sameness(True, "same end and same last words")
+    if _died_by_signal(known, other) and not any(map(is_error, (*mine, *theirs))):
+        return Sameness(True, f"both died by {known.ended.text}")
+    return Sameness(False, f"other words: {known.headline!r} and {other.headline!r}")
+
+
+def _died_by_signal(known: Failure, other: Failure) -> bool:
+    return known.ended.signal is not None and known.ended.signal == other.ended.signal
+
+
+def _has(failure: Failure, line: str, learned: bool) -> bool:
+    lines = (*failure.words, *failure.said)
+    return any(says_the_same(line, one, learned=learned) for one in lines)
+
+
+# -- learning --------------------------------------------------------------------------------------
+
+
+def learned(one: Failure, two: Failure) -> Failure | None:
+    """What two failures of one configuration have in common, with a slot for what varies; None if
+    that is too little for one failure.
+    """
+    if same_failure(one, two) or (one.causes and two.causes):
+        return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
+    return None if one.causes or two.causes else _learned_words(one, two)
+
+
+def _learned_causes(one: Failure, two: Failure) -> Failure | None:
+    pairs = [
+        (mine, chain)
+        for mine in one.causes
+        for theirs in two.causes
+        if (chain := _learned_chain(mine, theirs))
+    ]
+    if not pairs:
+        return _seen_again(one, two) if same_failure(one, two) else None
+    if not same_failure(one, two) and len(one.causes) == len(two.causes) != len(pairs):
+        return None
+    causes = tuple(dict.fromkeys(Cause(chain, mine.writer) for mine, chain in pairs))
+    return replace(_seen_again(one, two), causes=causes)
+
+
+def _seen_again(one: Failure, two: Failure) -> Failure:
+    same_end = one.ended.is_like(two.ended)
+    words = tuple(line for line in one.words if line in two.words)
+    seen = one.seen + two.seen
+    return replace(one, ended=one.ended if same_end else Ended(), words=words, seen=seen)
+
+
+def _learned_chain(mine: Cause, theirs: Cause) -> tuple[Raised, ...]:
+    merged = []
+    for raised in mine.chain:
+        found = next((m for one in theirs.chain if (m := _learned_raised(raised, one))), None)
+        if found is not None:
+            merged.append(found)
+    return tuple(merged)
+
+
+def _learned_raised(a: Raised, b: Raised) -> Raised | None:
+    if a.type != b.type:
+        return None
+    frames, same_place = a.frames, _frames_alike(a.frames, b.frames) is not None
+    message = common(a.message, b.message)
+    if not same_place:
+        # raised in many places with the same words
+        frames = tuple(frame for frame in a.frames if frame in b.frames)
+        if not says_the_same(a.message, b.message) or not words_in(a.message):
+            return None
+    if message is None:
+        if not same_place or not a.statement or a.statement != b.statement:
+            return None
+        message = ANYTHING
+    statement = a.statement if a.statement == b.statement else ""
+    within = a.within if a.within == b.within else ""
+    return Raised(a.type, message, frames, within, statement)
+
+
+def _learned_words(one: Failure, two: Failure) -> Failure | None:
+    if not one.ended.is_like(two.ended):
+        return None
+    shared = [line for mine in one.words if (line := _best(mine, two.words))]
+    if not shared and (one.words or two.words) and not same_failure(one, two):
+        return None
+    words = tuple(dict.fromkeys(shared))
+    return replace(one, words=words, seen=one.seen + two.seen, said=one.said & two.said)
+
+
+def _best(line: str, others: Sequence[str]) -> str | None:
+    """What the line has in common with the one that is most like it."""
+    alike = [merged for other in others if (merged := common(line, other)) and words_in(merged)]
+    return max(alike, key=lambda merged: len(words_in(merged)), default=None)
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def _cause_to_json(cause: Cause) -> dict[str, Any]:
+    return {"writer": cause.writer, "chain": [_raised_to_json(one) for one in cause.chain]}
+
+
+def _raised_to_json(raised: Raised) -> dict[str, Any]:
+    return {**vars(raised), "frames": list(raised.frames)}
+
+
+def _cause_from_json(content: Mapping[str, Any]) -> Cause:
+    chain = tuple(
+        Raised(
+            str(one["type"]),
+            str(one.get("message") or ""),
+            tuple(one.get("frames") or ()),
+            str(one.get("within") or ""),
+            str(one.get("statement") or ""),
+        )
+        for one in content["chain"]
+    )
+    return Cause(chain, str(content.get("writer") or ""))

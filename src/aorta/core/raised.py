@@ -1,0 +1,502 @@
+"""What the output of a failed process says of its failure: exceptions with their frames, or words.
+
+In:  the text of a stream, as launchers, loggers and several ranks write it.
+Out: `causes`: chains of exceptions, each with its first cause in front; those that only follow from
+     another one (a wrapper's, a clean-up's, one that was logged and survived) are left out while
+     there is one that does not. `words`: templates of the lines that a failure without exceptions
+     leaves behind.
+The order in which several processes wrote makes no difference.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from aorta.core.templates import ANYTHING, TERMINAL_SEQUENCE, template, words_in
+
+_HEADER = "Traceback (most recent call last)"
+_CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
+_FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.+?))?\s*$')
+_BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):\d+ in (?P<function>\S+)")
+_BOXED_SOURCE = re.compile(r"❱\s*\d+\s*│?(?P<text>.*?)│?\s*$")
+_BOX = re.compile(r"^[╭╰│─╮╯┃┏┗━┓┛]")
+_MARGIN = re.compile(r"^ *(?:\| ?|\+ |\+-[-+ \d]*)")
+_CARETS = re.compile(r"^[\s~^|]*$")
+_EXCEPTION = re.compile(
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?)(?::(?:\s+(?P<message>.*))?)?$"
+)
+_NO_TYPE = re.compile(
+    r"^(?:[a-z_]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|"
+    r"Terminated|Aborted|Hangup|Quit|Failures?|Solution|Hint)$"
+)
+_CAUSE = "The above exception was the direct cause of the following exception"
+_HANDLING = "During handling of the above exception, another exception occurred"
+_QUOTING = re.compile(r"Original Traceback|terminated with the following error|^\"\"\"$")
+_IGNORED = re.compile(
+    r"^Exception (?:in thread|ignored|in callback)|^Error in (?:atexit|sys\.)|never retrieved"
+)
+_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
+_WRITER = re.compile(
+    r"^\s*(?:\[(?P<rank>(?:rank|default|worker)[ _:-]?\d+|\d+,\d+)\](?:<std(?:err|out)>)?:?\s?"
+    r"|(?P<task>\d{1,5}): |\((?P<actor>[^()]*\bpid=\d+[^()]*)\)\s?"
+    r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
+)
+_ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?.*rank\s*: (\d+)")
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen ")
+_ABOVE_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/python\d(?:\.\d+)?/")
+_COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
+_FRAMES_KEPT = 4
+_FOREIGN = 12  # lines of other writers within a traceback
+_TYPES_THAT_WRAP = re.compile(
+    r"^(?:CalledProcessError|ChildFailedError|Process(?:Raised|Exited)Exception|_?RemoteTraceback|"
+    r"(?:Base)?ExceptionGroup|RayTaskError|RayActorError|ActorDiedError|WorkerCrashedError|"
+    r"TerminatedWorkerError|BrokenProcessPool|SystemExit|SignalException)$"
+)
+_WORKERS_REPORT = re.compile(r"^Caught \S+ in \S.* (?:process|worker|thread) |^DataLoader worker ")
+_TYPES_THAT_FOLLOW = re.compile(
+    r"^(?:BrokenPipeError|Connection(?:Reset|Refused|Aborted)?Error|EOFError|KeyboardInterrupt|"
+    r"Dist(?:Network|Store)Error|CancelledError)$"
+)
+_WORDS_THAT_FOLLOW = re.compile(
+    r"(?i)connection (?:was )?(?:closed|reset) by|broken pipe|peer (?:rank )?(?:is )?(?:gone|dead)|"
+    r"remote process exited|socket closed|another rank"
+)
+_CLEAN_UP = re.compile(
+    r":(?:_*(?:close|shut_?down|clean_?up|tear_?down|finali[sz]e|dispose)\w*|destroy_\w+|__exit__|"
+    r"__aexit__|__del__|_run_exitfuncs|atexit\w*|on_exit)$"
+)
+
+
+class Weight(IntEnum):
+    """How much an exception says of the failure; only those of the least number count."""
+
+    CAUSE = 0
+    FOLLOWS = 1  # cut connections, clean-up, what was logged and survived
+    WRAPS = 2  # says that another process failed
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception and where it was raised.
+
+    `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
+    Where all are of libraries, those. `within` is the library function that raised it, where one
+    did; `statement` a digest of the program's own line that did.
+    """
+
+    type: str
+    message: str = ""  # a template
+    frames: tuple[str, ...] = ()
+    within: str = ""
+    statement: str = ""
+
+    @property
+    def text(self) -> str:
+        said = f"{self.type}: {self.message}" if self.message else self.type
+        return " > ".join([*self.frames[-3:], said])
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A chain of exceptions, the first cause in front; `writer` is the rank that printed it."""
+
+    chain: tuple[Raised, ...]
+    writer: str = ""
+    weight: Weight = field(default=Weight.CAUSE, compare=False)
+    survived: bool = field(default=False, compare=False)
+
+    @property
+    def first(self) -> Raised:
+        return self.chain[0]
+
+    @property
+    def wraps(self) -> bool:
+        return self.weight is Weight.WRAPS
+
+
+def causes_in(text: str) -> tuple[Cause, ...]:
+    """The failures that exceptions in this text tell of, those that only follow left out; a
+    wrapper's stands where nothing else does.
+    """
+    found: dict[tuple[Raised, ...], Cause] = {}
+    for writer, lines in _by_writer(lines_of(text)).items():
+        for cause in _chains(_blocks(lines), writer):
+            known = found.get(cause.chain)
+            if known is None or cause.weight < known.weight:
+                found[cause.chain] = cause
+    least = min((cause.weight for cause in found.values()), default=Weight.CAUSE)
+    kept = [cause for cause in found.values() if cause.weight is least]
+    if len({cause.writer for cause in kept}) > 1:
+        root = _ROOT_CAUSE.search(text)
+        began = f"rank{root[1]}" if root else ""
+        kept.sort(key=lambda cause: (cause.writer != began, [one.text for one in cause.chain]))
+    return tuple(kept)
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+_MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
+_TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
+
+
+def lines_of(text: str) -> list[str]:
+    """Without colours; progress bars, JSON records and tracebacks folded into one line apart."""
+    lines: list[str] = []
+    for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
+        if raw.startswith("{") and raw.rstrip().endswith("}"):
+            lines += _unfolded_json(raw)
+        elif _HEADER in raw and "\\n" in raw:
+            lines += raw.replace('\\"', '"').split("\\n")
+        else:
+            lines.append(raw.rstrip())
+    return lines
+
+
+def _unfolded_json(raw: str) -> list[str]:
+    """What a record of a structured logger says, with its level in front."""
+    try:
+        record = json.loads(raw)
+    except ValueError:
+        return [raw]
+    said = [str(record[key]) for key in _MESSAGE_KEYS if isinstance(record.get(key), str)]
+    traces = [record[key] for key in _TRACE_KEYS if isinstance(record.get(key), str)]
+    if not said and not traces:
+        return [raw]
+    level = str(record.get("level") or record.get("levelname") or record.get("severity") or "")
+    head = f"{level.upper()}: " if level.isalpha() else ""
+    rank = record.get("rank")
+    writer = f"[rank{rank}]: " if isinstance(rank, int) else ""
+    folded = [f"{head}{' '.join(said)}", *traces]
+    return [f"{writer}{line}" for part in folded for line in part.split("\n")]
+
+
+def _by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Each process's own lines; those that name none are one writer's, named ""."""
+    writers: dict[str, list[str]] = {}
+    for line in lines:
+        found = _WRITER.match(line)
+        name = ""
+        if found is not None:
+            name = found["rank"] or found["task"] or found["actor"] or found["service"] or ""
+        own = line[found.end() :] if found else line
+        writers.setdefault(name.replace("default", "rank"), []).append(own)
+    return writers
+
+
+# -- tracebacks ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Frame:
+    file: str
+    function: str
+    source: str = ""
+
+    @property
+    def is_library(self) -> bool:
+        return _LIBRARY.search(self.file) is not None
+
+    @property
+    def name(self) -> str:
+        if self.is_library:
+            return f"{_ABOVE_PACKAGES.split(self.file)[-1]}:{self.function}"
+        return f"{template(self.file.rsplit('/', 1)[-1])}:{self.function}"
+
+
+@dataclass
+class _Block:
+    """One traceback as it is read."""
+
+    frames: list[_Frame] = field(default_factory=list)
+    type: str = ""
+    message: str = ""
+    linked: bool = False  # the one after it follows from it
+    quotes: bool = False  # the one after it is the cause of this one
+    survived: bool = False
+    ignored: bool = False
+    lines: tuple[int, int] = (0, 0)
+
+    def raised(self) -> Raised:
+        named = [f for f in self.frames if f.function not in _COMPREHENSIONS]
+        own = [frame for frame in named if not frame.is_library]
+        kept = list(dict.fromkeys(frame.name for frame in own or named))
+        inner = own[-1] if own else None
+        beneath = named[named.index(inner) + 1 :] if inner is not None else []
+        return Raised(
+            self.type,
+            _message(self.type, self.message),
+            tuple(kept[-_FRAMES_KEPT:]),
+            within=beneath[-1].name if beneath else "",
+            statement=_digest(inner.source) if inner and inner.source and not beneath else "",
+        )
+
+    @property
+    def weight(self) -> Weight:
+        if _TYPES_THAT_WRAP.match(self.type) or _WORKERS_REPORT.match(self.message):
+            return Weight.WRAPS
+        cleaning = any(_CLEAN_UP.search(f":{frame.function}") for frame in self.frames)
+        follows = _TYPES_THAT_FOLLOW.match(self.type) or _WORDS_THAT_FOLLOW.search(self.message)
+        if cleaning or follows or self.survived or self.ignored:
+            return Weight.FOLLOWS
+        return Weight.CAUSE
+
+
+def _message(kind: str, message: str) -> str:
+    """A wrapper's words without the command that it wrapped."""
+    if _TYPES_THAT_WRAP.match(kind):
+        message = re.sub(r"Command .* (?=returned|died|timed)", f"Command {ANYTHING} ", message)
+    return template(message)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:12]
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+    """Every traceback of one writer, in its order; one that lost its head begins with a frame."""
+    at, before = 0, 0
+    last: _Block | None = None
+    while at < len(lines):
+        line = lines[at]
+        crash = _CRASH.match(line)
+        if not (crash or _HEADER in line or _FRAME.match(line)):
+            at += 1
+            continue
+        read = _read_crash if crash else _read_traceback
+        block, at = read(lines, at)
+        if block is None:
+            continue
+        between = lines[before : block.lines[0] + 1]
+        _tie(last, block, between, lines[max(0, block.lines[0] - 1)])
+        if last is not None:
+            yield last
+        last, before = block, at
+    if last is not None:
+        yield last
+
+
+def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str) -> None:
+    """How a traceback follows from the one before it, and whether the program survived it."""
+    head = between[-1].partition(_HEADER)[0] if between else ""
+    block.ignored = _IGNORED.search(above) is not None
+    block.survived = bool(_LOGGED.search(head) or _LOGGED.search(above))
+    if last is None:
+        return
+    text = [_MARGIN.sub("", line).strip() for line in between]
+    if any(line.startswith((_CAUSE, _HANDLING)) for line in text):
+        last.linked = True
+        block.survived = block.ignored = False
+    elif any(_QUOTING.search(line) for line in text):
+        last.quotes = True
+        block.survived = block.ignored = False
+
+
+def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
+    """The traceback at this line and the line behind it; None where it has no end."""
+    first = at
+    strip = _margin_of(lines, at)
+    block, foreign = _Block(), 0
+    at += _HEADER in lines[at]
+    while at < len(lines) and foreign <= _FOREIGN:
+        text = strip(lines[at])
+        frame = _FRAME.match(text) or _BOXED_FRAME.match(text)
+        boxed = _BOXED_SOURCE.search(text) if _BOX.match(text) else None
+        if frame:
+            function = (frame["function"] or "<module>").strip()
+            block.frames.append(_Frame(frame["file"], function))
+        elif boxed and block.frames:
+            block.frames[-1].source = boxed["text"].strip()
+        elif _HEADER in text or not text.strip() or _BOX.match(text):
+            # of another process that writes at the same time, or an empty part of a box
+            foreign += not _BOX.match(text)
+        elif text[0].isspace():
+            if block.frames and not block.frames[-1].source and not _CARETS.match(text):
+                block.frames[-1].source = text.strip()
+        elif _names_exception(text):
+            return _ended(block, lines, first, at, strip), at + 1
+        else:
+            foreign += 1
+        at += 1
+    return None, first + 1
+
+
+def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_Strip") -> _Block:
+    found = _EXCEPTION.match(strip(lines[at]))
+    assert found is not None
+    kind, _, inner = found["type"].partition("(")
+    block.type = (inner.rstrip(")") or kind).rsplit(".", 1)[-1]
+    block.message = found["message"] or ""
+    ahead = at + 1
+    while not block.message and ahead < min(len(lines), at + 3):
+        text = strip(lines[ahead]).strip()
+        if _HEADER in text or text.startswith((_CAUSE, _HANDLING)) or set(text) <= set("=-"):
+            break
+        block.message, ahead = text, ahead + 1
+    block.lines = (first, at)
+    return block
+
+
+def _names_exception(text: str) -> bool:
+    found = _EXCEPTION.match(text)
+    return found is not None and _NO_TYPE.match(found["type"]) is None
+
+
+class _Strip:
+    """Takes off what stands before each line of a traceback: a logger's prefix or a margin."""
+
+    def __init__(self, prefix: re.Pattern[str] | None, margin: int) -> None:
+        self._prefix, self._margin = prefix, margin
+
+    def __call__(self, line: str) -> str:
+        if self._prefix is not None:
+            line = self._prefix.sub("", line, count=1)
+        if self._margin and line[: self._margin].isspace():
+            line = line[self._margin :]
+        return _MARGIN.sub("", line) if line.lstrip().startswith(("|", "+ ", "+-")) else line
+
+
+def _margin_of(lines: Sequence[str], at: int) -> _Strip:
+    """A prefix of the header is one of every line where the next has it too, with other digits."""
+    head = _HEADER in lines[at]
+    prefix = lines[at].partition(_HEADER)[0] if head else ""
+    if not prefix.strip():
+        return _Strip(None, len(prefix))
+    following = lines[at + 1] if at + 1 < len(lines) else ""
+    varied = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(prefix.rstrip())) + " ?")
+    return _Strip(varied, 0) if varied.match(following) else _Strip(None, 0)
+
+
+def _read_crash(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
+    """The frames under a "Fatal Python error", which prints the most recent call first."""
+    first = at
+    fatal = next((m for line in lines[max(0, at - 4) : at] if (m := _FATAL.match(line))), None)
+    block = _Block(type=fatal["what"].strip() if fatal else "crash")
+    at += 1
+    while at < len(lines) and (frame := _FRAME.match(lines[at])):
+        block.frames.insert(0, _Frame(frame["file"], frame["function"] or "<module>"))
+        at += 1
+    block.lines = (first, at)
+    block.ignored = fatal is None
+    return (block if block.frames else None), at
+
+
+def _chains(blocks: Iterable[_Block], writer: str) -> Iterator[Cause]:
+    """Linked tracebacks as one cause each. What follows from a cause in the same chain without
+    saying more is left out of it.
+    """
+    chain: list[_Block] = []
+    for block in blocks:
+        if chain and chain[-1].quotes:
+            chain.insert(0, block)
+            chain[1].quotes, block.linked = False, chain[1].linked or block.linked
+            goes_on = block.linked or block.quotes
+        else:
+            chain.append(block)
+            goes_on = block.linked or block.quotes
+        if not goes_on:
+            yield _cause(chain, writer)
+            chain = []
+    if chain:
+        yield _cause(chain, writer)
+
+
+def _cause(chain: Sequence[_Block], writer: str) -> Cause:
+    least = min(block.weight for block in chain)
+    kept = [block.raised() for block in chain if block.weight is least]
+    survived = all(block.survived or block.ignored for block in chain)
+    return Cause(tuple(dict.fromkeys(kept)), writer, least, survived)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+_ERROR_LINE = re.compile(
+    r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|panic(?:ked)?|"
+    r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
+    r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
+    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found)\b|what\(\):"
+)
+_LAUNCHER = re.compile(
+    r"^(?:\S*/)?(?:srun|slurmstepd\S*|g?make(?:\[\d+\])?|mpirun|mpiexec|prterun|orterun|npm ERR!|"
+    r"torchrun|docker|podman): |^g?make(?:\[\d+\])?: \*\*\* |^Primary job +terminated|"
+    r"^(?:[EWIF]\d{4} [\d:.]+ \d+ (?:\S*/)?torch/distributed/|(?:Sending|Closing) process )|"
+    r"^\s*(?:=+|-+)\s*$|\bsending process \d+ closing signal|^Root Cause|^Failures:|"
+    r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s+: |`conda run`.*failed|"
+    r"^(?:.*: )?(?:line \d+: )?\s*\d+ (?:Killed|Terminated)\b"
+)
+_HARMLESS = re.compile(
+    r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |leaked semaphore|"
+    r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
+)
+_MOST_WORDS = 8
+_OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure
+
+
+def is_error(line: str) -> bool:
+    """Whether a line speaks of a failure in so many words."""
+    return _ERROR_LINE.search(line) is not None
+
+
+def error_line_of(text: str) -> str:
+    """The line that names the failure, as it was written: the exception that counts, or the last
+    error; empty where there is neither.
+    """
+    lines = lines_of(text)
+    causes = causes_in(text)
+    if causes:
+        kind = causes[0].first
+        for line in lines:
+            found = _EXCEPTION.match(_WRITER.sub("", line))
+            if found and _names_exception(found[0]) and _is_of(found, kind):
+                return line
+    return next((line for line in reversed(lines) if is_error(line)), "")
+
+
+def _is_of(found: re.Match[str], kind: Raised) -> bool:
+    named = found["type"].rsplit(".", 1)[-1]
+    return named == kind.type and template(found["message"] or "") == kind.message
+
+
+def said_in(text: str) -> tuple[str, ...]:
+    """A template of every line, without those of tracebacks, launchers and warnings."""
+    said: list[str] = []
+    for lines in _by_writer(lines_of(text)).values():
+        told = {number for block in _blocks(lines) for number in range(*_extent(block))}
+        said += [
+            template(line.removeprefix(_OF_A_WORKLOAD))
+            for number, line in enumerate(lines)
+            if number not in told and not _LAUNCHER.search(line) and not _HARMLESS.search(line)
+        ]
+    return tuple(line for line in said if words_in(line))
+
+
+def _extent(block: _Block) -> tuple[int, int]:
+    return block.lines[0], block.lines[1] + 1
+
+
+def progress_in(said: Sequence[str]) -> tuple[str, ...]:
+    """What was said again and again, and speaks of no error."""
+    counts = Counter(said)
+    return tuple(line for line, times in counts.items() if times > 1 and not is_error(line))
+
+
+def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
+    """Which of the lines that were said may be the failure's own words.
+
+    Lines of errors and the last line of stderr; without any of an error, the last line of each
+    stream. What is said again and again is progress.
+    """
+    errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
+    if errors:
+        return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *_last(stderr)]))
+    told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
+    return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
+
+
+def _last(lines: Sequence[str]) -> list[str]:
+    counts = Counter(lines)
+    return next(([line] for line in reversed(lines) if counts[line] == 1), [])

@@ -1,0 +1,146 @@
+"""Lines of output as templates: what varies from run to run becomes a slot, written `<*>`.
+
+In:  "[rank3]: Tried to allocate 32.00 MiB. GPU 0 has 1.25 GiB free"
+Out: "Tried to allocate <*>. GPU <*> has <*> free"
+
+Two templates say the same if the fixed parts of one stand in the other, in order. Knows nothing of
+exceptions or of how a process ended.
+"""
+
+import re
+from difflib import SequenceMatcher
+
+TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+"""What a terminal obeys and nobody reads: colours, titles, links."""
+
+ANYTHING = "<*>"
+_LONGEST = 300
+_ENOUGH_FIXED = 2  # words of a learned template
+_UNIT = (
+    r"(?:[KMGTP]i?B|[kmgtp]?b(?:ytes?|it/s|ps)?|bytes?|[munµ]?s(?:ec(?:ond)?s?)?|milliseconds?|"
+    r"minutes?|mins?|h(?:ou)?rs?|h|m|days?|it/s|s/it|[KMG]?Hz|GFLOPS|TFLOPS|W|°?C)"
+)
+_NUMBER = rf"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?(?:\s?(?:{_UNIT}\b|%))?"
+
+# Numbers that tell one failure from another: statuses, and the digits of a name.
+_KEPT = re.compile(
+    r"\b(?:errno|exit (?:status|code)|exitcode|status code|HTTP(?: Error)?|signal)\W{0,3}-?\d+"
+    r"|\b(?:u?int|b?float|fp|bf|tf|complex|conv|log|exp|atan|mat|relu|sha|md|utf|base)_?\d+(?:d|p)?"
+    r"\b|\b(?:[45]\d\d)(?= (?:Client|Server) Error)|[A-Za-z]+Signals?\.SIG\w+: \d+",
+    re.IGNORECASE,
+)
+_ACCIDENTS = re.compile(
+    "|".join(
+        (
+            r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b",
+            r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b",
+            r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?Z|\s?[+-]\d\d:?\d\d)?)?",
+            r"\b\d{4}/\d\d/\d\d(?: \d\d:\d\d(?::\d\d)?)?",
+            r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d(?: [A-Z]{3,4})?",
+            r"\b(?:\d+ days?, )?\d+:\d\d(?::\d\d)?(?:[.,]\d+)?\b",
+            r"\b(?:\d+(?:\.\d+)?\s?(?:days?|d|hours?|h|minutes?|min|m|seconds?|s|ms)\s?){2,}(?!\w)",
+            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
+            r"(?:\b|(?<=_))0x[0-9a-fA-F]+",
+            # a host
+            r"\b(?:gpu|node|host|ip|compute|dgx|hgx|nid|cn)[-_]?\d+(?:[-.]\w+)*\b",
+            r"\btmp[._-]?[A-Za-z0-9_]{6,}\b",
+            # a hash, a random name, a shape
+            r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b",
+            r"\b(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,}\b",
+            r"\b\d+(?:x\d+)+\b",
+            rf"(?<![A-Za-z])[-+]?{_NUMBER}",
+            # step451703, iter_12.pt, node-17
+            r"(?<=[A-Za-z_])(?<!\b[a-z])\d+(?=\b|_)",
+        )
+    )
+)
+_URL = re.compile(r"\b[a-z]+://[^\s'\"<>)\]]+")
+_FOLDERS = re.compile(r"(?<![\w.])(?:[\w.~+-]*/)+(?=[\w.+-])")
+_RANK = re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*")
+_GLOG = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ")
+_TENSOR = re.compile(
+    r"\b(?:tensor|array|Array|Tensor|frozenset|set|deque)\((?:[^()]|\([^()]*\))*\)"
+)
+_LISTED = re.compile(r"\[[^\[\]{}]*,[^\[\]{}]*\]|\{[^{}]*[,:'\"][^{}]*\}|\[\s*\]|\{\s*\}")
+_SLOTS_ALONE = re.compile(r"[\[({](?:\s|<\*>|[,;:'\".x*-])*<\*>(?:\s|<\*>|[,;:'\".x*-])*[\])}]")
+_UNCLOSED = re.compile(r"(?:\b\w+\()?[\[{(][^\])}]*,[^\])}]*$")
+_SLOT_RUN = re.compile(r"<\*>(?:[\s,;:/x\u00d7*.-]*<\*>)+")
+_QUOTED = re.compile(
+    r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*[`']|\u2018[^\u2019]*\u2019|\u201c[^\u201d]*\u201d"
+)
+_TOKENS = re.compile(r"<\*>|\w+|\W")
+
+
+def template(line: str) -> str:
+    """The line with a slot for each accident: numbers with their units, times, ids, addresses,
+    folders, the bodies of lists, sets and tensors. Quoted words stay; `blanked` takes them out.
+    """
+    line = _GLOG.sub("", _RANK.sub("", TERMINAL_SEQUENCE.sub("", line)))
+    line = _FOLDERS.sub("", _URL.sub(ANYTHING, line[: 4 * _LONGEST]))
+    line = _TENSOR.sub(ANYTHING, line)
+    for _nested in range(3):
+        line = _LISTED.sub(ANYTHING, line)
+    line = _UNCLOSED.sub(ANYTHING, line)
+    kept = [(found.start(), found.end()) for found in _KEPT.finditer(line)]
+    line = _ACCIDENTS.sub(lambda found: _slot(found, kept), line)
+    line = _SLOTS_ALONE.sub(ANYTHING, line)
+    line = _SLOT_RUN.sub(ANYTHING, line)
+    return " ".join(line.split())[:_LONGEST]
+
+
+def _slot(found: re.Match[str], kept: list[tuple[int, int]]) -> str:
+    inside = any(begin <= found.start() and found.end() <= end for begin, end in kept)
+    return found[0] if inside else ANYTHING
+
+
+def blanked(text: str) -> str:
+    """The template without what stands in quotation marks."""
+    return _SLOT_RUN.sub(ANYTHING, _QUOTED.sub(ANYTHING, text))
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a template, without slots and punctuation."""
+    return [token for token in _TOKENS.findall(text) if _is_word(token)]
+
+
+def covers(known: str, other: str) -> bool:
+    """Whether the fixed parts of `known` make up `other`, in order, with anything in its slots."""
+    if ANYTHING not in known:
+        return known == other
+    fixed = (re.escape(part) for part in known.split(ANYTHING))
+    return re.fullmatch(".*?".join(fixed), other, re.DOTALL) is not None
+
+
+def says_the_same(known: str, other: str, *, learned: bool = False) -> bool:
+    """Whether two templates differ in slots and quoted words only. A learned one may have any
+    words in its slots, if enough of it is fixed.
+    """
+    known, other = blanked(known), blanked(other)
+    if known == other:
+        return True
+    return learned and len(words_in(known)) >= _ENOUGH_FIXED and covers(known, other)
+
+
+def common(one: str, other: str, *, share: float = 0.5) -> str | None:
+    """What two templates of one configuration have in common; None if they share less than
+    `share` of their words.
+
+    "no shard left in queue", "no shard right in queue" -> "no shard <*> in queue"
+    """
+    ours, theirs = _TOKENS.findall(one), _TOKENS.findall(other)
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    same = sum(_is_word(word) for at, _, size in blocks for word in ours[at : at + size])
+    most = max(sum(map(_is_word, ours)), sum(map(_is_word, theirs)))
+    if same < share * most:
+        return None
+    merged, i, j = "", 0, 0
+    for at, there, size in blocks:
+        if (at > i or there > j) and not merged.endswith(ANYTHING):
+            merged += ANYTHING
+        merged += "".join(ours[at : at + size])
+        i, j = at + size, there + size
+    return _SLOT_RUN.sub(ANYTHING, merged)
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] == "_"

@@ -1,0 +1,213 @@
+"""What an isolation found: one document, and a few lines for people."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.core.axis import Point, as_indexes
+from aorta.core.errors import Exit
+from aorta.core.trial import Outcome
+from aorta.engine.events import Ending, Reason, TrialRecord
+from aorta.search.isolation import LINK, NODE, NODES, RANK, SOFTWARE, Hypothesis, Isolation
+
+SCHEMA = "aorta.isolate/1"
+_SHOWN = 5  # suspects that a document names
+_LEAST_SHOWN = 0.01
+_LOST_EVERY_TIME = 2  # placements, before it is said that a node is lost in each of them
+
+
+@dataclass(frozen=True)
+class IsolateReport:
+    """The search as it ended, and every run behind it."""
+
+    run_dir: Path
+    names: Sequence[str]
+    ranks_per_node: int
+    command: tuple[str, ...] | str
+    is_slurm: bool
+    search: Isolation
+    records: Sequence[TrialRecord]
+    ending: Ending
+    priors: Sequence[str] = ()
+
+    @property
+    def status(self) -> str:
+        """found, software, several, not_known, or partial where it was stopped before that."""
+        answer = self.search.answer
+        if answer is None:
+            return "not_known" if self.ending.reason is Reason.DONE else "partial"
+        if answer.kind == SOFTWARE:
+            return "software"
+        return "found" if answer.kind in {NODE, LINK, RANK} else "several"
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.status == "partial":
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.status == "not_known" else Exit.OK
+
+    @property
+    def node_hours(self) -> float:
+        seconds = sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records)
+        return seconds / 3600
+
+    def to_json(self) -> dict[str, Any]:
+        search = self.search
+        return {
+            "status": self.status,
+            "guilty": self._guilty(),
+            "software": round(search.software, 4),
+            "runs": len(self.records),
+            "node_hours": round(self.node_hours, 4),
+            "rates": self._rates(),
+            "placements": [self._placement(record) for record in self.records],
+            "nodes": [
+                {"name": name, "probability": round(guilt, 4)}
+                for name, guilt in zip(
+                    self.names, search.belief.node_suspicion(len(self.names)), strict=True
+                )
+            ],
+            "lost": list(self.lost_nodes),
+            "priors": list(self.priors),
+            "next": list(self._next()),
+            "run_dir": str(self.run_dir),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The answer in a sentence, what it rests on, and what to do."""
+        yield self.sentence
+        yield (
+            f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours; "
+            f"software {self.search.software:.0%}"
+        )
+        for suspect in self._guilty()[:_SHOWN]:
+            yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
+        for line in self.priors:
+            yield f"  prior     {line}"
+        for node in self.lost_nodes:
+            yield f"  lost      {node}: each of its placements was lost, which is a fault of its own"
+        for line in self._next():
+            yield f"  next      {line}"
+        yield f"  results   {self.run_dir}"
+
+    @property
+    def sentence(self) -> str:
+        answer, search = self.search.answer, self.search
+        if answer is None:
+            tried = f"{len(self.records)} runs"
+            if self.ending.reason is not Reason.DONE:
+                return f"Stopped after {tried}: {self.ending.detail}"
+            return f"Not known after {tried}: no explanation is {search.confidence:.0%} likely"
+        if answer.kind == SOFTWARE:
+            return f"The software: every set of nodes fails alike ({search.software:.0%})"
+        sure = f"({self._probability(answer):.0%})"
+        name = self._name(answer)
+        if answer.kind == NODE:
+            return f"Node {name} {sure}: it fails wherever it takes part"
+        if answer.kind == LINK:
+            return f"The link between {name} {sure}: it fails where both take part"
+        if answer.kind == RANK:
+            return f"Not the hardware: it follows {name} wherever it runs {sure}"
+        return f"More than one node {sure}: {name} come first"
+
+    # -- parts of the document ---------------------------------------------------------------------
+
+    def _probability(self, what: Hypothesis) -> float:
+        belief = self.search.belief
+        return (
+            belief.weights[what] if what.kind in {NODE, LINK, RANK} else belief.of_kind(what.kind)
+        )
+
+    def _guilty(self) -> list[dict[str, Any]]:
+        """The answer first; without one, the likeliest suspects."""
+        answer = self.search.answer
+        if answer is not None:
+            chosen = [] if answer.kind == SOFTWARE else [answer]
+        else:
+            weights = self.search.belief.weights
+            likely = (w for w, share in weights.items() if share >= _LEAST_SHOWN)
+            chosen = [what for what in likely if what.kind != SOFTWARE][:_SHOWN]
+        return [
+            {
+                "kind": self._kind(what),
+                "name": name,
+                "probability": round(self._probability(what), 4),
+            }
+            for what in chosen
+            for name in self._names_of(what)
+        ]
+
+    def _kind(self, what: Hypothesis) -> str:
+        if what.kind in {LINK, RANK}:
+            return what.kind
+        return "device" if all(name.isdigit() for name in self.names) else NODE
+
+    def _names_of(self, what: Hypothesis) -> list[str]:
+        if what.kind in {NODE, LINK, RANK}:
+            return [self._name(what)]
+        return [self.names[member] for member in what.members]
+
+    def _name(self, what: Hypothesis) -> str:
+        if what.kind == RANK:
+            first = what.members[0] * self.ranks_per_node
+            last = first + self.ranks_per_node - 1
+            return f"rank {first}" if first == last else f"ranks {first}-{last}"
+        return " and ".join(self.names[member] for member in what.members)
+
+    def _rates(self) -> dict[str, float | None]:
+        best = self.search.answer or self.search.belief.best
+        failed, passed, failed_without, passed_without = self.search.counts(best)
+        return {
+            "guilty": _share(failed, passed),
+            "background": _share(failed_without, passed_without),
+        }
+
+    def _placement(self, record: TrialRecord) -> dict[str, Any]:
+        members = as_indexes(record.point[NODES])
+        per_node = self.ranks_per_node
+        return {
+            "nodes": [self.names[node] for node in members],
+            "ranks": [[p * per_node, (p + 1) * per_node - 1] for p in range(len(members))],
+            "outcome": record.outcome.value,
+            "why": record.why,
+        }
+
+    @property
+    def lost_nodes(self) -> Sequence[str]:
+        """Nodes of which every placement could not be tried, twice at least."""
+        lost, tried = set[int](), set[int]()
+        times: dict[int, set[Point]] = {}
+        for record in self.records:
+            for node in as_indexes(record.point[NODES]):
+                if record.outcome is Outcome.ERROR:
+                    lost.add(node)
+                    times.setdefault(node, set()).add(record.point)
+                else:
+                    tried.add(node)
+        often = (node for node in lost - tried if len(times[node]) >= _LOST_EVERY_TIME)
+        return [self.names[node] for node in sorted(often)]
+
+    def _next(self) -> Iterator[str]:
+        answer = self.search.answer
+        words = self.command if isinstance(self.command, str) else shlex.join(self.command)
+        if answer is None:
+            if self.ending.reason is not Reason.DONE:
+                yield f"aorta isolate --resume {self.run_dir}"
+            return
+        if answer.kind in {SOFTWARE, RANK}:
+            yield f"aorta solve -- {words}"
+            return
+        if self.is_slurm:
+            for member in answer.members:
+                reason = f"aorta isolate: {self._probability(answer):.0%} guilty"
+                yield f"scontrol update NodeName={self.names[member]} State=DRAIN Reason='{reason}'"
+        elif answer.kind == LINK:
+            yield f"check what connects {self._name(answer)}"
+        else:
+            yield f"run without {self._name(answer)}, and test it by itself"
+
+
+def _share(failed: int, passed: int) -> float | None:
+    return round(failed / (failed + passed), 4) if failed + passed else None

@@ -1,0 +1,272 @@
+"""Everything that may be asked of an isolation, and the one function that answers it."""
+
+import random
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.attribution.request import AttributeRequest, attribute
+from aorta.core.axis import Point, as_indexes
+from aorta.core.errors import UsageError
+from aorta.core.hosts import expand_hosts
+from aorta.core.oracle import Deciding, Oracle
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
+from aorta.engine.events import Listener, TrialRecord
+from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.question import Budget, Question
+from aorta.engine.rundir import write_json
+from aorta.engine.session import Resume, Session
+from aorta.executors.choosing import ExecutorChoice
+from aorta.isolate.report import SCHEMA, IsolateReport
+from aorta.registry.environments import EnvironmentLayers
+from aorta.search.isolation import NODES, Isolation
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+NODES_VARIABLE = "AORTA_NODES"
+"""The nodes of a trial's placement, in the order of their ranks, for a command that needs them."""
+
+_FIRST_RANK = "first_rank"
+_SURE = 0.6  # of attribution, before the rank that it names counts
+_HARDWARE = frozenset({"hardware_fault", "link_fault"})
+_SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
+_REHEARSALS = 5  # simulated searches behind an estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolateRequest:
+    """A command, the nodes (or devices of this machine) it may run on, and what it needs of them."""
+
+    nodes: str  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
+    command: tuple[str, ...] | str = ()
+    cwd: Path | None = None
+    ranks_per_node: int = 1
+    world_size: int | None = None  # the fewest ranks that the job runs with; None: one node's
+    history: tuple[Path, ...] = ()  # logs or cycle directories of earlier failures
+    confidence: float = 0.95
+    layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
+    oracle: Oracle | None = None
+    timeout: float | None = None  # of one run, in seconds
+    max_trials: int | None = None
+    max_wall_clock: float | None = None
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    output: Path = Path("isolate")
+    resume: Resume | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return expand_hosts(self.nodes, where="--nodes")
+
+    @property
+    def smallest(self) -> int:
+        """Nodes of the smallest placement the job runs on."""
+        return max(1, -(-(self.world_size or 1) // self.ranks_per_node))
+
+
+def isolate(
+    request: IsolateRequest, listeners: Callable[[], Sequence[Listener]] = tuple
+) -> IsolateReport:
+    """Which node, link or rank is it, or is it the software?
+
+    Raises `UsageError` before anything runs for nodes that cannot be read, and for a job that
+    needs more of them than there are.
+    """
+    _check(request)
+    search, priors = _search(request)
+    experiment = _Placements(request, _experiment(request))
+    if request.resume is not None:
+        session = Session.resuming(request.output, "isolate", request.resume)
+    else:
+        session = Session.fresh(request.output, "isolate")
+    with session, closing(_executor(request).open()) as executor:
+        question = Question(
+            search=search,
+            judges=SameJudge(EveryTrial(1)),
+            experiment=experiment,
+            fingerprint=_fingerprint(request),
+            budget=Budget(
+                max_trials=request.max_trials, max_seconds=request.max_wall_clock, retries=1
+            ),
+            keep=_first_rank,
+            learn=lambda record: _note_first_rank(search, record, request.ranks_per_node),
+        )
+        answer = session.answer(question, executor, listeners())
+        report = IsolateReport(
+            run_dir=session.path,
+            names=request.names,
+            ranks_per_node=request.ranks_per_node,
+            command=request.command,
+            is_slurm=request.executor.name == "slurm",
+            search=search,
+            records=answer.records,
+            ending=answer.ending,
+            priors=priors,
+        )
+        write_json(session.path / "result.json", SCHEMA, report.to_json())
+        return report
+
+
+def plan_lines(request: IsolateRequest) -> Iterator[str]:
+    """The first placements and what the whole should cost, for people; nothing is run."""
+    _check(request)
+    search, priors = _search(request)
+    names = request.names
+    yield f"command  {_shown(request.command)}"
+    yield f"  nodes  {len(names)}, placements of {search.smallest} to {search.largest}"
+    for line in priors:
+        yield f"  prior  {line}"
+    for point in search.ask(max(1, request.executor.jobs or 1)):
+        yield f"  first  {','.join(names[node] for node in as_indexes(point[NODES]))}"
+    if search.smallest == search.nodes:
+        yield "  it only runs whole: its ranks are permuted, and the rank that fails first is looked at"
+        return
+    for words, rate in (("always", 1.0), ("every second run", 0.5)):
+        runs, nodes = _expected(request, rate)
+        yield f"  cost   {runs} runs, {nodes} node-runs, if one guilty node fails {words}"
+
+
+def _check(request: IsolateRequest) -> None:
+    names = request.names
+    if not request.command:
+        raise UsageError(
+            "give the job behind --, such as: aorta isolate --nodes n[1-8] -- srun job"
+        )
+    if len(names) < 2:
+        raise UsageError("names one node; at least two are needed to compare", where="--nodes")
+    if request.smallest > len(names):
+        raise UsageError(
+            f"the job needs {request.smallest} nodes ({request.world_size} ranks, "
+            f"{request.ranks_per_node} on a node), and --nodes names {len(names)}",
+            where="--world-size",
+        )
+    if request.executor.name == "local" and not all(name.isdigit() for name in names):
+        raise UsageError(
+            "on this machine nodes are its devices, such as 0,1,2,3; add --executor slurm for hosts",
+            where="--nodes",
+        )
+
+
+def _executor(request: IsolateRequest) -> ExecutorChoice:
+    """A placement is a job of its own: no worker takes the next one on the same nodes."""
+    return request.executor
+
+
+def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
+    names = request.names
+    suspicion, priors = _suspicion(request, names)
+    return Isolation(
+        nodes=len(names),
+        smallest=request.smallest,
+        confidence=request.confidence,
+        suspicion=suspicion,
+    ), priors
+
+
+def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[float], list[str]]:
+    """Prior weights of the nodes, from what attribution reads in earlier failures, in words too."""
+    weights, said = [1.0] * len(names), []
+    for path in request.history:
+        finding = attribute(AttributeRequest(logs=(path,))).finding
+        node, rank = finding.root.node, finding.root.rank
+        if node not in names and rank is not None:
+            at = rank // request.ranks_per_node
+            node = names[at] if at < len(names) else None
+        if node not in names or finding.confidence < _SURE:
+            continue
+        weight = _STRONG_SUSPECT if finding.failure_class in _HARDWARE else _SUSPECT
+        weights[names.index(node)] *= weight
+        said.append(f"{node}: {finding.failure_class} in {path.name} (weighs {weight:g} times)")
+    return weights, said
+
+
+def _experiment(request: IsolateRequest) -> WorkloadExperiment:
+    command = request.command
+    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
+    if request.cwd is not None:
+        config["cwd"] = str(request.cwd)
+    return workload_experiment(
+        WorkloadRequest(
+            workload="command",
+            config=config,
+            environment=request.layers.resolved_environment(),
+            mitigations=request.layers.resolved_mitigations(),
+            extra_env=[request.layers.extra_env],
+            oracle=request.oracle,
+            timeout=request.timeout,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Placements:
+    """The experiment: the command on the nodes of a placement, in its order of ranks."""
+
+    request: IsolateRequest
+    base: WorkloadExperiment
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.base.deciding
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        chosen = tuple(self.request.names[node] for node in as_indexes(point[NODES]))
+        trial = self.base.trial(Point.of({}), index, trial_dir)
+        env = {**trial.env, NODES_VARIABLE: ",".join(chosen)}
+        resources = self.request.executor.resources
+        if self.request.executor.name == "local":
+            masks = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+            env |= dict.fromkeys(masks, ",".join(chosen))
+        else:
+            resources = replace(resources, nodes=len(chosen), nodelist=chosen)
+        return replace(trial, id=f"{point.key}.{index}", env=env, resources=resources)
+
+
+def _fingerprint(request: IsolateRequest) -> Mapping[str, object]:
+    return {
+        "command": [request.command, str(request.cwd)],
+        "nodes": [*request.names, request.ranks_per_node, request.smallest],
+        "environment": repr(request.layers),
+        "oracle": repr(request.oracle),
+        "history": [str(path) for path in request.history],
+        "confidence": request.confidence,
+    }
+
+
+def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
+    """The rank that failed first, where attribution is sure of one."""
+    if record.outcome is not Outcome.REPRODUCED:
+        return {}
+    logs = tuple(s.path for s in (end.stdout, end.stderr) if s.path.is_file() and s.bytes_seen)
+    if not logs:
+        return {}
+    finding = attribute(AttributeRequest(logs=logs)).finding
+    known = finding.root.rank is not None and finding.confidence >= _SURE
+    return {_FIRST_RANK: str(finding.root.rank)} if known else {}
+
+
+def _note_first_rank(search: Isolation, record: TrialRecord, ranks_per_node: int) -> None:
+    rank = record.kept.get(_FIRST_RANK)
+    position = None if rank is None else int(rank) // ranks_per_node
+    if position is not None and position < len(as_indexes(record.point[NODES])):
+        search.note_first(record.point, position)
+
+
+def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
+    """The median of a few simulated searches for one guilty node: runs, and nodes times runs."""
+    costs = []
+    for seed in range(_REHEARSALS):
+        rng, (search, _) = random.Random(seed), _search(request)
+        guilty, nodes = rng.randrange(search.nodes), 0
+        while not search.done:
+            point = search.ask(1)[0]
+            members = as_indexes(point[NODES])
+            nodes += len(members)
+            search.tell(point, Verdict(guilty in members and rng.random() < rate))
+        costs.append((search.runs, nodes))
+    return sorted(costs)[_REHEARSALS // 2]
+
+
+def _shown(command: tuple[str, ...] | str) -> str:
+    return command if isinstance(command, str) else shlex.join(command)

@@ -1,0 +1,480 @@
+"""Is it a node, a link, a rank or the software? A Bayesian group test over placements.
+
+A point is a *placement*: which nodes take part in one run of the job, in the order of their ranks.
+Its verdict says whether the job failed there. Every hypothesis predicts where it must fail:
+
+- software: on every set of nodes, at one rate;
+- a node: wherever that node takes part;
+- a link: wherever both of its nodes take part;
+- two nodes: wherever either of them takes part;
+- a rank: wherever a run has that rank, whichever node it runs on; it can be told from the software
+  where it is seen which rank fails first, or where smaller runs do not have it.
+
+How often the guilty part fails, and how often everything fails for other reasons, are learned: each
+hypothesis is weighed by its likelihood averaged over a grid of both rates. The next placement is the
+one whose outcome tells most about the hypotheses. An accusation is weighed against a prior that
+holds the software for the likelier cause, which bounds how often an innocent node is accused.
+
+    >>> search = Isolation(nodes=8)
+    >>> while not search.done:
+    ...     placement = search.ask(1)[0]
+    ...     search.tell(placement, Verdict(5 in placement["nodes"]))
+    >>> search.belief.best
+    Hypothesis(kind='node', members=(5,))
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aorta.core.axis import Point, as_indexes
+from aorta.core.trial import Verdict
+
+NODES = "nodes"
+NODE, LINK, TWO_NODES, RANK, SOFTWARE = "node", "link", "several", "rank", "software"
+
+# The software weighs most: it then accuses a node in few of a thousand draws, at the price of some
+# runs more where a node is guilty (`python -m benchmarks isolate` prints both).
+_PRIOR = {SOFTWARE: 0.66, NODE: 0.24, RANK: 0.04, LINK: 0.03, TWO_NODES: 0.03}
+# How often it fails where the guilty part takes part, and elsewhere; with how likely that is.
+_GUILTY = (
+    (1.0, 0.42),
+    (0.9, 0.08),
+    (0.75, 0.08),
+    (0.5, 0.2),
+    (0.35, 0.1),
+    (0.2, 0.08),
+    (0.1, 0.04),
+)
+_BACKGROUND = ((0.0, 0.62), (0.02, 0.12), (0.05, 0.16), (0.12, 0.1))
+_FIRST_IS_GUILTY = 0.8  # the rank that fails first runs on the guilty node so often
+_ALL_PAIRS_UP_TO = 96  # nodes; of more, pairs of the likeliest ones are weighed
+_LIKELIEST = 48
+_NEGLIGIBLE = 12.0  # in nats below the likeliest: such a hypothesis is left out
+_PAIRS_ASKED = 100  # so many of the likeliest pairs are reckoned with when a placement is chosen
+_BLIND_FAILURES = 4
+_NEARLY = 0.97  # of the information of the best placement: then the smaller one is taken
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """`members`: indexes of nodes, or the position of a rank's node in the placement."""
+
+    kind: str
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guilt:
+    """How likely every hypothesis is after what was seen, likeliest first."""
+
+    weights: Mapping[Hypothesis, float]
+
+    @property
+    def best(self) -> Hypothesis:
+        return max(self.weights, key=self.weights.__getitem__)
+
+    def of_kind(self, kind: str) -> float:
+        return sum(weight for what, weight in self.weights.items() if what.kind == kind)
+
+    def node_suspicion(self, nodes: int) -> list[float]:
+        """How likely each node is guilty, alone, in a link or beside another one."""
+        suspicion = [0.0] * nodes
+        for what, weight in self.weights.items():
+            if what.kind in {NODE, LINK, TWO_NODES}:
+                for member in what.members:
+                    suspicion[member] += weight
+        return suspicion
+
+
+class Isolation:
+    """Over `nodes` nodes, placements of `smallest` to `largest` of them.
+
+    `suspicion` multiplies the prior weight of each node, such as 20 for the host of an Xid.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        smallest: int = 1,
+        largest: int | None = None,
+        confidence: float = 0.95,
+        suspicion: Sequence[float] | None = None,
+        most_runs: int | None = None,
+    ) -> None:
+        self.nodes, self.smallest = nodes, smallest
+        self.largest = min(nodes, largest or nodes)
+        self.confidence = confidence
+        self.most_runs = most_runs or 40 + 12 * math.ceil(math.log2(max(2, nodes)))
+        weights = list(suspicion or [1.0] * nodes)
+        total = sum(weights)
+        self._suspicion = [weight / total for weight in weights]
+        self._placements: list[tuple[int, ...]] = []
+        self._takes_part = [0] * nodes  # a bit for each run, per node
+        self._has_position = [0] * nodes  # a bit for each run that has so many nodes
+        self._failed = 0
+        self._runs = 0
+        self._first: dict[int, tuple[int, int]] = {}  # run -> node and position that failed first
+        self._noted: dict[Point, int] = {}
+        self._untestable = 0
+        self._lost = [0] * nodes  # placements of each node that could not be tried
+        self._belief: Guilt | None = None
+
+    # -- what was seen -----------------------------------------------------------------------------
+
+    def note_first(self, placement: Point, position: int) -> None:
+        """Which node, by its place among the ranks, failed first in this placement's run."""
+        self._noted[placement] = position
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        members = as_indexes(point[NODES])
+        if verdict.reproduces is None:
+            self._untestable += 1
+            for node in members:
+                self._lost[node] += 1
+            return
+        bit = 1 << self._runs
+        for position, node in enumerate(members):
+            self._takes_part[node] |= bit
+            self._has_position[position] |= bit
+        if verdict.reproduces:
+            self._failed |= bit
+            if point in self._noted:
+                position = self._noted[point]
+                self._first[self._runs] = (members[position], position)
+        self._placements.append(members)
+        self._runs += 1
+        self._belief = None
+
+    @property
+    def runs(self) -> int:
+        return self._runs
+
+    @property
+    def sees_ranks(self) -> bool:
+        """Whether it was seen which rank fails first; without it a rank looks like the software."""
+        return bool(self._first)
+
+    # -- what it means -----------------------------------------------------------------------------
+
+    @property
+    def belief(self) -> Guilt:
+        if self._belief is None:
+            self._belief = self._weighed()
+        return self._belief
+
+    def counts(self, what: Hypothesis) -> tuple[int, int, int, int]:
+        """Failed and passed runs where it takes part, failed and passed ones where it does not."""
+        involved = self._involved(what)
+        failed = (involved & self._failed).bit_count()
+        passed = involved.bit_count() - failed
+        all_failed = self._failed.bit_count()
+        return failed, passed, all_failed - failed, self._runs - all_failed - passed
+
+    def _involved(self, what: Hypothesis) -> int:
+        part = self._takes_part
+        match what.kind, what.members:
+            case "node", (node,):
+                return part[node]
+            case "link", (one, other):
+                return part[one] & part[other]
+            case "several", (one, other):
+                return part[one] | part[other]
+            case "rank", (position,):
+                return self._has_position[position]
+        return (1 << self._runs) - 1
+
+    def _weighed(self) -> Guilt:
+        logs = {
+            what: math.log(prior) + _log_likelihood(*self.counts(what)) + self._log_first(what)
+            for what, prior in self._alone()
+        }
+        least = max(logs.values()) - _NEGLIGIBLE
+        logs |= self._weighed_pairs(least)
+        weights = {what: math.exp(log - least) for what, log in logs.items() if log > least}
+        total = sum(weights.values())
+        ranked = sorted(weights.items(), key=lambda item: -item[1])
+        return Guilt({what: weight / total for what, weight in ranked})
+
+    def _alone(self) -> list[tuple[Hypothesis, float]]:
+        """Every hypothesis but the pairs, with its prior."""
+        found = [(Hypothesis(SOFTWARE), _PRIOR[SOFTWARE])]
+        for at, share in enumerate(self._suspicion):
+            found.append((Hypothesis(NODE, (at,)), _PRIOR[NODE] * share))
+            if self.sees_ranks:
+                found.append((Hypothesis(RANK, (at,)), _PRIOR[RANK] / self.nodes))
+        return found
+
+    def _weighed_pairs(self, least: float) -> dict[Hypothesis, float]:
+        """Links and pairs of nodes, as far as they weigh more than `least`: there are thousands."""
+        part, failed, runs = self._takes_part, self._failed, self._runs
+        all_failed = failed.bit_count()
+        logs: dict[Hypothesis, float] = {}
+        nodes = self._worth_pairing()
+        total = sum(self._suspicion[node] for node in nodes)
+        share = {node: math.log(self._suspicion[node] / total) for node in nodes}
+        priors = {kind: math.log(2 * _PRIOR[kind]) for kind in (LINK, TWO_NODES)}
+        for at, i in enumerate(nodes):
+            for j in nodes[at + 1 :]:
+                for kind, involved in ((LINK, part[i] & part[j]), (TWO_NODES, part[i] | part[j])):
+                    hits = (involved & failed).bit_count()
+                    misses = involved.bit_count() - hits
+                    likelihood = _log_likelihood(
+                        hits, misses, all_failed - hits, runs - all_failed - misses
+                    )
+                    log = priors[kind] + share[i] + share[j] + likelihood
+                    if log > least:
+                        what = Hypothesis(kind, (i, j))
+                        logs[what] = log + self._log_first(what)
+        return logs
+
+    def _worth_pairing(self) -> Sequence[int]:
+        nodes: Sequence[int] = range(self.nodes)
+        if self.nodes <= _ALL_PAIRS_UP_TO:
+            return nodes
+
+        def excess(node: int) -> int:
+            failed, passed, _, _ = self.counts(Hypothesis(NODE, (node,)))
+            return 2 * failed - passed
+
+        return sorted(sorted(nodes, key=excess, reverse=True)[:_LIKELIEST])
+
+    def _log_first(self, what: Hypothesis) -> float:
+        """How much likelier the ranks that failed first are than if any rank were as likely."""
+        if what.kind == SOFTWARE or not self._first:
+            return 0.0
+        involved, log = self._involved(what), 0.0
+        for run, (node, position) in self._first.items():
+            if not involved >> run & 1:
+                continue
+            size = len(self._placements[run])
+            here = position if what.kind == RANK else node
+            guilty = len(what.members) if what.kind != TWO_NODES else 1
+            if here in what.members:
+                log += math.log(_FIRST_IS_GUILTY * size / guilty)
+            else:
+                log += math.log((1 - _FIRST_IS_GUILTY) * size / max(1, size - guilty))
+        return log
+
+    # -- what to run next --------------------------------------------------------------------------
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        if self.done:
+            return []
+        busy = {node for point in pending for node in as_indexes(point[NODES])} | self._left_out()
+        asked: list[Point] = []
+        while len(asked) < n:
+            free = [node for node in range(self.nodes) if node not in busy]
+            members = self._best_placement(free, len(asked) + len(pending))
+            if members is None:
+                break
+            point = Point.of({NODES: members}).fresh(
+                [*pending, *asked, *self._asked_before(members)]
+            )
+            asked.append(point)
+            busy.update(members)
+        return asked
+
+    def _left_out(self) -> set[int]:
+        """Nodes of placements that could not be tried, as long as none of theirs could.
+
+        One of them is out of order, and it is not known which: another half of them is left out
+        after every such placement, so that the others are seen to work.
+        """
+        doubtful = [n for n in range(self.nodes) if self._lost[n] and not self._takes_part[n]]
+        if not doubtful or self.nodes - 1 < self.smallest:
+            return set()
+        if len(doubtful) == 1:
+            return set(doubtful)
+        digit, side = divmod(self._untestable, 2)
+        digit %= (len(doubtful) - 1).bit_length()
+        chosen = {node for at, node in enumerate(doubtful) if (at >> digit & 1) == side}
+        return chosen if self.nodes - len(chosen) >= self.smallest else set()
+
+    def _asked_before(self, members: tuple[int, ...]) -> list[Point]:
+        times = sum(placement == members for placement in self._placements) + self._untestable
+        return [Point.of({NODES: members}, replica=replica) for replica in range(times)]
+
+    def wants(self, point: Point) -> bool:
+        return not self.done
+
+    @property
+    def done(self) -> bool:
+        spent = self._runs + self._untestable >= self.most_runs
+        return self.answer is not None or spent or self._tells_nothing()
+
+    def _tells_nothing(self) -> bool:
+        """A job that only runs whole fails alike everywhere unless it is seen which rank began."""
+        whole = self.smallest == self.nodes
+        return whole and not self.sees_ranks and self._failed.bit_count() >= _BLIND_FAILURES
+
+    @property
+    def answer(self) -> Hypothesis | None:
+        """The hypothesis that is sure enough, if one is."""
+        best = self.belief.best
+        if self.software >= self.confidence:
+            return Hypothesis(SOFTWARE) if self._failed_apart() else None
+        sure = (
+            self.belief.of_kind(TWO_NODES) if best.kind == TWO_NODES else self.belief.weights[best]
+        )
+        if best.kind == SOFTWARE or sure < self.confidence:
+            return None
+        return best
+
+    def _failed_apart(self) -> bool:
+        """Whether it failed on two placements that share no node: one lucky pick is no proof."""
+        failed = [
+            frozenset(members)
+            for run, members in enumerate(self._placements)
+            if self._failed >> run & 1
+        ]
+        return any(one.isdisjoint(other) for at, one in enumerate(failed) for other in failed[:at])
+
+    @property
+    def software(self) -> float:
+        """How likely the software is; a rank that was never seen to fail first is a part of it."""
+        return self.belief.of_kind(SOFTWARE)
+
+    @property
+    def best(self) -> Point | None:
+        what = self.belief.best
+        return Point.of({NODES: what.members}) if what.kind in {NODE, LINK, TWO_NODES} else None
+
+    def _best_placement(self, free: Sequence[int], turn: int) -> tuple[int, ...] | None:
+        if len(free) < self.smallest:
+            return None
+        terms = self._predictions()
+        scored = [
+            (self._information(terms, members), -len(members), members)
+            for members in self._candidates(free, turn)
+        ]
+        top = max(information for information, _, _ in scored)
+        near = [row for row in scored if row[0] >= min(top, _NEARLY * top)]
+        members = max(near, key=lambda row: (row[1], row[0]))[2]
+        return self._in_rank_order(members)
+
+    def _in_rank_order(self, members: Collection[int]) -> tuple[int, ...]:
+        """Turned by one with every run: hardware stays with the node, the software with the rank."""
+        ordered = sorted(members)
+        turn = self._runs % len(ordered)
+        return tuple(ordered[turn:] + ordered[:turn])
+
+    def _candidates(self, free: Sequence[int], turn: int) -> list[frozenset[int]]:
+        """Sets worth weighing: those that hold part of the suspicion, and those that hold none."""
+        suspicion = self.belief.node_suspicion(self.nodes)
+        shuffled = sorted(free, key=lambda node: (node * 2654435761 + self._runs * 40503) % 65537)
+        ranked = sorted(shuffled, key=lambda node: -suspicion[node])
+        mass = sum(suspicion[node] for node in ranked) or 1.0
+        chosen: list[Sequence[int]] = [ranked, ranked[1:], ranked[2:], ranked[:1], ranked[:2]]
+        for share in (0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.8):
+            part, held = [], 0.0
+            for node in ranked:
+                if held >= share * mass:
+                    break
+                part.append(node)
+                held += suspicion[node]
+            chosen += [part, ranked[len(part) :]]
+            chosen.append(self._interleaved(ranked, suspicion, share * mass))
+        half = max(1, len(ranked) // 2)
+        chosen += [shuffled[:half], ranked[half:]]
+        innocent_first = ranked[::-1]
+        sized = {self._sized(part, innocent_first) for part in chosen}
+        return [part for part in sized if part]
+
+    def _interleaved(
+        self, ranked: Sequence[int], suspicion: Sequence[float], wanted: float
+    ) -> list[int]:
+        """About so much suspicion, of strong and weak suspects alike."""
+        part, held = [], 0.0
+        for node in [*ranked[self._runs % 2 :: 2], *ranked[1 - self._runs % 2 :: 2]]:
+            if held >= wanted:
+                break
+            part.append(node)
+            held += suspicion[node]
+        return part
+
+    def _sized(self, part: Sequence[int], innocent_first: Sequence[int]) -> frozenset[int]:
+        """Filled up with the least suspected nodes, or cut to its most suspected ones."""
+        members = list(part)[: self.largest]
+        chosen = set(members)
+        for node in innocent_first:
+            if len(members) >= self.smallest:
+                break
+            if node not in chosen:
+                members.append(node)
+        return frozenset(members)
+
+    def _predictions(self) -> list[tuple[Hypothesis, float, float, float]]:
+        """Weight, and how likely the next run fails with and without the guilty part."""
+        terms, pairs = [], 0
+        for what, weight in self.belief.weights.items():
+            if what.kind in {LINK, TWO_NODES}:
+                pairs += 1
+                if pairs > _PAIRS_ASKED:
+                    continue
+            terms.append((what, weight, *_next_fails(*self.counts(what))))
+        return terms
+
+    def _information(
+        self, terms: Sequence[tuple[Hypothesis, float, float, float]], members: frozenset[int]
+    ) -> float:
+        """In bits: what the outcome of this placement is expected to tell of the hypotheses."""
+        fails = total = noise = 0.0
+        for what, weight, inside, outside in terms:
+            chance = inside if _takes_part(what, members) else outside
+            fails += weight * chance
+            noise += weight * _entropy(chance)
+            total += weight
+        return _entropy(fails / total) - noise / total
+
+
+def _takes_part(what: Hypothesis, members: frozenset[int]) -> bool:
+    match what.kind:
+        case "node":
+            return what.members[0] in members
+        case "link":
+            return members.issuperset(what.members)
+        case "several":
+            return not members.isdisjoint(what.members)
+        case "rank":
+            return len(members) > what.members[0]
+    return True
+
+
+def _entropy(chance: float) -> float:
+    if chance <= 0.0 or chance >= 1.0:
+        return 0.0
+    return -chance * math.log2(chance) - (1 - chance) * math.log2(1 - chance)
+
+
+@lru_cache(maxsize=65536)
+def _log_likelihood(failed: int, passed: int, failed_without: int, passed_without: int) -> float:
+    """Of such counts, averaged over both rates; the background never exceeds the guilty rate."""
+    total = 0.0
+    for guilty, guilty_weight in _GUILTY:
+        for background, weight in _BACKGROUND:
+            if background >= guilty:
+                continue
+            # The background may strike where the guilty part takes part, too.
+            inside = guilty + background - guilty * background
+            total += (
+                guilty_weight
+                * weight
+                * inside**failed
+                * (1 - inside) ** passed
+                * background**failed_without
+                * (1 - background) ** passed_without
+            )
+    return math.log(total) if total > 0 else -1e9
+
+
+@lru_cache(maxsize=65536)
+def _next_fails(
+    failed: int, passed: int, failed_without: int, passed_without: int
+) -> tuple[float, float]:
+    """How likely the next run fails with the guilty part, and without it."""
+    now = _log_likelihood(failed, passed, failed_without, passed_without)
+    inside = _log_likelihood(failed + 1, passed, failed_without, passed_without)
+    outside = _log_likelihood(failed, passed, failed_without + 1, passed_without)
+    return math.exp(inside - now), math.exp(outside - now)

@@ -1,0 +1,248 @@
+"""What failed, and whether two failures are the same. Every test is named by what it shows; the
+figures over many strangers' messages are `python -m benchmarks identity`.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.core.failure import Ended, Failure, failure_of, learned, same_failure
+from aorta.core.raised import error_line_of
+from aorta.core.templates import common, covers, template
+from aorta.core.trial import StreamEnd, TrialEnd
+
+
+def ended(stderr: str = "", stdout: str = "", **how: object) -> Failure:
+    out, err = (StreamEnd(Path("none"), tail=text) for text in (stdout, stderr))
+    return failure_of(TrialEnd("t", out, err, **(how or {"exit_code": 1})))  # type: ignore[arg-type]
+
+
+def raised(words: str, *places: str, source: str = "") -> str:
+    """A traceback; a place is `file.py:function`."""
+    frames = ""
+    for place in places or ("train.py:step",):
+        file, _, function = place.partition(":")
+        frames += f'  File "/w/{file}", line {len(words)}, in {function}\n    {source or words}\n'
+    return f"Traceback (most recent call last):\n{frames}{words}\n"
+
+
+NAN, SHORT = "FloatingPointError: loss is nan", "IndexError: no rows left"
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+CALLED = raised(
+    "subprocess.CalledProcessError: Command '['python', '/tmp/a/b.py']' returned non-zero exit "
+    "status 1.",
+    "launch.py:main",
+)
+
+
+def test_a_failure_survives_its_json() -> None:
+    for failure in (
+        ended(raised(NAN) + HANDLING + raised(SHORT, "train.py:cleanup")),
+        ended("[rank1]: " + raised(SHORT).replace("\n", "\n[rank1]: ")),
+        ended("the loss went to infinity\n"),
+        ended(signal=9, out_of_memory=True),
+        ended(hung=True),
+    ):
+        again = Failure.from_json(failure.to_json())
+        assert again == failure
+        assert same_failure(again, failure)
+
+
+def test_the_json_has_the_keys_of_the_contract() -> None:
+    said = ended(raised("ValueError: bad shard 17 at 0x7f00aa")).to_json()
+    assert said["type"] == "ValueError"
+    assert said["frames"] == ["train.py:step"]
+    assert said["message"] == "bad shard <*> at <*>"
+    assert said["ended"] == {"exit_code": 1, "signal": None, "oom_killed": False, "hang": False}
+    assert said["class"] is None
+    alone = {key: said[key] for key in ("type", "frames", "message", "ended", "class")}
+    assert same_failure(Failure.from_json(alone), Failure.from_json(said))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        raised(NAN) + CALLED,
+        CALLED + raised(NAN),
+        raised(NAN) + HANDLING + raised("OSError: scratch is gone", "train.py:cleanup"),
+        raised(NAN) + CAUSE + raised("RuntimeError: run failed", "train.py:main"),
+        raised(NAN) + "Exception ignored in atexit callback:\n" + raised(SHORT, "x.py:bye"),
+        "ERROR retrying\n" + raised(SHORT, "net.py:get") + raised(NAN),
+        raised("BrokenPipeError: [Errno 32] Broken pipe", "net.py:send") + raised(NAN),
+        raised(NAN) + "make: *** [Makefile:3: train] Error 1\n",
+        raised(NAN) + "srun: error: node7: task 3: Exited with exit code 1\n",
+    ],
+)
+def test_the_first_cause_counts_and_what_follows_from_it_does_not(output: str) -> None:
+    found = ended(output)
+    assert found.causes[0].first.type == "FloatingPointError"
+    assert same_failure(found, ended(raised(NAN)))
+    assert not same_failure(found, ended(raised(SHORT, "data.py:read")))
+
+
+def test_the_order_in_which_two_ranks_write_makes_no_difference() -> None:
+    ranks = [
+        "".join(f"[rank{rank}]: {line}\n" for line in raised(words, place).splitlines())
+        for rank, (words, place) in enumerate([(NAN, "a.py:step"), (SHORT, "b.py:read")])
+    ]
+    one, other = ended(ranks[0] + ranks[1]), ended(ranks[1] + ranks[0])
+    assert one == other
+    assert same_failure(one, ended(ranks[1]))
+    assert same_failure(one, ended(ranks[0]))
+
+
+def test_a_wrapper_alone_is_the_failure_without_the_path_of_its_command() -> None:
+    found = ended(CALLED)
+    assert found.causes[0].first.type == "CalledProcessError"
+    assert "b.py" not in str(found.to_json())
+    assert same_failure(found, ended(CALLED.replace("/tmp/a/b.py", "/home/x/c.py")))
+    died = ended(CALLED.replace("returned non-zero exit status 1.", "died with <Signals.SIGKILL>."))
+    assert not same_failure(found, died)
+
+
+def test_behind_a_wrapper_the_words_of_the_command_tell_its_failures_apart() -> None:
+    one, other = ended("loss went up\n" + CALLED), ended("nothing to read\n" + CALLED)
+    assert same_failure(one, ended("loss went up\n" + CALLED))
+    assert not same_failure(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (raised(NAN), raised(NAN, "train.py:evaluate")),
+        (raised("ValueError: x is odd"), raised("TypeError: x is odd")),
+        (raised("ValueError: loss is nan"), raised("ValueError: too few rows to go on")),
+        ("the loss went to infinity\n", "too little to learn from\n"),
+        ("Verlust ist unendlich\n", "zu wenig Daten\n"),
+        (raised("KeyError: 'a'", source="x = d['a']"), raised("KeyError: 'b'", source="d['b']")),
+    ],
+)
+def test_other_words_places_and_types_are_another_failure(one: str, other: str) -> None:
+    found = same_failure(ended(one), ended(other))
+    assert not found
+    assert found.why
+
+
+def test_an_exit_status_alone_makes_no_two_failures_the_same() -> None:
+    assert not same_failure(
+        ended("free(): invalid pointer\n", signal=6), ended("too few rows\n", exit_code=134)
+    )
+    assert same_failure(ended(signal=6), ended(exit_code=134))
+    assert not same_failure(ended(exit_code=1), ended("usage: t.py ROWS\n", exit_code=1))
+    assert ended(exit_code=3).is_silent
+    assert not ended(signal=11).is_silent
+
+
+def test_memory_runs_out_wherever_the_next_request_for_it_stands() -> None:
+    words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {}. GPU 0 has {} free."
+    one = ended(raised(words.format("32.00 MiB", "1.25 GiB"), "model.py:attention"))
+    other = ended(raised(words.format("2.00 GiB", "20.00 MiB"), "model.py:mlp"))
+    assert one.failure_class == "device_oom"
+    assert same_failure(one, other)
+    shapes = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x32)"
+    assert not same_failure(one, ended(raised(shapes, "model.py:attention")))
+
+
+def test_what_two_failures_of_one_configuration_do_not_share_varies() -> None:
+    source = "raise KeyError(f'no shard {name} in queue')"
+    one = ended(raised("KeyError: no shard left in queue", source=source))
+    two = ended(raised("KeyError: no shard right in queue", source=source))
+    both = learned(one, two)
+    assert both is not None
+    assert both.text == "exit 1 | train.py:step > KeyError: no shard <*> in queue"
+    assert both.to_json()["seen"] == 2
+    assert same_failure(both, ended(raised("KeyError: no shard up in queue", source=source)))
+    assert learned(one, ended(raised("KeyError: it is all quite different now"))) is None
+
+
+def test_of_words_alone_those_are_learned_that_failures_share_and_clean_runs_lack() -> None:
+    one = ended("error: cannot bind port 80\nerror: retry 1 failed\nstopped early\n")
+    two = ended("error: cannot bind port 81\nstopped early\n")
+    both = learned(one, two)
+    assert both is not None
+    assert both.words == ("error: cannot bind port <*>", "stopped early")
+    assert both.without({"stopped early"}).words == ("error: cannot bind port <*>",)
+
+
+def test_one_raise_statement_may_say_anything_where_it_was_seen_to() -> None:
+    one, two = (ended(raised(f"ValueError: {word}", source="raise ValueError(x)")) for word in "ab")
+    assert not same_failure(one, two)
+    both = learned(one, two)
+    assert both is not None
+    assert same_failure(both, ended(raised("ValueError: c", source="raise ValueError(x)")))
+
+
+def test_recursion_and_two_processes_that_write_line_by_line_are_folded() -> None:
+    frame = '  File "t.py", line 3, in {}\n    {}()\n'
+    head = "Traceback (most recent call last):\n"
+    deep = head + (frame.format("f", "g") + frame.format("g", "f")) * 9 + "RecursionError: deep\n"
+    less = head + (frame.format("f", "g") + frame.format("g", "f")) * 5 + "RecursionError: deep\n"
+    assert same_failure(ended(deep), ended(less))
+    once = head + frame.format("main", "step") + frame.format("step", "go") + "ValueError: x 3\n"
+    woven = "".join(line + "\n" + line + "\n" for line in once.splitlines())
+    assert same_failure(ended(once), ended(woven))
+
+
+def test_a_hang_is_the_same_as_a_hang_and_as_nothing_else() -> None:
+    assert same_failure(ended("step 3\n", hung=True), ended("step 9\n", hung=True))
+    assert not same_failure(ended("step 3\n", hung=True), ended("step 3\n", exit_code=1))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Tried to allocate 32.00 MiB", "Tried to allocate <*>"),
+        ("[rank3]: took 1m 30s, 4.5 % left", "took <*> left"),
+        ("bad keys {'a', 'b'} in [1, 2, 3]", "bad keys <*> in <*>"),
+        ("loss tensor([0.1, 2.0], device='cuda:0')", "loss <*>"),
+        ("<Net object at 0x7f0012> on node-17.local", "<Net object at <*>> on <*>"),
+        ("[Errno 28] No space left", "[Errno 28] No space left"),
+        ("in conv2d with float16", "in conv2d with float16"),
+        ("returned non-zero exit status 3", "returned non-zero exit status 3"),
+    ],
+)
+def test_accidents_are_slots_and_names_and_statuses_are_not(line: str, expected: str) -> None:
+    assert template(line) == expected
+
+
+words = st.lists(st.sampled_from(("rank", "lost", "peer", "at", "step", "left")), min_size=1)
+
+
+@given(words, words)
+def test_what_two_lines_have_in_common_covers_both(one: list[str], other: list[str]) -> None:
+    mine, theirs = " ".join(one), " ".join(other)
+    shared = common(mine, theirs)
+    if shared is not None:
+        assert covers(shared, mine)
+        assert covers(shared, theirs)
+
+
+@given(st.text(max_size=400), st.text(max_size=400))
+def test_any_output_can_be_read_and_is_the_same_as_itself(stderr: str, stdout: str) -> None:
+    assert same_failure(ended(stderr, stdout), ended(stderr, stdout))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (raised(SHORT, "load.py:read") + "and then\n" + "bye", SHORT),
+        ("step 1\nfatal: no device\nfailed: see above\nbye", "failed: see above"),
+        ("all is well", ""),
+    ],
+)
+def test_the_line_that_names_a_failure_is_its_exception_or_the_last_error(
+    text: str, line: str
+) -> None:
+    assert error_line_of(text) == line
+
+
+def test_how_it_ended_in_words() -> None:
+    assert [Ended(1).text, Ended(139).text, Ended(signal=9).text, Ended(hang=True).text] == [
+        "exit 1",
+        "SIGSEGV",
+        "SIGKILL",
+        "hang",
+    ]

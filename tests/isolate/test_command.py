@@ -1,0 +1,120 @@
+"""`aorta isolate` from the command line, on devices of this machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aorta.core.errors import UsageError
+from aorta.core.hosts import expand_hosts
+from support.aorta_cli import aorta
+
+_JOB = """
+case ",$CUDA_VISIBLE_DEVICES," in *,{guilty},*)
+  echo "RuntimeError: CUDA error: uncorrectable ECC error encountered" >&2; exit 1;;
+esac
+"""
+
+
+def job(folder: Path, guilty: int) -> str:
+    path = folder / "job.sh"
+    path.write_text(_JOB.format(guilty=guilty), encoding="utf-8")
+    return str(path)
+
+
+def test_the_broken_device_is_named_with_what_to_do(tmp_path: Path) -> None:
+    words = ("isolate", "--nodes", "0-7", "--jobs", "2", "--json", "--", "bash", job(tmp_path, 5))
+    done = aorta(*words, cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    result = done.json()
+    assert result["schema"] == "aorta.isolate/1"
+    assert result["status"] == "found"
+    (guilty,) = result["guilty"]
+    assert (guilty["kind"], guilty["name"]) == ("device", "5")
+    assert guilty["probability"] >= 0.95
+    assert result["rates"] == {"guilty": 1.0, "background": 0.0}
+    assert all(
+        "5" in place["nodes"] for place in result["placements"] if place["outcome"] == "reproduced"
+    )
+    written = json.loads((tmp_path / result["run_dir"] / "result.json").read_text(encoding="utf-8"))
+    assert written["guilty"] == result["guilty"]
+    assert result["next"]
+
+
+def test_a_program_that_fails_everywhere_is_the_software(tmp_path: Path) -> None:
+    words = ("isolate", "--nodes", "0-3", "--", "bash", "-c", "echo 'ValueError: bad' >&2; exit 1")
+    done = aorta(*words, cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "The software: every set of nodes fails alike" in done.stdout
+    assert "aorta solve --" in done.stdout
+
+
+def test_a_dry_run_shows_placements_and_cost_and_runs_nothing(tmp_path: Path) -> None:
+    done = aorta("isolate", "--nodes", "0-7", "--dry-run", "--", "false", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "node-runs, if one guilty node fails always" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_budget_leaves_what_is_known_and_a_resume_runs_nothing_twice(tmp_path: Path) -> None:
+    words = ("--nodes", "0-7", "--json", "--", "bash", job(tmp_path, 2))
+    stopped = aorta("isolate", "--max-trials", "4", *words, cwd=tmp_path)
+    assert stopped.exit_code == 4
+    partial = stopped.json()
+    assert partial["status"] == "partial"
+    went_on = aorta("isolate", "--resume", partial["run_dir"], *words, cwd=tmp_path)
+    result = went_on.json()
+    assert result["guilty"][0]["name"] == "2"
+    assert [p["nodes"] for p in result["placements"]][:4] == [
+        p["nodes"] for p in partial["placements"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "n[1-", "--", "true"), "--nodes: found 'n[1-', expected names"),
+        (("--nodes", "3", "--", "true"), "--nodes: names one node"),
+        (("--nodes", "0-3"), "give the job behind --"),
+        (("--nodes", "a,b", "--", "true"), "nodes are its devices"),
+        (("--nodes", "0-3", "--world-size", "9", "--", "true"), "--world-size: the job needs 9"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = aorta("isolate", *words, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_lists_of_hosts_are_read_as_schedulers_write_them() -> None:
+    assert expand_hosts("n[08-10,3],login", "x") == ("n08", "n09", "n10", "n3", "login")
+    assert expand_hosts("r[1-2]n[1-2]", "x") == ("r1n1", "r1n2", "r2n1", "r2n2")
+    with pytest.raises(UsageError, match="'n2' twice"):
+        expand_hosts("n[1-2],n2", "x")
+
+
+def test_its_page_shows_the_guilty_device_and_the_bundle_ships_the_result(tmp_path: Path) -> None:
+    words = ("isolate", "--nodes", "0-3", "-q", "--", "bash", job(tmp_path, 1))
+    assert aorta(*words, cwd=tmp_path).exit_code == 0
+    (run_dir,) = (tmp_path / "isolate").glob("2*")
+    page = aorta("report", str(run_dir), cwd=tmp_path)
+    assert "It is device: 1" in page.stdout
+    assert 'class="guilt"' in (run_dir / "report.html").read_text(encoding="utf-8")
+    packed = aorta("bundle", str(run_dir), "--ticket", "T-1", "--json", cwd=tmp_path)
+    assert packed.exit_code == 0, packed.stderr
+    shown = aorta("bundle", "show", packed.json()["path"], cwd=tmp_path)
+    assert "result.json" in shown.stdout
+
+
+def test_the_prior_of_a_node_comes_from_earlier_logs_and_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "rank_6.err"
+    log.write_text(
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+        "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n",
+        encoding="utf-8",
+    )
+    words = ("--nodes", "0-7", "--history", str(log), "--json", "--", "bash", job(tmp_path, 6))
+    result = aorta("isolate", *words, cwd=tmp_path).json()
+    assert result["guilty"][0]["name"] == "6"
+    assert any(line.startswith("6: hardware_fault") for line in result["priors"])
