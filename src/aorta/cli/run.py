@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.run.request import RunReport
@@ -53,6 +53,7 @@ def command(dry_run: bool, **given: Any) -> None:
         say_plan(plan_lines(request))
         return
     report = run(request, lambda: display.listeners(TrialsPicture()))
+    warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import AxisKind, Point, Purpose
+from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
@@ -255,14 +255,17 @@ class _Run:
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at; what fails the same with
-        nonsense in it is left alone.
+        """An axis at its floor may be one that the command never looks at: whether it fails the same
+        with nonsense in its place is said.
         """
         reduction = report.reduction
         suspects = [
             facts.axis.name
             for facts in reduction.axes
-            if facts.moved and facts.at_floor and facts.axis.kind not in _OF_THE_LAUNCHER
+            if facts.moved
+            and facts.at_floor
+            and facts.axis.kind not in _OF_THE_LAUNCHER
+            and not isinstance(facts.axis, ChoiceAxis)
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
@@ -286,7 +289,7 @@ class _Run:
         found = [
             name for name, point in zip(suspects, points, strict=True) if failed(search, point)
         ]
-        return report.with_more(answer, reduction=reduction.without(found))
+        return report.with_more(answer, reduction=reduction.with_ignored(found))
 
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]

@@ -36,6 +36,7 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
@@ -139,6 +140,9 @@ def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple
     """
     what = _workload(request)
     experiment = workload_experiment(what)
+    if request.command and request.executor.name == "local" and not what.environment.isolated:
+        path = experiment.env.get("PATH")
+        check_startable(request.command, experiment.subject.cwd, path)
     executor = request.executor.open()
     with closing(executor):
         if rank_of(os.environ) == 0:

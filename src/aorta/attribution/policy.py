@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
-from aorta.attribution.taxonomy import Action, FailureClass
+from aorta.attribution.progress import made_progress, progress_over, reached
+from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
 SURE = 0.8  # what a STOP at the first failure needs
@@ -78,57 +79,11 @@ RULES: dict[FailureClass, Rule] = {
 }
 
 
-def stops_at_first(failure_class: FailureClass) -> bool:
-    """Whether a first, clear occurrence stops the job, at least before its first step."""
-    return RULES[failure_class].policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
-
-
-MISTAKES = {
-    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
-    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR, _C.SHAPE_MISMATCH,
-}  # fmt: skip
-_NODE_MAY_DIFFER = {*MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
-_RANK_MAY_DIFFER = MISTAKES - {_C.SHAPE_MISMATCH}
+_NODE_MAY_DIFFER = {*USER_ERRORS, _C.DISK_FULL, _C.DEVICE_OOM}
+_RANK_MAY_DIFFER = USER_ERRORS - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
-LONG_CYCLE = (
-    300.0  # seconds: where no step is ever told, a cycle that lived this long counts as progress
-)
+_FROM_OUTSIDE = {_C.TIME_LIMIT, _C.CANCELLED}
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
-
-
-@dataclass(frozen=True)
-class JobStanding:
-    """How far a job has come, and how many failed cycles since then brought it no further: the one
-    rule of progress.
-
-    Preempted cycles are not held against it: they say nothing about the program.
-    """
-
-    best_step: int | None = None
-    idle: int = 0
-
-    def after(
-        self, reached: int | None, failure_class: str | None, lived: float | None = None
-    ) -> "JobStanding":
-        """With one more failed cycle, which came to step `reached` and lived so many seconds, as
-        far as that is known.
-        """
-        if reached is None and self.best_step is None:
-            moved = lived is not None and lived >= LONG_CYCLE
-        else:
-            moved = reached is not None and (self.best_step is None or reached > self.best_step)
-        if moved:
-            return JobStanding(reached, 0)
-        if failure_class == FailureClass.PREEMPTED:
-            return self
-        return JobStanding(self.best_step, self.idle + 1)
-
-    @property
-    def in_a_row(self) -> int:
-        """Cycles that ended at the same point. The one that first came there is the first of
-        them.
-        """
-        return self.idle + 1 if self.idle and self.best_step is not None else self.idle
 
 
 def decide(
@@ -144,51 +99,52 @@ def decide(
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
         return Decision(Action.RESTART, _because(finding, rule.why), "preempted", advice)
-    stop = _stop_at_first(finding, rule)
-    if stop is not None:
-        return Decision(Action.STOP, stop, f"certain.{finding.failure_class}", advice)
-    repeated = _repeats(finding, rule, history, no_progress_limit)
-    if repeated is not None:
-        reason, name = repeated
+    stop = _is_certain_user_error(finding, rule) and not _ran_before(finding, history)
+    if stop:
+        before = " before the first step" if rule.policy is RestartPolicy.STARTUP else ""
+        why = _because(finding, rule.why + before)
+        return Decision(Action.STOP, why, f"certain.{finding.failure_class}", advice)
+    recurs = _recurs(finding, rule, history, no_progress_limit)
+    if recurs is not None:
+        reason, name = recurs
         return Decision(Action.STOP, reason, name, advice)
     if rule.policy is RestartPolicy.UNKNOWN:
         return Decision(Action.UNKNOWN, _because(finding, rule.why), "unknown", advice)
-    return Decision(
-        Action.RESTART, _restart_reason(finding, rule), _restart_rule(finding, rule), advice
-    )
+    name, why = _restart(finding, rule, history)
+    return Decision(Action.RESTART, _because(finding, why), name, advice)
 
 
-def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
-    before_first_step = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
-    if rule.policy is not RestartPolicy.STOP and not before_first_step:
-        return None
-    if _sureness(finding) < _needed(finding) or _is_odd_one_out(finding) or _came_far(finding):
-        return None
-    more = " before the first step" if before_first_step else ""
-    return _because(finding, rule.why + more)
+def _is_certain_user_error(finding: Finding, rule: Rule) -> bool:
+    """Whether the class, how sure it is, and who shows it would stop a job at its first failure."""
+    at_startup = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
+    stops = rule.policy is RestartPolicy.STOP or at_startup
+    return stops and finding.confidence >= _needed(finding) and not _is_odd_one_out(finding)
+
+
+def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
+    """Whether the job came past this place before, in this cycle or an earlier one: then something
+    around it has changed, a mount or a node, and a restart may heal it.
+    """
+    if finding.failure_class in _FROM_OUTSIDE:
+        return False
+    return _came_far(finding) or any(made_progress(cycle) for cycle in history)
 
 
 def _came_far(finding: Finding) -> bool:
     """Whether it ran so long that a mistake would have shown before: something around it has
     changed.
     """
-    if finding.failure_class not in MISTAKES:
+    if finding.failure_class not in USER_ERRORS:
         return False
     if finding.last_step is None:
         return finding.made_steps
     return finding.last_step > FEW_STEPS
 
 
-def _sureness(finding: Finding) -> float:
-    """How sure it is that a restart meets it again."""
-    return finding.confidence if finding.mistake is None else finding.mistake
-
-
 def _needed(finding: Finding) -> float:
     """How sure a STOP at the first failure must be."""
-    told_from_outside = finding.failure_class in {_C.TIME_LIMIT, _C.CANCELLED}
     has_run = finding.last_step is not None or finding.made_steps
-    return SURE_LATER if has_run and not told_from_outside else SURE
+    return SURE_LATER if has_run and finding.failure_class not in _FROM_OUTSIDE else SURE
 
 
 def _is_one_node_only(finding: Finding) -> bool:
@@ -214,79 +170,61 @@ def _is_odd_one_out(finding: Finding) -> bool:
     return _is_one_node_only(finding) or _is_of_some_ranks_only(finding)
 
 
-def _repeats(
+def _recurs(
     finding: Finding, rule: Rule, history: Sequence[PastCycle], limit: int
 ) -> tuple[str, str] | None:
-    """Why repeating it is pointless by now, or None."""
-    streak = without_progress(finding, history)
-    same = 0
-    for cycle in reversed(streak):
-        if cycle.fingerprint != finding.fingerprint:
-            break
-        same += 1
-    progress_is_told = finding.last_step is not None
-    once = (
-        rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP}
-        or _is_odd_one_out(finding)
-        or (rule.policy is RestartPolicy.STOP and _came_far(finding))
-    )
-    if once and progress_is_told and same >= 1:
+    """Why repeating it is pointless by now, and by which rule; None where it is not."""
+    now = progress_over([*history, finding])
+    again = _is_same_as_the_last(finding, history)
+    certain = _is_certain_user_error(finding, rule)
+    # A certain user error needs no word on progress: the restart it was given did not heal it.
+    silent = reached(finding) is None and finding.lived_sec is None
+    if again and (
+        (certain and silent) or (now.idle and (certain or _is_restarted_once(finding, rule)))
+    ):
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
-    at_the_same_point = len(streak) + 1 if streak else 0
-    in_a_row = at_the_same_point if progress_is_told else same + 1  # silence alone stops nothing
-    if 0 < limit <= in_a_row:
-        times = f"{in_a_row} cycles in a row ended without progress"
+    if 0 < limit <= now.idle:
+        times = f"{now.idle} cycles in a row ended without progress"
         return _because(finding, f"{times} (limit {limit})"), "no_progress"
     return None
 
 
-def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
-    """The latest cycles, oldest first, since the job last came further than ever before, if this
-    one brought it no further.
-    """
-    standing = JobStanding()
-    since: list[PastCycle] = []
-    for cycle in history:
-        after = standing.after(cycle.last_step, cycle.failure_class)
-        if after.best_step != standing.best_step:
-            since = [cycle]
-        elif after.idle > standing.idle:
-            since.append(cycle)
-        standing = after
-    now = standing.after(finding.last_step, finding.failure_class)
-    return [] if now.best_step != standing.best_step else since
+def _is_restarted_once(finding: Finding, rule: Rule) -> bool:
+    if rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
+        return True
+    return rule.policy is RestartPolicy.STOP and _came_far(finding)
 
 
-def _restart_reason(finding: Finding, rule: Rule) -> str:
+def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool:
+    """Whether the cycle before ended with this very failure; preempted ones say nothing."""
+    counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
+    return bool(counted) and is_same_failure(counted[-1], finding)
+
+
+def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
+    return cycle.fingerprint == finding.fingerprint
+
+
+def _restart(finding: Finding, rule: Rule, history: Sequence[PastCycle]) -> tuple[str, str]:
+    """The name of the rule by which it restarts, and why."""
     if _is_one_node_only(finding):
-        return _because(
-            finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
+        return (
+            "one_node_only",
+            f"only one of {finding.one_node_of} nodes shows it; leave that node out",
         )
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
-        return _because(finding, f"{alone}; the same again will stop it")
-    if rule.policy is RestartPolicy.STOP and _came_far(finding):
-        return _because(finding, "it had run well before; the same again will stop it")
-    if rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP} and _sureness(finding) < _needed(
-        finding
-    ):
-        return _because(finding, "the evidence is not clear enough to stop for")
-    again = (
-        "; the same again without progress will stop it"
-        if rule.policy is RestartPolicy.ONCE
-        else ""
-    )
-    return _because(finding, rule.why + again)
-
-
-def _restart_rule(finding: Finding, rule: Rule) -> str:
-    if _is_one_node_only(finding):
-        return "one_node_only"
-    if _is_of_some_ranks_only(finding):
-        return "some_ranks_only"
-    if rule.policy is RestartPolicy.STOP:
-        return "ran_before" if _came_far(finding) else "uncertain"
-    return "restart_once" if rule.policy is not RestartPolicy.RESTART else "transient"
+        return "some_ranks_only", f"{alone}; the same again will stop it"
+    stops = rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
+    if stops and _ran_before(finding, history):
+        return "ran_before", "it had run well before; the same again will stop it"
+    if stops and finding.confidence < _needed(finding):
+        name = "uncertain" if rule.policy is RestartPolicy.STOP else "restart_once"
+        return name, "the evidence is not clear enough to stop for"
+    if rule.policy is RestartPolicy.RESTART:
+        return "transient", rule.why
+    again = "; the same again without progress will stop it"
+    return "restart_once", rule.why + (again if rule.policy is RestartPolicy.ONCE else "")
 
 
 def _because(finding: Finding, why: str) -> str:

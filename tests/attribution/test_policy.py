@@ -3,13 +3,14 @@ history.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import RULES, SURE, RestartPolicy, decide
+from aorta.attribution.policy import RULES, SURE, RestartPolicy, decide
 
 CLASSES = st.sampled_from(list(FailureClass))
 STEPS = st.one_of(st.none(), st.integers(0, 100))
@@ -72,9 +73,44 @@ def test_a_mistake_that_shows_after_thousands_of_steps_gets_one_restart() -> Non
     assert decide(uncounted).action is Action.RESTART
 
 
-def test_cycles_that_tell_of_no_step_and_fail_differently_are_no_ground_to_stop() -> None:
-    past = [PastCycle(name, FailureClass.NETWORK_LOSS, None) for name in "bcdefg"]
-    assert decide(finding(FailureClass.NETWORK_LOSS, last_step=None), past).action is Action.RESTART
+HEALED_BY_A_RESTART = [
+    FailureClass.MISSING_FILE,
+    FailureClass.PERMISSION_DENIED,
+    FailureClass.IMPORT_ERROR,
+    FailureClass.BAD_CONFIG,
+    FailureClass.DEVICE_OOM,
+    FailureClass.DISK_FULL,
+]
+
+
+@pytest.mark.parametrize("kind", HEALED_BY_A_RESTART)
+@pytest.mark.parametrize("told", [{"last_step": 50_000}, {"lived_sec": 86_400.0}])
+def test_after_a_cycle_that_made_progress_a_user_error_is_restarted_first(
+    kind: FailureClass, told: dict[str, Any]
+) -> None:
+    """A late mount, a process left over, a lost node."""
+    ran = PastCycle("x", FailureClass.HARDWARE_FAULT, **told)
+    now = replace(finding(kind, last_step=None), before_first_step=True)
+    assert decide(now, [ran]).rule == "ran_before"
+    again = PastCycle("a", kind)
+    assert decide(now, [ran, again]).rule == "repeated"
+    short = replace(now, lived_sec=9.0)
+    assert decide(short, [ran, replace(again, lived_sec=9.0)]).rule == "repeated"
+
+
+def test_what_ends_a_job_from_outside_stops_it_whatever_it_did_before() -> None:
+    ran = PastCycle("x", FailureClass.HARDWARE_FAULT, 50_000)
+    assert decide(finding(FailureClass.CANCELLED), [ran]).action is Action.STOP
+
+
+@given(CLASSES, st.lists(st.builds(PastCycle, st.just("a"), CLASSES), max_size=8))
+def test_silence_never_stops_what_would_not_stop_at_first(
+    kind: FailureClass, silent: list[PastCycle]
+) -> None:
+    """Neither a step, nor a heartbeat, nor a lifetime is known of any cycle."""
+    now = finding(kind, last_step=None)
+    if decide(now).action is not Action.STOP:
+        assert decide(now, silent).action is not Action.STOP
 
 
 @given(CLASSES, st.floats(0, SURE - 0.01), STEPS)
@@ -110,13 +146,6 @@ def test_the_same_bug_at_the_same_step_stops_the_second_time() -> None:
     assert decide(finding(FailureClass.SEGFAULT), [once]).rule == "repeated"
     other = PastCycle("b", FailureClass.SEGFAULT, 10)
     assert decide(finding(FailureClass.SEGFAULT), [other]).action is Action.RESTART
-
-
-def test_without_any_word_on_progress_one_repetition_does_not_stop() -> None:
-    once = PastCycle("a", FailureClass.SEGFAULT, None)
-    silent = finding(FailureClass.SEGFAULT, last_step=None)
-    assert decide(silent, [once]).action is Action.RESTART
-    assert decide(silent, [once, once]).rule == "no_progress"
 
 
 def test_infrastructure_restarts_until_the_limit_of_cycles_without_progress() -> None:
