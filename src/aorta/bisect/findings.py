@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aorta.bisect.histories import merge_of
+from aorta.bisect.histories import commit_of, merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
@@ -90,6 +90,8 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
+    good = {name: commit_of(version) for name, version in good.items()}
+    bad = {name: commit_of(version) for name, version in bad.items()}
     candidates = last.interval if status not in _NO_ANSWER else None
     culprits = _culprits(outcome) if candidates else []
     return Findings(
@@ -99,7 +101,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
-        bad=bad,
+        bad={**bad, **{one["package"]: one["bad"] for one in culprits[:1] if good == bad}},
         **_sides_seen(outcome),
         counted=counted(answers, outcome),
         skipped=list(skipped_states(main)),
