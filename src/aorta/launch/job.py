@@ -251,7 +251,8 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, sources: AttributionSources, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
+    if hasattr(config, "signals_to_handle"):
+        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
