@@ -15,7 +15,7 @@ from aorta.attribution.line_fields import in_one_calendar
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.patterns import Registry, built_in
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide
-from aorta.attribution.progress import progress_of
+from aorta.attribution.progress import progress_of, world_size
 from aorta.attribution.reading import ReadableLog
 from aorta.attribution.scanning import read_ends, read_whole
 from aorta.attribution.sources import (
@@ -97,6 +97,7 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
         last_words=last_words(logs, events),
         logs=tuple(logs),
+        world=world_size(logs),
         began=min((placed[moment] for moment in began), default=None),
     )
 

@@ -12,7 +12,7 @@ from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
 from aorta.attribution.external import from_outside, lost_peer, never_came
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
-from aorta.attribution.last_words import as_hint
+from aorta.attribution.last_words import as_hint, how_it_stands
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
@@ -340,7 +340,7 @@ def _silent(facts: Facts) -> Cause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
-        words = "nothing in the evidence says why it ended"
+        words = how_it_stands(facts.logs) or "nothing in the evidence says why it ended"
         return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)

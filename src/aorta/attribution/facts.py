@@ -49,6 +49,7 @@ class Facts:
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
+    world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
 
 
