@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from aorta.attribution.logs.reading import ReadableLog, ends_of
 from aorta.attribution.nouns import Finding, PastCycle
-from aorta.attribution.reading import ReadableLog, ends_of
 from aorta.attribution.taxonomy import FailureClass
 
 # Seconds a cycle must live to count as progress where it reported no step.

@@ -5,11 +5,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aorta.attribution.events import Event, Reading
+from aorta.attribution.events.event import Event, Reading
 from aorta.attribution.flight import Stragglers
+from aorta.attribution.logs.reading import ReadableLog
 from aorta.attribution.progress import Progress
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import ReadableLog
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.facts import Cause, Facts, of_events
-from aorta.attribution.healthy import is_fatal, went_on
+from aorta.attribution.events.event import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.timeline.facts import Cause, Facts, of_events
+from aorta.attribution.timeline.went_on import is_fatal, went_on
 
 _MAY_BE_HARDWARE = {
     *FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,

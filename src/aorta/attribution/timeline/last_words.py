@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
-from aorta.attribution.events import Event, stable
+from aorta.attribution.events.event import Event, stable
+from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, ends_of
 from aorta.attribution.progress import steps_in
-from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
 from aorta.attribution.taxonomy import HOW_IT_SHOWS, Certainty, Role
 
 _TAIL = 32 << 10
