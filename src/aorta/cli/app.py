@@ -2,6 +2,7 @@
 documented.
 """
 
+import difflib
 import importlib
 import json
 import os
@@ -26,6 +27,9 @@ class _LazyVerbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         verb = next((verb for verb in VERBS if verb.name == name), None)
         if verb is None:
+            near = difflib.get_close_matches(name, [verb.name for verb in VERBS], 1)
+            if near:
+                raise UsageError(f"there is no verb {name!r}; did you mean {near[0]!r}?")
             return None
         command: click.Command = importlib.import_module(verb.module).command
         return command
