@@ -47,13 +47,13 @@ def text() -> str:
         for model in _models(union):
             kind = get_args(model.model_fields["kind"].annotation)[0]
             parts += _section(f"{title}, `kind: {kind}`", model)
-    parts += [
+    parts.append(
         "`oracle` of a spec and of a `command` workload also takes `ranks`: `any` (the default), "
         "`all`, or a rank such as `3`: whose failure decides.\n"
-    ]
+    )
     parts += _section("A recipe (`aorta triage run --recipe`)", RecipeFile)
-    for model in _inner(RecipeFile):
-        parts += _section(f"In a recipe: `{model.__name__}`", model)
+    for part in _inner(RecipeFile):
+        parts += _section(f"In a recipe: `{part.__name__}`", part)
     return "\n".join([*parts, _MITIGATIONS])
 
 
