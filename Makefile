@@ -7,7 +7,8 @@ PEER = nvidia-resiliency-ext==0.7.0
 ROOM =
 TESTS = tests$(if $(ROOM),/$(ROOM))
 QUICK = $(addprefix tests/,core scrub search registry engine views)
-TORCHES = 2.13.0 2.15.0 # the oldest and the newest that pyproject.toml allows
+TORCHES = 2.4.1 2.6.0 2.9.1 2.12.1 2.15.0 # the oldest that pyproject.toml allows, the newest that was tried, and some between
+WHOLE_TORCHES = 2.9.1 2.15.0 # of these the whole launch tests, of the others a smoke
 
 unexport PYTHONDONTWRITEBYTECODE # what was compiled once is read by thousands of processes
 .SECONDARY: # an environment that took minutes to install is kept
@@ -36,11 +37,13 @@ compiled: $(VENV)/.test
 quick: lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(QUICK)
 
-# What the launcher asks of torch beyond its public door, with the oldest and the newest torch that is allowed.
+# What the launcher asks of torch beyond its public API: standalone, c10d and static with a killed rank for each torch, and
+# all launch tests for some. Each has an environment of its own, of 2 GB: the CUDA wheel without the CUDA libraries.
 test-torch: packages peer $(addprefix torch-,$(TORCHES))
 
 torch-%: $(VENV)-torch-%/.installed
-	$(VENV)-torch-$*/bin/python -m pytest -n 2 --dist loadgroup tests/launch tests/attribution/test_flight.py
+	$(VENV)-torch-$*/bin/python -m pytest -n 2 --dist loadgroup \
+	  $(if $(filter $*,$(WHOLE_TORCHES)),tests/launch tests/attribution/test_flight.py,tests/launch/test_smoke.py)
 
 # Lines and branches of every room that the tests run, in this process or any they start; each of them starts from nothing.
 coverage: packages peer
@@ -92,7 +95,9 @@ $(VENV)/.test: pyproject.toml $(VENV)/.pip
 $(VENV)-torch-%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-torch-$*
 	$(VENV)-torch-$*/bin/pip install --quiet --editable ".[$(TEST_EXTRAS)]"
-	$(VENV)-torch-$*/bin/pip install --quiet torch==$*
+	$(VENV)-torch-$*/bin/pip install --quiet --no-deps torch==$*
+	$(VENV)-torch-$*/bin/pip install --quiet filelock fsspec jinja2 networkx "numpy<2" sympy
+	$(PYTHON) tools/stub_cuda_libraries.py $(abspath $(VENV)-torch-$*)/bin/python
 	ln -sfn $(abspath $(VENV))/peer $(VENV)-torch-$*/peer
 	touch $@
 

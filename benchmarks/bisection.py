@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from itertools import product
 
 from aorta.core.trial import Verdict
-from aorta.search.bisection import BisectionSettings, TimelineBisection
+from aorta.search.bisection import Bisection, BisectionSettings
 from aorta.search.gallop import GallopBack
 from aorta.search.timeline import History, Timeline, Vector
 
@@ -203,8 +203,8 @@ def _run(
     sentinels: int = 0,
     ideal: int = 1,
 ) -> Ran:
-    settings = BisectionSettings(confidence=confidence, sentinels=sentinels)
-    search = TimelineBisection(timeline, settings)
+    settings = BisectionSettings(confidence=confidence, sanity_probes=sentinels)
+    search = Bisection(timeline, settings)
     trials = rounds = 0
     while not search.done and trials < 5000:
         rounds += 1
@@ -319,8 +319,8 @@ def dates_run(fails: float, flakes: float, seed: int) -> Ran:
     answer = search.bisection.answer if search.bisection else None
     if answer is None:
         return Ran(False, trials, trials, 0, answered=False)
-    good, bad_day = (answer.timeline.histories[0].versions[i] for i in (answer.start, answer.stop))
-    return Ran(int(good) < first_bad <= int(bad_day), trials, trials, 0, answer.stop - answer.start)
+    good, bad_day = answer.good[0] - 1, answer.bad[0] - 1  # the first state is beyond all days
+    return Ran(good < first_bad <= bad_day, trials, trials, 0, bad_day - good)
 
 
 def git_bayesect_run(candidates: int, fails: float, flakes: float, seed: int) -> Ran:

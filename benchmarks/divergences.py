@@ -1,34 +1,30 @@
-"""Planted divergences: small programs with two sides, and the operation at which the sides part,
-known beforehand.
+"""Planted divergences: small programs with two sides, and the line at which the sides part, marked
+beforehand.
 
 Each program is a function of its side. It runs in a child forked from a process that has torch and
-the recorder already, so that a table of twenty costs one import.
+the recorder already, so that a table of sixty costs one import.
 """
 
 import gc
 import importlib
 import json
+import linecache
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aorta.diverge.comparing import Parting
 from aorta.diverge.stream import HOOK
-
-torch: Any = None  # only the process that runs the programs needs it
-if __name__ == "__main__":
-    gc.disable()
-    torch = importlib.import_module("torch")
 
 
 @dataclass(frozen=True)
 class Planted:
-    """`op` and, where it is known, the words of the line where the sides part; `orders` of the good
-    side.
-    """
+    """`op`, where only one is right, and the words of the line where the sides part."""
 
     program: Callable[[bool], None]
     op: str
@@ -36,302 +32,122 @@ class Planted:
     step: int | None = None
     module: str | None = None
     status: str = "found"
+    ranks: int = 1
+
+
+def planted() -> dict[str, Planted]:
+    """All of them, by name: thirty written before the code they measure, thirty after it."""
+    both = ("benchmarks.divergences_before", "benchmarks.divergences_after")
+    return {
+        name: one
+        for module in both
+        for name, one in importlib.import_module(module).PLANTED.items()
+    }
+
+
+def is_named(found: Parting | None, one: Planted) -> bool:
+    """Whether what was found is what was planted."""
+    if one.status == "same" or found is None:
+        return one.status == "same" and found is None
+    at = found.operation
+    return (
+        one.op in ("", at.op)
+        and one.line in linecache.getline(at.file, at.line)
+        and one.step in (None, at.step)
+        and one.module in (None, found.module)
+    )
 
 
 Run = tuple[str, dict[str, Any]]  # side, further orders
 TWO_OF_EACH: list[Run] = [("bad", {}), ("bad", {}), ("good", {}), ("good", {})]
 
 
-def run_planted(runs: Mapping[str, Sequence[Run]], out: Path) -> None:
+def run_planted(runs: Mapping[str, Sequence[Run]], out: Path, device: str = "cpu") -> None:
     """Record the runs of each program, given by its name."""
-    told = {"runs": runs, "out": str(out)}
+    told = {"runs": runs, "out": str(out), "device": device}
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *sys.path]),
         "AORTA_DIVERGE": json.dumps({"out": str(out / "driver")}),
         "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": "1",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
     argv = (sys.executable, __file__, json.dumps(told))
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def main() -> None:
-    told = json.loads(sys.argv[1])
-    out = Path(told["out"])
-    _take_a_step()
+def _drive(told: dict[str, Any]) -> None:
+    """In the process that has torch: every run in a child of its own."""
+    torch = importlib.import_module("torch")
+    programs = planted()
+    _step_once(torch)
     gc.freeze()  # no child looks through it
+    at_once = 1 if told["device"] == "cpu" else _AT_ONCE
+    children: dict[int, str] = {}
     for name, runs in told["runs"].items():
         for number, (side, orders) in enumerate(runs):
-            child = os.fork()
-            if child == 0:
-                _record(name, side, {"out": str(out / name / f"{side}-{number}"), **orders})
-            _, status = os.waitpid(child, 0)
-            if status not in (0, 256):
-                raise SystemExit(f"{name} {side}: ended with {status}")
+            out = Path(told["out"]) / name / f"{side}-{number}"
+            for rank in range(programs[name].ranks):
+                if len(children) >= at_once * programs[name].ranks:
+                    _wait_for_one(children)
+                child = os.fork()
+                if child == 0:
+                    _set_rank(rank, programs[name].ranks, out)
+                    _record(
+                        torch, programs[name], side, {"out": str(out), **orders}, told["device"]
+                    )
+                children[child] = f"{name} {side}"
+    while children:
+        _wait_for_one(children)
 
 
-def _take_a_step() -> None:
-    """The first optimizer makes torch import its compiler, 1.4 s: once, for all children."""
-    layer = torch.nn.Linear(1, 1)
-    layer(torch.ones(1)).backward()
-    torch.optim.SGD(layer.parameters()).step()
+_AT_ONCE = 8  # on a GPU: each child starts a context of its own
 
 
-def _record(name: str, side: str, orders: dict[str, Any]) -> None:
+def _wait_for_one(children: dict[int, str]) -> None:
+    child, status = os.wait()
+    name = children.pop(child)
+    if status not in (0, 256):
+        raise SystemExit(f"{name}: ended with {status}")
+
+
+def _step_once(torch: Any) -> None:
+    """The first optimizer makes torch import its compiler, 1.4 s: once, for all children. Without a
+    backward pass: its threads would not live on in them.
+    """
+    parameter = torch.nn.Parameter(torch.ones(1))
+    parameter.grad = torch.ones(1)
+    torch.optim.SGD([parameter]).step()
+
+
+def _set_rank(rank: int, ranks: int, out: Path) -> None:
+    if ranks > 1:
+        out.mkdir(parents=True, exist_ok=True)
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "STORE": str(out / "store")}
+
+
+def _record(torch: Any, one: Planted, side: str, orders: dict[str, Any], device: str) -> None:
     aorta_recorder: Any = importlib.import_module("aorta_recorder")
     torch.set_num_threads(1)
+    if device != "cpu":
+        torch.set_default_device(device)
     recorder = aorta_recorder.begin(aorta_recorder.Orders(**orders))
     torch.manual_seed(0)
     code = 1
     try:
-        PLANTED[name].program(side == "bad")
+        one.program(side == "bad")
         code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         recorder.close()
         os._exit(code)
 
 
-def _model() -> Any:
-    return torch.nn.Sequential(
-        torch.nn.Linear(32, 64),
-        torch.nn.ReLU(),
-        torch.nn.Linear(64, 64),
-        torch.nn.Tanh(),
-        torch.nn.Linear(64, 8),
-    )
-
-
-def _trained(
-    model: Any, steps: int = 3, seed: int = 1, change: Callable[[int, Any], Any] | None = None
-) -> None:
-    torch.manual_seed(seed)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(steps):
-        optimizer.zero_grad()
-        inputs, targets = torch.randn(16, 32), torch.randn(16, 8)
-        given = model(inputs)
-        if change is not None:
-            given = change(step, given)
-        torch.nn.functional.mse_loss(given, targets).backward()
-        optimizer.step()
-
-
-def low_precision_matmul(bad: bool) -> None:
-    """As TF32 does: the inputs of one product are rounded to ten bits, inside the operation."""
-    lib = torch.library.Library("planted", "FRAGMENT")
-    lib.define("product(Tensor a, Tensor b) -> Tensor")
-
-    def product(a: Any, b: Any) -> Any:
-        if bad:
-            a, b = a.half().float(), b.half().float()
-        return a @ b
-
-    lib.impl("product", product, "CompositeExplicitAutograd")
-    a, b = torch.randn(64, 128), torch.randn(128, 64)
-    for _ in range(2):
-        c = torch.ops.planted.product(a, b)  # parts here
-        a = torch.tanh(c) @ b.t()
-
-
-def nan_from_log(bad: bool) -> None:
-    x = torch.rand(100) + 0.5
-    x = x * 2
-    if bad:
-        x = x - x  # makes zeros
-    y = torch.log(x)
-    (y * 0).sum()
-
-
-def order_of_a_sum(bad: bool) -> None:
-    """Rounding alone: the same sum in another order is no divergence."""
-    x = torch.randn(10_000)
-    total = x.flip(0).flip(0).sum() if bad else x.sum()
-    torch.exp(total / 100)
-
-
-def wrong_reduction(bad: bool) -> None:
-    lib = torch.library.Library("planted", "FRAGMENT")
-    lib.define("reduce(Tensor a) -> Tensor")
-
-    def reduce(a: Any) -> Any:
-        """A race that loses one partial sum of a hundred."""
-        parts = a.reshape(100, -1).sum(1)
-        return parts[:-1].sum() if bad else parts.sum()
-
-    lib.impl("reduce", reduce, "CompositeExplicitAutograd")
-    x = torch.rand(10_000)
-    mean = torch.ops.planted.reduce(x) / x.numel()  # parts here
-    (x - mean).pow(2).mean()
-
-
-def uninitialised(bad: bool) -> None:
-    buffer = torch.empty(1000) if bad else torch.zeros(1000)  # parts here
-    if bad:  # what malloc gives is not the same twice, and not for us to choose
-        import ctypes
-
-        ctypes.memset(buffer.data_ptr(), os.getpid() % 250 + 1, 4000)
-    total = buffer + torch.ones(1000)
-    total.sum()
-
-
-def overflow_in_half(bad: bool) -> None:
-    kind = torch.float16 if bad else torch.float32
-    x = torch.full((64,), 300.0).to(kind)
-    y = x * 2
-    z = y * y  # overflows
-    z.float().mean()
-
-
-def dropout_draws_more(bad: bool) -> None:
-    model = torch.nn.Sequential(
-        torch.nn.Linear(16, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 4)
-    )
-    if bad:
-        torch.rand(1)  # one draw more
-    x = torch.ones(4, 16)
-    model(x).sum()
-
-
-def learning_rate(bad: bool) -> None:
-    model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0501 if bad else 0.05)
-    for _ in range(2):
-        optimizer.zero_grad()
-        model(torch.ones(4, 32)).sum().backward()
-        optimizer.step()  # parts here
-
-
-def weight_of_one_layer(bad: bool) -> None:
-    torch.manual_seed(3)
-    model = _model()
-    with torch.no_grad():
-        model[2].weight[5, 7] += 0.25 if bad else 0.0
-    _trained(model)
-
-
-def scaled_at_step_two(bad: bool) -> None:
-    torch.manual_seed(3)
-    _trained(_model(), change=lambda step, y: y * 1.001 if bad and step == 2 else y * 1.0)
-
-
-def other_kernel_same_numbers(bad: bool) -> None:
-    """The good side computes attention in one operation, the bad side in five: rounding apart, the
-    same.
-    """
-    q, k, v = (torch.randn(2, 4, 16, 8) for _ in range(3))
-    if bad:
-        y = torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1) @ v
-    else:
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-    torch.tanh(y + 1).sum()
-
-
-def other_kernel_other_scale(bad: bool) -> None:
-    q, k, v = (torch.randn(2, 4, 16, 8) for _ in range(3))
-    if bad:
-        y = torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v
-    else:
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-    torch.tanh(y + 1).sum()
-
-
-def cancellation(bad: bool) -> None:
-    """A tiny difference of summation is made large by a subtraction: rounding explains it."""
-    x = torch.randn(4096) + 1000
-    total = x.double().sum().float() if bad else x.sum()
-    (total - 1000 * 4096) * 1e-3
-
-
-def input_data(bad: bool) -> None:
-    import array
-
-    values = array.array("f", [float(i % 7) for i in range(256)])
-    if bad:
-        values[100] += 1
-    x = torch.frombuffer(values, dtype=torch.float32)
-    (x * 2).sum()  # reads what parts
-
-
-def attention_mask(bad: bool) -> None:
-    """Infinities that are meant are no cause; the row without any key is."""
-    scores = torch.randn(4, 8)
-    mask = torch.zeros(4, 8, dtype=torch.bool)
-    mask[:, 6:] = True
-    if bad:
-        mask[2, :] = True
-    weights = torch.softmax(scores.masked_fill(mask, float("-inf")), -1)
-    weights.sum()
-
-
-def backward_only(bad: bool) -> None:
-    class Clipped(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * 1.01 if bad else grad * 1.0
-
-    x = torch.randn(32, requires_grad=True)
-    Clipped.apply(x * 2).sum().backward()
-
-
-def epsilon_of_a_norm(bad: bool) -> None:
-    layer = torch.nn.LayerNorm(16, eps=1e-2 if bad else 1e-5)
-    x = torch.randn(8, 16) * 0.1
-    with torch.no_grad():
-        layer(layer(x)).sum()
-
-
-def momentum_buffer(bad: bool) -> None:
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.91 if bad else 0.9)
-    for _ in range(3):
-        optimizer.zero_grad()
-        model(torch.ones(2, 8)).sum().backward()
-        optimizer.step()
-
-
-def argmax_tie(bad: bool) -> None:
-    x = torch.zeros(10)
-    x[3] = x[7] = 1.0
-    if bad:
-        x[7] = 1.5
-    torch.argmax(x).float() * 2
-
-
-def same(bad: bool) -> None:
-    torch.manual_seed(3)
-    _trained(_model())
-
-
-PLANTED = {
-    "low_precision_matmul": Planted(low_precision_matmul, "planted::product", "parts here"),
-    "nan_from_log": Planted(nan_from_log, "aten::sub", "makes zeros"),
-    "order_of_a_sum": Planted(order_of_a_sum, "", status="same"),
-    "wrong_reduction": Planted(wrong_reduction, "planted::reduce", "parts here"),
-    "uninitialised": Planted(uninitialised, "aten::empty", "parts here", status="nondeterministic"),
-    "overflow_in_half": Planted(overflow_in_half, "aten::mul", "overflows"),
-    "dropout_draws_more": Planted(dropout_draws_more, "aten::bernoulli_", "model(x)"),
-    "learning_rate": Planted(learning_rate, "aten::add_", "parts here", step=0),
-    "weight_of_one_layer": Planted(weight_of_one_layer, "aten::add_", "weight[5, 7]"),
-    "scaled_at_step_two": Planted(scaled_at_step_two, "aten::mul", "change=lambda", step=2),
-    "other_kernel_same_numbers": Planted(other_kernel_same_numbers, "", status="same"),
-    "other_kernel_other_scale": Planted(other_kernel_other_scale, "aten::bmm", "torch.softmax"),
-    "cancellation": Planted(cancellation, "", status="same"),
-    "input_data": Planted(input_data, "input", "reads what parts"),
-    "attention_mask": Planted(attention_mask, "", "mask[2"),
-    "backward_only": Planted(backward_only, "aten::mul", "grad * 1.01"),
-    "epsilon_of_a_norm": Planted(epsilon_of_a_norm, "aten::native_layer_norm"),
-    "momentum_buffer": Planted(momentum_buffer, "aten::mul_", step=1),
-    "argmax_tie": Planted(argmax_tie, "", "x[7] = 1.5"),
-    "same": Planted(same, "", status="same"),
-}
-
-
 if __name__ == "__main__":
-    main()
+    gc.disable()
+    _drive(json.loads(sys.argv[1]))
     os._exit(0)  # to take torch apart takes a second

@@ -26,8 +26,7 @@ from aorta.runtimes.venv_job import EnvironmentJob, make
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import BisectionSettings
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisection import Bisection, BisectionSettings
 from aorta.search.timeline import History, Timeline, Vector
 
 CONFIDENCE = 0.95
@@ -92,9 +91,7 @@ def searched(planted: PlantedChange, chance: random.Random) -> Spent:
     """Which package, whether it is enough, which release: the stages of the verb."""
     seen: list[tuple[tuple[str, object], ...]] = []
     steps = [History(f"p{number:03}", ("old", "new")) for number in range(planted.packages)]
-    main = TimelineBisection(
-        Timeline(steps), BisectionSettings(confidence=1 - (1 - CONFIDENCE) / 2)
-    )
+    main = Bisection(Timeline(steps), BisectionSettings(confidence=1 - (1 - CONFIDENCE) / 2))
     name = f"p{planted.culprit:03}"
     _drive(main, lambda p: planted.fails(p[name] == "new", planted.releases, chance), seen)
     answer = main.answer
@@ -109,7 +106,7 @@ def searched(planted: PlantedChange, chance: random.Random) -> Spent:
     if not before:
         ends[(planted.releases,)] = main.trials[answer.bad]
     if before:
-        inner = TimelineBisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE))
+        inner = Bisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE))
         inner.assume({inner.timeline.bad_end: main.trials.get(answer.bad, (1, 0))})
         alone = AloneFirst(inner, inner.timeline, *main.sides(), CONFIDENCE)
         _drive(alone, lambda p: planted.fails(alone_fails, planted.releases, chance), seen)
@@ -117,7 +114,7 @@ def searched(planted: PlantedChange, chance: random.Random) -> Spent:
             return Spent(False, len(seen), len(set(seen)))
         ends[(planted.releases,)] = inner.trials[inner.timeline.good_end]
     versions = tuple(str(number) for number in range(planted.releases + 1))
-    releases = TimelineBisection(
+    releases = Bisection(
         Timeline([History("culprit", versions)]),
         BisectionSettings(confidence=min(0.9995, CONFIDENCE / answer.mass)),
     )

@@ -23,10 +23,8 @@ from aorta.bisect.histories import CommitChange, CommitSpan, span_between
 from aorta.core.axis import Purpose
 from aorta.core.trial import Verdict
 from aorta.runtimes.git import Repository
-from aorta.search.bisecting import Bisection
-from aorta.search.bisection import TimelineBisection
-from aorta.search.graph_bisection import GraphBisection
-from aorta.search.timeline import Timeline
+from aorta.search.bisection import Bisection
+from aorta.search.timeline import GraphTimeline, Timeline
 
 SHAPES = ("straight", "branches", "octopus", "criss-cross", "releases", "main into branches")
 _NAME = "package"
@@ -98,9 +96,9 @@ def by_aorta(
     changes: Sequence[CommitChange]
     if span.has_merges:
         graph = span.graph(_NAME)
-        search, changes = GraphBisection(graph.history), graph.changes
+        search, changes = Bisection(GraphTimeline(graph.history)), graph.changes
     else:
-        search = TimelineBisection(Timeline([span.line.history(_NAME)]))
+        search = Bisection(Timeline([span.line.history(_NAME)]))
         changes = span.line.changes
     top = span.good if find_fix else span.bad
     containing = set(_git(path, "rev-list", "--ancestry-path", f"{culprit}..{top}").split())

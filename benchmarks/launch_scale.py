@@ -3,8 +3,7 @@ everybody knows.
 
 The agents are real but for their workers: each is a `DecidingAgent` with the real decider and its
 own connections to one store on this machine. Each has a process of its own, up to 16 for each core;
-beyond that agents share one. The rendezvous in between is torch's exchange of one shared value, and
-is told apart from what is decided and read.
+beyond that agents share one. Joining a round is told apart from what is decided and read.
 
     AORTA_SCALE_AGENTS=16,64,256 AORTA_SCALE_PROCESSES=256 TORCH_CPP_LOG_LEVEL=ERROR python -m
     benchmarks launch_scale
@@ -18,7 +17,6 @@ import multiprocessing
 import os
 import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -43,10 +41,11 @@ from aorta.launch.decision import LeaderDecides
 from aorta.launch.options import Shown
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
-from aorta.launch.rendezvous import create_rendezvous
-from aorta.launch.sources.panel import Panel
+from aorta.launch.rendezvous import DecidingRendezvous
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store import JobStore
 from aorta.launch.store_calls import KeyWatch, StoreCalls
+from aorta.launch.store_server import Meeting, connect
 
 SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))
 PROCESSES = int(os.environ.get("AORTA_SCALE_PROCESSES", 16 * (os.cpu_count() or 1)))
@@ -68,7 +67,7 @@ class Seen:
         def column() -> Any:
             return _FORK.RawArray("d", agents)
 
-        self.ours, self.torchs = column(), column()  # requests
+        self.ours = column()  # requests
         self.began = [column() for _ in range(FAILURES + 1)]  # each cycle
         self.noticed, self.joined, self.known = column(), column(), column()
         self.failed, self.settled, self.leads = column(), column(), column()
@@ -93,16 +92,16 @@ class _Agent(DecidingAgent):
     def __init__(
         self, number: int, seen: Seen, parameters: RendezvousParameters, logs: Path
     ) -> None:
-        rendezvous, store = create_rendezvous(parameters)
-        panel = Panel([_Silent()], "any")
+        meeting = Meeting.of(parameters, None, None)
+        store, workers = connect(parameters, meeting)
+        sources = AttributionSources([_Silent()], "any")
         settings = FaultTolerance(max_no_progress_cycles=0)
-        decider = LeaderDecides(panel, settings, "scale", FAILURES + 1, LogDir(logs))
-        rendezvous.connect(store, decider, 10.0, None)
+        decider = LeaderDecides(sources, settings, "scale", FAILURES + 1, LogDir(logs))
+        rendezvous = DecidingRendezvous(meeting, store, workers, decider, 10.0)
         spec = WorkerSpec("scale", 1, rendezvous, entrypoint="true", monitor_interval=TICK)
-        super().__init__(spec, CycleLogs(LogDir(logs), Shown()), rendezvous, panel, None)
+        super().__init__(spec, CycleLogs(LogDir(logs), Shown()), rendezvous, sources, None)
         self._number = number
         self._seen = seen
-        rendezvous.deadline_store.calls.tally = (seen.torchs, number)  # type: ignore[attr-defined]
         store._store.calls.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
         store._watch.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
         self._note_decision(store)
@@ -110,11 +109,11 @@ class _Agent(DecidingAgent):
     def _note_decision(self, store: JobStore) -> None:
         """When this agent had joined the measured round, and when it knew what came of it."""
         seen, number = self._seen, self._number
-        expect, outcome, tell, settle = (
+        expect, outcome, last, settle = (
             store.expect_outcome,
             store.outcome,
-            store.tell_leader,
-            store.settle,
+            store.last_start,
+            store.decide_round,
         )
 
         def expect_outcome(round_number: int, timeout: float) -> bool:
@@ -128,13 +127,13 @@ class _Agent(DecidingAgent):
                 seen.known[number] = time.monotonic()
             return found
 
-        def tell_leader(round_number: int, where: str) -> None:
+        def last_start(before_round: int) -> CycleStart | None:
             if self._is_measured():
                 seen.leads[number] = time.monotonic()
                 seen.leader_asked[number] = -seen.ours[number]
-            tell(round_number, where)
+            return last(before_round)
 
-        def settle_outcome(
+        def decide_outcome(
             round_number: int, decided: CycleStart | JobEnding
         ) -> CycleStart | JobEnding:
             stands = settle(round_number, decided)
@@ -145,19 +144,19 @@ class _Agent(DecidingAgent):
 
         replaced: Any = store
         replaced.expect_outcome, replaced.outcome = expect_outcome, read_outcome
-        replaced.tell_leader, replaced.settle = tell_leader, settle_outcome
+        replaced.last_start, replaced.decide_round = last_start, decide_outcome
 
     def _is_measured(self) -> bool:
         return self._cycle is not None and self._cycle.start.cycle == _MEASURED
 
-    def _begin(self, start: CycleStart, group: WorkerGroup) -> None:
-        super()._begin(start, group)
-        self._seen.began[start.cycle][self._number] = time.monotonic()
+    def begin_cycle(self, group: WorkerGroup) -> None:
+        super().begin_cycle(group)
+        self._seen.began[self._current().start.cycle][self._number] = time.monotonic()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         return {}
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, *_: object, **__: object) -> None:
         if self._is_measured() and not self._seen.noticed[self._number]:
             self._seen.noticed[self._number] = time.monotonic()
 
@@ -178,7 +177,7 @@ class _Agent(DecidingAgent):
 class Figures:
     agents: int
     met: float
-    at_rest: tuple[float, float]  # requests a second per agent: ours, torch's
+    at_rest: float  # requests a second per agent
     notice: float  # from the failure to the last agent that heard of it
     rendezvous: float  # from there to the leader of the complete round
     decision: float  # what the leader needs to settle it
@@ -233,13 +232,12 @@ def measure(agents: int) -> Figures:
     )
 
 
-def _at_rest(agents: int, seen: Seen) -> tuple[float, float]:
+def _at_rest(agents: int, seen: Seen) -> float:
     time.sleep(1.0)
-    before = sum(seen.ours), sum(seen.torchs)
+    before = sum(seen.ours)
     time.sleep(AT_REST)
     assert not any(seen.began[1]), "agents lost each other at rest: this machine is too busy"
-    per_agent = AT_REST * agents
-    return (sum(seen.ours) - before[0]) / per_agent, (sum(seen.torchs) - before[1]) / per_agent
+    return float((sum(seen.ours) - before) / (AT_REST * agents))
 
 
 def _start(agents: int, seen: Seen, logs: Path) -> list[Any]:
@@ -318,7 +316,6 @@ def _wait(holds: Callable[[], bool], what: str) -> None:
 
 def main() -> None:
     logging.disable(logging.WARNING)
-    sys.unraisablehook = lambda _: None  # torch's heartbeat timers, collected in their own threads
     os.environ["RES_OPTIONS"] = "attempts:0"
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four connections an agent
@@ -326,7 +323,7 @@ def main() -> None:
     print(
         f"{'':>7}{'':>7}{'at rest, per agent':>22}{'after a failure':>18}{'':>12}"
         f"{'the leader':>20}{'the others':>22}\n"
-        f"{'agents':>7}{'met':>7}{'our req/s':>10}{'torch req/s':>12}{'all notice':>18}{'rendezvous':>12}"
+        f"{'agents':>7}{'met':>7}{'req/s':>22}{'all notice':>18}{'rendezvous':>12}"
         f"{'decides':>11}{'requests':>9}{'read it':>11}{'requests':>11}"
     )
     rows = []
@@ -334,15 +331,15 @@ def main() -> None:
         row = measure(agents)
         rows.append(row)
         print(
-            f"{row.agents:>7}{row.met:>7.1f}{row.at_rest[0]:>10.2f}{row.at_rest[1]:>12.2f}"
+            f"{row.agents:>7}{row.met:>7.1f}{row.at_rest:>22.2f}"
             f"{row.notice:>18.2f}{row.rendezvous:>12.2f}{row.decision:>11.3f}{row.leader_asked:>9}"
             f"{row.reading:>11.3f}{row.asked:>11.1f}",
             flush=True,
         )
     for earlier, later in pairwise(rows):
         print(
-            f"from {earlier.agents} to {later.agents} agents: rendezvous (torch's) x "
-            f"{later.rendezvous / earlier.rendezvous:.1f}, decided and read (ours) x "
+            f"from {earlier.agents} to {later.agents} agents: rendezvous x "
+            f"{later.rendezvous / earlier.rendezvous:.1f}, decided and read x "
             f"{later.our_share / earlier.our_share:.1f}, "
             f"leader's requests x {later.leader_asked / earlier.leader_asked:.1f}"
         )

@@ -25,8 +25,8 @@ from aorta.bisect.histories import CommitSpan, Graph
 from aorta.core.stats import wilson
 from aorta.core.trial import Verdict
 from aorta.runtimes.git import Commit
-from aorta.search.bisecting import BisectionSettings
-from aorta.search.graph_bisection import GraphBisection
+from aorta.search.bisection import Bisection, BisectionSettings
+from aorta.search.timeline import GraphTimeline
 
 LEVELS = (0.8, 0.9, 0.95, 0.99)
 RATES = ((1.0, 0.0), (0.5, 0.0), (0.9, 0.05), (0.9, 0.1), (0.9, 0.2), (0.7, 0.1), (0.5, 0.1))
@@ -182,7 +182,9 @@ def run(fails: float, flakes: float, level: float, sentinels: int, seed: int) ->
     rng = random.Random(f"{shape.__name__} {fails} {flakes} {seed}")
     graph = graph_of(shape, size, rng).history
     culprit = rng.randrange(graph.changes)
-    search = GraphBisection(graph, BisectionSettings(confidence=level, sentinels=sentinels))
+    search = Bisection(
+        GraphTimeline(graph), BisectionSettings(confidence=level, sanity_probes=sentinels)
+    )
     trials = 0
     while asked := search.ask(1):
         [point] = asked

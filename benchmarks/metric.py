@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aorta.bisect.metric import MeasuredEnds, MeasuredMetric, Metric
 from aorta.core.trial import Outcome, Tally
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisection import Bisection
 from aorta.search.timeline import History, Timeline
 
 SEEDS = 200
@@ -34,7 +34,7 @@ def search_by(value_of: Callable[[int], float], states: int, culprit: int) -> Me
     """A whole bisection whose trials cost nothing, driven as the engine drives it."""
     metric = Metric(MeasuredMetric(file="m.json", key="m"), 0.95)
     versions = tuple(str(state) for state in range(states))
-    search = TimelineBisection(Timeline([History("package", versions)]))
+    search = Bisection(Timeline([History("package", versions)]))
     asked = MeasuredEnds(search, metric)
     trials = 0
     while not asked.done and trials < MOST:

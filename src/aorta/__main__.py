@@ -25,23 +25,21 @@ def main() -> None:
 
 
 def ft_launcher() -> None:
-    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, whose flags and file it
-    understands.
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, with its defaults; its
+    flags and file are understood.
     """
     _open_standard_streams()
     from aorta.cli.app import run
 
-    run(["launch", *sys.argv[1:]])
+    run(["launch", "--ft-launcher-defaults", *sys.argv[1:]])
 
 
 def jax_toolbox_triage() -> None:
-    """`jax-toolbox-triage`: `aorta bisect` under the name of NVIDIA's tool, whose arguments it
-    takes.
-    """
+    """`jax-toolbox-triage`: `aorta bisect` with the command line of NVIDIA's tool."""
     _open_standard_streams()
     from aorta.cli.app import run
 
-    run(["bisect", *sys.argv[1:]])
+    run(["jax-toolbox-triage", *sys.argv[1:]])
 
 
 def _open_standard_streams() -> None:

@@ -24,6 +24,7 @@ from aorta.bundle.request import BundleReport, BundleRequest
 from aorta.bundle.request import bundle as _bundle
 from aorta.core.documents import validated_arguments
 from aorta.core.errors import AortaError, Exit
+from aorta.core.failure import Failure, Sameness, same_failure
 from aorta.core.oracle import ExitCodeOracle, HangOracle, MetricOracle, RegexOracle
 from aorta.core.trial import Resources
 from aorta.diverge.output import DivergeReport
@@ -60,6 +61,7 @@ __all__ = [
     "ExecutorChoice",
     "Exit",
     "ExitCodeOracle",
+    "Failure",
     "Findings",
     "HangOracle",
     "IsolateReport",
@@ -70,6 +72,7 @@ __all__ = [
     "Resources",
     "Resume",
     "RunReport",
+    "Sameness",
     "Solution",
     "StackReport",
     "attribute",
@@ -80,6 +83,7 @@ __all__ = [
     "reduce",
     "report",
     "run",
+    "same_failure",
     "solve",
     "triage",
 ]

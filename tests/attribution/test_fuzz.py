@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, attribute
 from aorta.attribution.flight import read_dumps
-from aorta.attribution.registry import built_in
+from aorta.attribution.patterns import built_in
 
 SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))
 
@@ -26,7 +26,12 @@ def _shreds() -> list[str]:
             "\x1b[31m",
         ]
         + ["During handling of the above exception, another exception occurred:", "\r", "", "7: "]
-        + ["Root Cause (first observed failure):", "  rank      : 1", "  exitcode  : -9", "step 5"]
+        + [
+            "Root FoundCause (first observed failure):",
+            "  rank      : 1",
+            "  exitcode  : -9",
+            "step 5",
+        ]
     )
 
 

@@ -29,7 +29,7 @@ LINES = {
     "triage": (
         "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b "
         "--environment-axis local "
-        "--trials 3 --exact-trials --control --steps 3 --ticket t --baseline-cell c "
+        "--trials 3 --exact-trials --steps 3 --ticket t --baseline-cell c "
         "--confound-threshold 1.2 --sets 2 "
         f"--max-rate 0.1 --mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
@@ -50,7 +50,7 @@ LINES = {
         f"{_RESUME} -- a -v c:d"
     ),
     "diverge": (
-        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu "
+        "diverge --bad-set A=1 --good-set A=2 --good-mitigations a,b --good rev --good-device cpu "
         "--good-dtype float64 "
         f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} "
         f"{_RESUME} -- a b"

@@ -43,7 +43,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
     place = tmp_path_factory.mktemp("parted")
     command = script(place, PLAIN)
     done = aorta(
-        "diverge", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=place
+        "diverge", "--bad-set", "SCALE=1.5", "--good-set", "SCALE=1", "--", *command, cwd=place
     )
     assert done.exit_code == 0, done.stderr
     (run_dir,) = (place / "diverge").iterdir()
@@ -76,7 +76,7 @@ def test_people_read_where_and_how_far(parted: tuple[Finished, Path]) -> None:
 
 def test_two_sides_that_are_alike_are_said_to_be(tmp_path: Path) -> None:
     command = script(tmp_path, PLAIN)
-    done = aorta("diverge", "--json", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path)
+    done = aorta("diverge", "--json", "--good-set", "SCALE=1", "--", *command, cwd=tmp_path)
     assert done.exit_code == 0
     report = done.json()
     assert report["schema"] == "aorta.diverge/1"
@@ -98,7 +98,7 @@ def test_a_program_that_does_not_repeat_itself_is_told_apart_from_a_divergence(
         record("pid", [float(os.getpid())] * 3)
         """,
     )
-    done = aorta("diverge", "--json", "--good-env", "A=1", "--", *command, cwd=tmp_path)
+    done = aorta("diverge", "--json", "--good-set", "A=1", "--", *command, cwd=tmp_path)
     report = done.json()
     assert report["status"] == "nondeterministic"
     assert report["first"] is None
@@ -122,9 +122,9 @@ def test_a_flaky_side_is_told_apart_where_all_its_runs_differ_from_the_other(
     done = aorta(
         "diverge",
         "--json",
-        "--bad-env",
+        "--bad-set",
         "SIDE=bad",
-        "--good-env",
+        "--good-set",
         "SIDE=good",
         "--",
         *command,
@@ -152,7 +152,7 @@ def test_without_a_good_side_the_first_nan_is_found(tmp_path: Path) -> None:
 
 
 def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
-    done = aorta("diverge", "--json", "--good-env", "A=1", "--", "true", cwd=tmp_path)
+    done = aorta("diverge", "--json", "--good-set", "A=1", "--", "true", cwd=tmp_path)
     assert done.exit_code == 3
     assert done.json()["status"] == "not_aligned"
 
@@ -168,7 +168,7 @@ def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Pat
         record("value", [1.0])
         """,
     )
-    done = aorta("diverge", "-q", "--json", "--good-env", "SIDE=good", "--", *command, cwd=tmp_path)
+    done = aorta("diverge", "-q", "--json", "--good-set", "SIDE=good", "--", *command, cwd=tmp_path)
     assert done.exit_code == 3
     assert done.json()["status"] == "not_aligned"
 
@@ -185,10 +185,132 @@ def test_a_program_that_was_killed_is_not_called_the_same_as_far_as_it_came(tmp_
         os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
-    done = aorta("diverge", "-q", "--json", "--good-env", "A=1", "--", *command, cwd=tmp_path)
+    done = aorta("diverge", "-q", "--json", "--good-set", "A=1", "--", *command, cwd=tmp_path)
     assert done.exit_code == 4
     assert done.json()["status"] == "partial"
     assert any("was killed" in note for note in done.json()["notes"])
+
+
+GROWS = """
+    import os
+    from aorta.diverge import record
+    import aorta_recorder
+
+    value = 1.0
+    for step in range(30):
+        aorta_recorder.current().step = step
+        record("loss", [value, 1.0])
+        value = value * value + 1.0 if step > 20 else value + 1.0
+        if step == 27:
+            value = float("inf")
+"""
+
+
+def test_how_large_the_numbers_were_before_the_first_infinity_is_a_table(tmp_path: Path) -> None:
+    command = script(tmp_path, GROWS)
+    done = aorta("diverge", "--", *command, cwd=tmp_path)
+    (run_dir,) = (tmp_path / "diverge").iterdir()
+    report = json.loads((run_dir / "result.json").read_text())
+    assert report["first_nonfinite"]["step"] == 28
+    history = report["history"]
+    assert [one["step"] for one in history] == list(range(8, 28))
+    assert history[0]["activation"] == {"max": 9.0, "norm": pytest.approx(82**0.5)}
+    assert history[0]["gradient"] is None
+    table = done.stdout.splitlines()
+    (head,) = (n for n, line in enumerate(table) if "step 8" in line)
+    assert "step 27" in table[head]
+    assert "9 / -" in table[head + 1]
+    assert aorta("report", run_dir, cwd=run_dir).exit_code == 0
+    page = (run_dir / "report.html").read_text()
+    assert "How large the numbers were before" in page
+
+
+def test_progress_speaks_of_sides_that_are_recorded(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN)
+    said = aorta("diverge", "--good-set", "SCALE=1", "--", *command, cwd=tmp_path).stderr
+    assert "run 1 of the bad side: recorded" in said
+    assert "run 2 of the good side: recorded" in said
+    for word in ("reproduce", "clean", "trial", "side="):
+        assert word not in said
+
+
+def test_a_run_directory_may_stand_before_the_options(
+    parted: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """It is no result that has two sides, so nothing runs; nor is it taken for a command."""
+    run_dir = parted[1]
+    taken: list[list[str | Path]] = [
+        [run_dir, "--steps", "0:3"],
+        ["-q", run_dir, "--output", "out", "--json"],
+    ]
+    for words in taken:
+        done = aorta("diverge", *words, cwd=tmp_path)
+        assert done.exit_code == 2
+        assert "no two sides that can be run" in done.stdout + done.stderr
+    done = aorta("diverge", run_dir, "python", "train.py", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "is a directory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_old_names_of_the_variables_are_understood_with_a_word(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN)
+    words = ("--bad-env", "SCALE=1.5", "--good-env", "SCALE=1")
+    done = aorta("diverge", "-q", "--json", *words, "--", *command, cwd=tmp_path)
+    assert done.json()["first"]["op"] == "record::scaled"
+    assert "--good-env is called --good-set now" in done.stderr
+
+
+PRECISION = """
+    import os, torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(8))
+
+        def forward(self, x):
+            for number, layer in enumerate(self.layers):
+                if number == 4 and os.environ["SIDE"] == "bad":
+                    with torch.autocast("cpu", torch.bfloat16):
+                        x = layer(x).float()  # no activation either
+                else:
+                    x = torch.relu(layer(x))
+            return x
+
+    model = Net()
+    for _ in range(2):
+        model.zero_grad()
+        model(torch.randn(16, 32)).square().mean().backward()
+"""
+SUMS = """
+    import os, torch
+
+    x = torch.randn(6400, requires_grad=True)
+    total = torch.stack([p.sum() for p in x.chunk(64)]).sum() if os.environ["SIDE"] == "bad" else x.sum()
+    (total / 100).tanh().backward()
+"""
+SIDES = ("--bad-set", "SIDE=bad", "--good-set", "SIDE=good")
+
+
+def test_one_layer_in_bfloat16_is_named_with_its_type(tmp_path: Path) -> None:
+    command = script(tmp_path, QUICKLY + textwrap.dedent(PRECISION) + AND_OUT)
+    done = aorta("diverge", *SIDES, "--", *command, cwd=tmp_path, timeout=170)
+    (run_dir,) = (tmp_path / "diverge").iterdir()
+    first = json.loads((run_dir / "result.json").read_text())["first"]
+    assert (first["op"], first["module"]) == ("aten::addmm", "layers.4")
+    assert "no activation" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
+    assert (first["bad"]["outputs"][0]["dtype"], first["other_dtype"]) == ("bfloat16", True)
+    assert "computes in bfloat16 on the bad side and in float32 on the good side" in done.stdout
+
+
+def test_a_sum_in_chunks_is_the_same_sum(tmp_path: Path) -> None:
+    command = script(tmp_path, QUICKLY + textwrap.dedent(SUMS) + AND_OUT)
+    done = aorta("diverge", *SIDES, "--", *command, cwd=tmp_path, timeout=170)
+    assert done.exit_code == 0
+    assert "No operation differs by more than rounding explains" in done.stdout
+    assert "agrees where both sides read its results again" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -197,8 +319,9 @@ def test_a_program_that_was_killed_is_not_called_the_same_as_far_as_it_came(tmp_
         (["--steps", "5", "--", "true"], "expected A:B"),
         (["--steps", "9:3", "--", "true"], "comes before"),
         ([], "give a run directory, or a command"),
-        (["--between-ranks", "--good-env", "A=1", "--", "true"], "remove the good side"),
+        (["--between-ranks", "--good-set", "A=1", "--", "true"], "remove the good side"),
         (["--good", "nowhere", "--", "true"], "--good"),
+        (["--good-set", "A", "--", "true"], "--good-set: expected NAME=VALUE"),
         (["--good-env", "A", "--", "true"], "the = is missing"),
     ],
 )
@@ -224,7 +347,7 @@ def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) ->
         """,
     )
     (tmp_path / "wait").touch()
-    words = ("diverge", "-q", "--bad-env", "SIDE=bad", "--good-env", "SIDE=good", "--", *command)
+    words = ("diverge", "-q", "--bad-set", "SIDE=bad", "--good-set", "SIDE=good", "--", *command)
     first = subprocess.Popen(
         (*COMMAND, *words), cwd=tmp_path, env=environ(), start_new_session=True
     )
@@ -254,7 +377,7 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) 
     )
     mark = f"AORTA_TEST_MARK={tmp_path}"
     process = start_aorta(
-        "diverge", "--good-env", "SIDE=good", "--", *command,
+        "diverge", "--good-set", "SIDE=good", "--", *command,
         cwd=tmp_path, env={"AORTA_TEST_MARK": str(tmp_path)},
     )  # fmt: skip
     wait_until((tmp_path / "ran").exists, "the first run")
@@ -332,7 +455,7 @@ def test_a_reduction_is_the_bad_side(tmp_path: Path) -> None:
         "reduce", "-q", "--json", "--spec", "aorta.yaml", "--output", "out", cwd=tmp_path
     )
     run_dir = reduced.json()["run_dir"]
-    done = aorta("diverge", "-q", "--json", "--good-env", "SCALE=1", run_dir, cwd=tmp_path)
+    done = aorta("diverge", "-q", "--json", "--good-set", "SCALE=1", run_dir, cwd=tmp_path)
     assert done.json()["first"]["op"] == "record::scaled", done.stderr
 
 

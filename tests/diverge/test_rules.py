@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import replace
+from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.diverge.alignment import align
 from aorta.diverge.comparing import compare
 from aorta.diverge.ranks import between_ranks
-from aorta.diverge.rounding import difference
+from aorta.diverge.rounding import difference, judge
 from aorta.diverge.stream import Digest, Operation, Stream
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
@@ -24,8 +26,8 @@ def digest(*values: float, dtype: str = "float32") -> Digest:
 def operation(
     index: int, *values: float, op: str = "aten::mul", reads: tuple[int, ...] = ()
 ) -> Operation:
-    inputs = tuple((i,) for i in reads)
-    shapes = (((len(values),), "float32"),) * len(reads)
+    inputs = tuple(((i, 0),) for i in reads)
+    shapes = (((len(values),), "float32", 0),) * len(reads)
     return Operation(index, 0, "f", "", op, "train.py", index, inputs, shapes, (digest(*values),))
 
 
@@ -60,20 +62,72 @@ def test_the_last_bit_is_rounding_and_a_percent_is_not(values: list[float], ulp:
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=12), st.data())
-def test_an_alignment_keeps_order_and_pairs_only_what_is_alike(
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=12, unique=True), st.randoms())
+def test_operations_that_read_the_same_are_partners_in_whatever_order_they_come(
+    factors: list[float], random: Random
+) -> None:
+    def run(order: list[float]) -> Stream:
+        made = [operation(n + 1, 3 * f, f, reads=(0,)) for n, f in enumerate(order)]
+        return Stream(0, (operation(0, 3.0, 1.0), *made))
+
+    shuffled = random.sample(factors, len(factors))
+    found = align(run(factors), run(shuffled))
+    assert len(found.pairs) == len(factors) + 1
+    assert all(pair.judged.difference == 0 for pair in found.pairs)
+    assert compare([[run(factors)]], [[run(shuffled)]]).first is None
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=12), st.data())
+def test_a_stream_with_an_operation_left_out_ends_there_and_names_it(
     ops: list[str], data: st.DataObject
 ) -> None:
-    other = [op for op in ops if data.draw(st.booleans())]
-    first = Stream(0, tuple(operation(i, 1.0, op=op) for i, op in enumerate(ops)))
-    second = Stream(0, tuple(operation(i, 1.0, op=op) for i, op in enumerate(other)))
-    found = align(first, second)
-    assert all(a.op == b.op for a, b in found.pairs)
-    places = [(a.index, b.index) for a, b in found.pairs]
-    assert places == sorted(places)
-    assert len({b for _, b in places}) == len(places)
-    assert len(found.pairs) == len(other)  # a stream with parts left out loses nothing more
-    assert len(found.only_first) == len(ops) - len(other)
+    """Each operation adds its own number to what the one before it gave."""
+    lost = data.draw(st.integers(0, len(ops) - 1))
+
+    def run(numbers: list[int]) -> Stream:
+        made, total = [operation(0, 1.0, 2.0)], 1.0
+        for place, number in enumerate(numbers):
+            total += number + 1
+            one = operation(place + 1, total, 2.0, op=ops[number], reads=(place,))
+            made.append(replace(one, line=number))
+        last = len(numbers)
+        return Stream(0, (*made, operation(last + 1, 2 * total, 4.0, op="d", reads=(last,))))
+
+    whole = list(range(len(ops)))
+    found = compare([[run(whole[:lost] + whole[lost + 1 :])]], [[run(whole)]])
+    assert found.is_aligned
+    assert found.first is not None
+    assert ops[lost] in (found.first.operation.op, found.first.good.op)
+    for side in (run(whole), run(whole)):
+        assert compare([[side]], [[run(whole)]]).first is None
+
+
+@pytest.mark.parametrize("length", [64, 512, 4096, 32768])
+def test_what_rounding_explains_of_a_sum_grows_with_the_root_of_its_length(length: int) -> None:
+    def expected(dtype: str) -> float:
+        read = replace(
+            digest(*[1.0] * 8, dtype=dtype), shape=(8, length), norm=math.sqrt(8 * length)
+        )
+        out = digest(*[math.sqrt(length)] * 8, dtype=dtype)
+        reads = (((8, length), dtype, 0),)
+        one = Operation(1, 0, "f", "", "aten::sum", "", 0, (((0, 0),),), reads, (out,))
+        return judge(one, one, [read], 0.0).expected
+
+    of_single = expected("float32") * 2**24
+    assert 50 < of_single < 20 * math.sqrt(length) + 200
+    # Sums of a low precision are accumulated in float32: the result alone is rounded.
+    assert expected("bfloat16") < 10 * 2**-8
+
+
+def test_another_type_is_a_difference_unless_it_was_asked_for() -> None:
+    single = operation(0, 1.0, 2.0)
+    double = replace(single, outputs=(digest(1.0, 2.0, dtype="float64"),))
+    sides = [[Stream(0, (single,))]], [[Stream(0, (double,))]]
+    found = compare(*sides).first
+    assert found is not None
+    assert found.judged.other_type
+    assert compare(*sides, any_type=True).first is None
 
 
 def test_what_two_runs_of_one_side_do_differently_is_not_held_against_the_other() -> None:

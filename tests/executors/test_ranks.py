@@ -90,3 +90,9 @@ def _one_rank(trial: TrialSpec) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         argv[first:], env={**os.environ, **rank}, capture_output=True, text=True, timeout=patience()
     )
+
+
+def test_a_rank_ends_though_what_it_left_behind_writes_on(tmp_path: Path) -> None:
+    script = "setsid sh -c 'trap \"\" TERM; yes' & sleep 0.2; exit 7"
+    trial = TrialSpec(("bash", "-c", script), tmp_path, tmp_path, resources=Resources(nodes=2))
+    assert _one_rank(trial).returncode == 7

@@ -46,7 +46,7 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     reduced = aorta("reduce", "--spec", spec, "--output", "reduced", "--json", cwd=site.folder)
     assert reduced.exit_code == 0, reduced.stderr
     result = json.loads(reduced.stdout)
-    assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("ARG_STEPS", 1)
+    assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("STEPS", 1)
 
 
 READS = """
@@ -86,7 +86,7 @@ def drafted(
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     from aorta.launch.case import draft_spec
-    from aorta.launch.decision import LastWords
+    from aorta.launch.decision import FinalDecision
     from aorta.launch.options import parse
 
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
@@ -94,7 +94,7 @@ def drafted(
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
-    words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
+    words = FinalDecision(ending, FailedCycle(start, (evidence,)), ruling)
     text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml", "")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
 
@@ -155,13 +155,32 @@ def test_axes_are_the_numbers_the_script_reads_and_the_ranks(
     arguments = ("--lr", "it's 1", "--num-steps", "500", "--width=64", "--seed", "7")
     spec = drafted(tmp_path, str(path), *arguments)
     assert [(axis.name, axis.kind) for axis in spec.axes] == [
+        ("NUM_STEPS", "env"),
+        ("WIDTH", "env"),
         ("BATCH", "env"),
         ("DEPTH", "env"),
-        ("ARG_NUM_STEPS", "env"),
-        ("ARG_WIDTH", "env"),
         ("ranks", "world_size"),
     ]
     command = spec.workload.command
     assert isinstance(command, str)
-    words = '--lr \'it\'"\'"\'s 1\' --num-steps "$ARG_NUM_STEPS" --width="$ARG_WIDTH" --seed 7'
+    words = '--lr \'it\'"\'"\'s 1\' --num-steps "$NUM_STEPS" --width="$WIDTH" --seed 7'
     assert command.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("word", "there"),
+    [
+        ("/work/train.py", "train.py"),
+        ("--data=/work/shards", "--data=shards"),
+        ("/work/a:/work/b", "a:b"),
+        ("/mnt/work/shards", "/mnt/work/shards"),
+        ("/work-2/shards", "/work-2/shards"),
+        ("../work/shards", "../work/shards"),
+    ],
+)
+def test_only_paths_below_the_working_directory_are_made_relative_to_it(
+    word: str, there: str
+) -> None:
+    from aorta.launch.case import inside
+
+    assert inside(Path("/work"), word) == there

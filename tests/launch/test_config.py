@@ -8,7 +8,7 @@ import pytest
 
 from aorta.core.errors import AortaError
 from aorta.launch.config import FaultTolerance, add_flags, fault_tolerance
-from aorta.launch.sources.panel import build_sources
+from aorta.launch.sources.aggregate import build_sources
 
 EVERYTHING = """
 fault_tolerance:
@@ -97,12 +97,20 @@ def test_every_kind_of_source_is_in_the_one_list(file: Path) -> None:
 def test_old_spellings_work_with_a_warning_and_not_beside_the_new(
     old: list[str], same_as: list[str], named: str
 ) -> None:
-    with pytest.warns(DeprecationWarning, match=named):
+    with pytest.warns(DeprecationWarning, match=rf"goes with aorta \d.*{named}"):
         assert settings(*old) == settings(*same_as)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(AortaError, match="old spelling"):
             settings(*old, *same_as)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost", "unix:///run/attrsvc", "grpc://x:1"])
+def test_an_endpoint_that_only_ft_launcher_can_reach_is_named_and_left_out(
+    endpoint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert settings("--ft-attribution-endpoint", endpoint) == settings()
+    assert endpoint in caplog.text
 
 
 def test_both_spellings_of_dashes_are_taken() -> None:

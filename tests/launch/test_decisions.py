@@ -4,6 +4,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from aorta.attribution import attribute
 from aorta.attribution.evidence import collect
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
@@ -81,11 +83,20 @@ def test_a_rank_that_its_agent_stopped_does_not_speak_against_the_one_that_shows
 
 
 def test_a_trigger_carries_exit_codes_and_whole_logs(site: Site) -> None:
-    job = script(site.folder, "print('last words', flush=True); os.kill(os.getpid(), 11)")
+    job = script(
+        site.folder,
+        """
+        open(os.environ["AORTA_HEARTBEAT_FILE"], "w").write("12")
+        print("last words", flush=True)
+        os.kill(os.getpid(), 11)
+        """,
+    )
     with serving(Oracle(lambda _: answer("STOP"))) as oracle:
         end = site.run(*asked(oracle), str(job))
     assert end.code == 93, end
     (trigger,) = oracle.triggers
+    assert trigger["lived_sec"] == pytest.approx(trigger["ended"] - trigger["started"])
+    assert trigger["heartbeat_step"] == 12
     (failure,) = trigger["failures"]
     assert (failure["rank"], failure["exit_code"], failure["signal"]) == (0, None, 11)
     assert "last words" in trigger["tails"][0]["text"]
@@ -115,6 +126,36 @@ def test_a_verdict_that_comes_too_late_restarts_and_a_late_stop_is_logged_and_dr
     assert end.code == 0, end
     assert site.cycle(0)["decision"]["action"] == "UNKNOWN"
     assert site.cycles() == ["cycle_0", "cycle_1"]
+
+
+def test_a_late_stop_ends_the_job_where_that_is_asked_for(site: Site) -> None:
+    job = script(site.folder, "print('attempt', attempt); time.sleep(600 * attempt); sys.exit(3)")
+    how = ("--ft-attribution-decision-timeout", "0.5", "--ft-attribution-late-stop")
+    with serving(Oracle(lambda _: answer("STOP", "no use"), delay=3.0)) as oracle:
+        ends = site.run_nodes(2, *asked(oracle, *how), str(job))
+    assert [end.code for end in ends] == [93, 93], ends
+    assert all("late: attribution decided STOP" in end.err for end in ends)
+    assert site.cycles() == ["cycle_0", "cycle_1"]
+    assert site.cycle(0)["decision"]["action"] == "STOP"
+    assert site.cycle(1)["ending"]["exit_code"] == 93
+    assert (site.logs / "case" / "aorta.yaml").is_file()
+
+
+def test_a_dry_run_is_not_stopped_by_the_limit_on_cycles_without_progress_either(
+    site: Site,
+) -> None:
+    job = script(site.folder, "sys.exit(3 if attempt < 2 else 0)")
+    limit = ("--ft-max-no-progress-cycles", "1", "--max-restarts", "3")
+    with serving(Oracle(lambda _: answer("RESTART"))) as oracle:
+        asks = ("--ft-attrsvc-url", oracle.url)
+        end = site.run(*asks, *limit, "--ft-attribution-dry-run", str(job))
+        assert end.code == 0, end
+        assert "dry run, the job is not stopped: 1 cycles in a row made no progress" in end.err
+        stopped = site.run(*asks, *limit, str(job), log_dir="more")
+    assert stopped.code == 93, stopped
+    first = next(line for line in stopped.err.splitlines() if "no progress" in line)
+    assert "--ft-max-no-progress-cycles 1, 0 turns it off" in first
+    assert stopped.err.index(first) < stopped.err.index("Root Cause")
 
 
 def test_a_dead_service_and_a_lying_one_cost_a_job_nothing_but_a_line(site: Site) -> None:
@@ -152,6 +193,14 @@ def test_when_the_leader_dies_while_deciding_the_next_leader_reads_the_same_verd
     assert "same for all" in survivor.err
     assert oracle.reads == [site.cycle(0)["cycle_id"]] * 2
     assert site.cycles() == ["cycle_0"]
+
+
+@pytest.mark.parametrize("wrong", ["keep_alive_interval=0", "last_call_timeout=soon"])
+def test_a_wrong_setting_of_the_rendezvous_is_one_line(site: Site, wrong: str) -> None:
+    end = site.run("--standalone", "--rdzv-conf", wrong, str(script(site.folder, "pass")))
+    assert end.code == 2, end
+    assert f"--rdzv-conf {wrong}: expected a number" in end.err
+    assert "Traceback" not in end.err
 
 
 def test_a_decision_timeout_that_is_not_below_the_join_timeout_is_refused(site: Site) -> None:

@@ -132,6 +132,26 @@ def test_help_needs_no_torch(tmp_path: Path) -> None:
     assert "once torch is installed" in " ".join(ran.stdout.split())
 
 
+NAMED_SO = (
+    "import sys; del sys.argv[1]  # launch\nfrom aorta.__main__ import ft_launcher\nft_launcher()\n"
+)
+
+
+def test_two_agents_of_ft_launcher_meet_as_they_do_under_nvidia_s(site: Site) -> None:
+    """Its rendezvous is c10d: nobody numbers the nodes. And its attribution logs a STOP, unless it
+    is asked to act.
+    """
+    (site.folder / "its_name.py").write_text(NAMED_SO)
+    job = script(site.folder, "print('world', os.environ['WORLD_SIZE']); import nowhere_at_all")
+    job9 = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "job9", "--max-restarts", "1")
+    where = (*job9, "--rdzv-endpoint", f"127.0.0.1:{site.port}", "--local-addr", "127.0.0.1")
+    agents = [site.start(*where, str(job), program="its_name") for _ in range(2)]
+    ends = [agent.wait() for agent in agents]
+    assert [end.code for end in ends] == [1, 1], ends
+    assert len(site.cycle(0)["nodes"]) == 2
+    assert any("dry run, the job is not stopped: attribution decided" in end.err for end in ends)
+
+
 def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: Site) -> None:
     config = site.folder / "ft.yaml"
     config.write_text(
@@ -139,13 +159,19 @@ def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: 
         "fault_tolerance:\n"
         "  rank_heartbeat_timeout: 1800\n"
         "  safety_factor: 5\n"
+        "  storage_healthcheck_path: /lustre\n"
+        "  num_warmup_iterations: 5\n"
+        "  attribution_backends: [lib]\n"
+        "  attribution_timeout_seconds: 30.0\n"
+        "  attribution_dry_run: true\n"
+        "  attribution_endpoint: localhost\n"
+        "  of_a_later_release: 1\n"
         "  max_no_progress_cycles: 7\n"
         "  attribution: {aggregation: all}\n"
     )
     job = script(site.folder, "print('hello', rank)")
     prefix = site.folder / "app"
-    named = "import sys; del sys.argv[1]  # launch\nfrom aorta.__main__ import ft_launcher\n"
-    (site.folder / "its_name.py").write_text(f"{named}ft_launcher()\n")
+    (site.folder / "its_name.py").write_text(NAMED_SO)
     end = site.run(
         *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", str(prefix)),
         *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
@@ -155,13 +181,18 @@ def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: 
     assert end.code == 0, end.err
     assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
     assert "here it is --ft-hang-timeout 900" in end.err
-    assert "safety_factor is ft_launcher's" in end.err
+    for key in ("safety_factor", "storage_healthcheck_path", "num_warmup_iterations"):
+        assert f"{key} is ft_launcher's" in end.err
+    assert "attribution_backends is ft_launcher's" in end.err
+    assert "it is read as attribution.timeout_seconds" in end.err
+    assert "the attribution endpoint localhost is ft_launcher's" in end.err
+    assert "of_a_later_release is not known here and is left out" in end.err
     assert "--ft-enable-nic-healthcheck is ft_launcher's" in end.err
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("rank_heartbeat_timeout", "soon"), ("attribution_endpoint", "grpc://x:1"), ("no_such", "1")],
+    [("rank_heartbeat_timeout", "soon"), ("attribution_endpoint", "ftp://x:1")],
 )
 def test_a_wrong_value_in_its_file_is_refused_like_one_of_ours(
     site: Site, key: str, value: str

@@ -1,7 +1,10 @@
 """Several agents of one job: meeting, growing, shrinking, talking gloo."""
 
+import math
+import signal
+
 from support.launching import Site, script
-from support.waiting import wait_until
+from support.waiting import patience, wait_until
 
 NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
 
@@ -82,3 +85,44 @@ def test_a_static_rendezvous_keeps_node_ranks_and_the_chosen_port(site: Site) ->
         log = (site.logs / "cycle_1" / f"rank_{rank}.out").read_text()
         assert f"group {rank} port {port}" in log
         assert "step 1 total 2" in log
+
+
+def test_a_lost_node_of_a_fixed_size_job_is_named_and_leaves_a_record_and_a_case(
+    site: Site,
+) -> None:
+    job = script(site.folder, "open(f'pid_{rank}', 'w').close(); time.sleep(600)")
+    few = f"join_timeout={2 * math.ceil(patience(3))}"
+    timeouts = ("--max-restarts", "3", "--ft-attribution-decision-timeout", "2")
+    host = site.start_node(0, *timeouts, str(job), conf=few)
+    other = site.start_node(1, *timeouts, "--local-addr", "127.0.0.2", str(job), conf=few)
+    wait_until(lambda: len(list(site.folder.glob("pid_*"))) == 2)
+    other.signal(signal.SIGKILL)
+    end = host.wait()
+    assert end.code == 5, end
+    assert "the agent on 127.0.0.2 was lost" in end.err
+    info = site.cycle(0)
+    assert info["lost_nodes"] == ["127.0.0.2"]
+    assert info["ending"]["exit_code"] == 5
+    assert "127.0.0.2 was lost and no other node took its place" in info["ending"]["reason"]
+    assert [rank["stopped_by_agent"] for rank in info["ranks"]] == [True]
+    assert info["decision"] is not None
+    assert (site.logs / "case" / "aorta.yaml").is_file()
+
+
+def test_an_agent_that_arrives_after_the_end_leaves_with_the_job_s_exit_code(site: Site) -> None:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    store = TCPStore("127.0.0.1", site.port, is_master=True, wait_for_workers=False)
+    job = script(site.folder, "open('ran', 'a').write('x')")
+    where = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-id", "job7", "--rdzv-endpoint")
+    how = (
+        *where,
+        f"127.0.0.1:{store.port}",
+        "--rdzv-conf",
+        "is_host=false,last_call_timeout=1",
+        str(job),
+    )
+    first, late = site.run(*how), site.run(*how)
+    assert (first.code, late.code) == (0, 0), late
+    assert "the job has already ended: every rank succeeded" in late.err
+    assert (site.folder / "ran").read_text() == "x"

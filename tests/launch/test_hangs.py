@@ -1,7 +1,14 @@
 """Hangs: noticed, photographed, and only then ended."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
+import pytest
+
+from aorta.launch.cycle_dir import CycleDir, LogDir
+from aorta.launch.records import CycleStart
 from support.launching import Site, script
 from support.waiting import patience
 
@@ -121,3 +128,44 @@ def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
     assert end.code == 0, end
     assert "mine: True ours on the path: False" in end.out
     assert "inherited: False" in end.out
+
+
+def test_a_file_system_that_does_not_answer_well_ends_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aorta.launch.cycle import AgentCycle
+    from aorta.launch.hang import SignsOfLife, collect_dumps
+    from aorta.launch.options import Shown
+    from aorta.launch.output import CycleLogs
+
+    def stale(*_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    logs = CycleLogs(LogDir(tmp_path), Shown())
+    start = CycleStart("job", 0, ("node",))
+    directory = logs.prepare(start)
+    for name in ("stat", "open", "mkdir", "touch", "exists", "read_text"):
+        monkeypatch.setattr(Path, name, stale)
+    signs = SignsOfLife(logs, [0])
+    signs.look([0])
+    assert signs.step() is None
+    cycle = AgentCycle(start, 0, directory, signs, None, failure="rank 0: exit 3")
+    ends = cycle.ends({0: 3})
+    assert [end.error_file for end in ends] == [None]
+    assert cycle.evidence_of("agent", [0], ends, {}).log_paths == ()
+    assert collect_dumps(CycleDir(tmp_path, 0), {0: os.getpid()}) == ()
+
+
+def test_a_heartbeat_lies_in_memory_and_not_in_the_log_directory(site: Site) -> None:
+    job = script(
+        site.folder,
+        """
+        from aorta.launch.heartbeat import beat
+        beat(41)
+        beat(42)
+        sys.exit(3)
+        """,
+    )
+    end = site.run("--max-restarts", "0", str(job))
+    assert end.code == 1, end
+    assert not list(site.logs.rglob("*heartbeat*"))

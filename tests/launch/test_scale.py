@@ -23,11 +23,10 @@ def _requests(agents: int, lost: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     from aorta.launch.store import JobStore
     from aorta.launch.store_calls import StoreCalls, StorePatience
-    from aorta.launch.torch_elastic import another_connection
 
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     patience = StorePatience("here", say_after=60, give_up_after=60)
-    store = JobStore(lambda: another_connection(host), "scale", patience)
+    store = JobStore(host, lambda: host, "scale", patience)
     start = CycleStart("scale", 0, tuple(f"node{number}" for number in range(agents)))
     told = range(agents - lost)
     for group in told:

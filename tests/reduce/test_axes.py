@@ -227,3 +227,29 @@ def test_priority_and_not_the_order_decides_which_axis_gives_way_first(tmp_path:
     axes = [numeric("A", 9, 1, priority=2), numeric("B", 9, 1, priority=1)]
     spec = write_spec(tmp_path, "[ $((A + B)) -ge 10 ] && echo BOOM", axes)
     assert finals(reduce_spec(spec).json()) == {"A": 9, "B": 1}
+
+
+def test_a_trial_that_appends_to_its_files_leaves_the_originals_alone(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir(parents=True)
+    for number in range(4):
+        (shards / f"{number}.txt").write_text("bad\n" if number == 2 else "good\n")
+    script = (
+        'for f in "$SHARDS"/*; do echo seen >> "$f"; done; grep -q bad "$SHARDS"/* && echo BOOM'
+    )
+    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert report["axes"][0]["final_items"] == ["2.txt"]
+    assert {file.read_text() for file in shards.iterdir()} == {"good\n", "bad\n"}
+    assert "changed while" not in str(report.get("why"))
+
+
+def test_an_original_that_changes_while_it_is_reduced_is_said(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir(parents=True)
+    for number in range(3):
+        (shards / f"{number}.txt").write_text("bad\n")
+    script = f'echo x >> {shards}/0.txt; grep -q bad "$SHARDS"/* && echo BOOM'
+    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert f"{shards} changed while it was reduced" in report["why"]

@@ -39,7 +39,7 @@ def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) ->
     done = reduce_spec(spec)
     assert done.exit_code == 3
     assert done.json()["status"] == "did_not_reproduce"
-    assert "exit 127" in done.json()["why"]
+    assert "command not found" in done.json()["why"]
 
 
 def test_nothing_smaller_fails_is_a_bundle_marked_not_reduced(tmp_path: Path) -> None:

@@ -145,3 +145,23 @@ def test_a_trial_whose_keeper_is_killed_is_counted_as_an_error_and_stdout_is_one
     assert process.returncode == 1, (out, err)
     assert out.count(b"\n") == 1, out
     assert json.loads(out)["counts"]["error"] == 1, out
+
+
+def test_a_script_that_changed_is_said_on_resume_and_counts_only_on_request(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("echo loss went up >&2; exit 1\n")
+    assert aorta("run", "--trials", "2", "--", "bash", "train.sh", cwd=tmp_path).exit_code == 1
+    script.write_text("exit 0\n")
+    words = ["run", "--trials", "2", "--resume", "results/command"]
+    refused = aorta(*words, "--", "bash", "train.sh", cwd=tmp_path)
+    assert refused.exit_code == 2
+    assert "the script train.sh changed since this run began" in refused.stderr
+    assert "--resume --changed" in refused.stderr
+    again = aorta(*words, "--changed", "--json", "--", "bash", "train.sh", cwd=tmp_path)
+    assert again.json()["rate"]["reproduced"] == 2
+    assert "the script train.sh changed" in again.stderr
+
+
+def test_a_rank_left_over_in_a_shell_does_not_throw_the_results_away(tmp_path: Path) -> None:
+    done = aorta("run", "--json", "--", "true", cwd=tmp_path, env={"RANK": "1"})
+    assert Path(tmp_path, done.json()["run_dir"], "result.json").is_file()

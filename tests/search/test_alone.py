@@ -11,13 +11,13 @@ from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisection import Bisection
 from aorta.search.timeline import History, Timeline
 
 
 def alone(good: Counts, bad: Counts) -> AloneFirst:
     timeline = Timeline([History("one", ("old", "new")), History("two", ("old", "new"))])
-    search = TimelineBisection(timeline)
+    search = Bisection(timeline)
     search.assume({timeline.bad_end: bad})
     return AloneFirst(search, timeline, good, bad, 0.95)
 

@@ -1,4 +1,4 @@
-"""The belief against the same sums written out candidate by candidate."""
+"""The belief against the same sums written out change by change."""
 
 import math
 
@@ -6,119 +6,105 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.search.belief import Belief, Counts, Prior
+from aorta.search.belief import Belief, Counts
 from aorta.search.bisection import USUAL_RATES
-from aorta.search.timeline import History, Timeline, Vector
+from aorta.search.timeline import GraphHistory, GraphTimeline, History, Timeline, Vector
 from support.beliefs import WrittenOut
-from support.timelines import one_package
 
-counts = st.tuples(st.integers(0, 4), st.integers(0, 4))
-STATES = 14
-told_of = st.dictionaries(st.integers(0, STATES - 1), counts, max_size=6)
-places = st.integers(0, STATES - 1)
-
-
-@st.composite
-def priors(draw: st.DrawFn) -> Prior:
-    later = draw(st.sets(st.integers(1, STATES + 3), max_size=4))
-    weights = st.floats(0.01, 5.0)
-    return tuple((start, draw(weights)) for start in (0, *sorted(later)))
+CHANGES = 6
+EVERY = (1 << CHANGES) - 1
+masks = st.integers(0, EVERY)
+histories = st.lists(masks, min_size=5, max_size=5)
+trials_of = st.dictionaries(
+    st.integers(0, 4), st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=4
+)
+priors = st.lists(st.sampled_from([0.05, 1.0, 4.0]), min_size=CHANGES, max_size=CHANGES)
 
 
-def both(trials: dict[int, Counts], prior: Prior) -> tuple[Belief, WrittenOut]:
-    """Candidate `i` is the change from state i to state i + 1."""
-    told: dict[Vector, Counts] = {(position,): seen for position, seen in trials.items()}
-    each = [
-        [weight for start, weight in prior if start <= candidate][-1]
-        for candidate in range(STATES - 1)
+def timeline_of(holds: list[int]) -> GraphTimeline:
+    names = tuple(f"c{n}" for n in range(len(holds)))
+    none = (0,) * CHANGES
+    return GraphTimeline(GraphHistory("package", names, tuple(holds), none, none))
+
+
+def both(
+    holds: list[int], trials: dict[int, Counts], prior: list[float]
+) -> tuple[Belief, WrittenOut]:
+    classes = [
+        (sum(1 << bit for bit, own in enumerate(prior) if own == weight), weight)
+        for weight in dict.fromkeys(prior)
     ]
+    seen: dict[Vector, Counts] = {(state,): counts for state, counts in trials.items()}
     return (
-        Belief.after(USUAL_RATES, one_package(STATES), told, prior=prior),
-        WrittenOut.after(USUAL_RATES, each, lambda state, change: state > change, trials),
+        Belief.after(USUAL_RATES, timeline_of(holds), seen, prior=classes),
+        WrittenOut.after(USUAL_RATES, prior, lambda s, c: bool(holds[s] >> c & 1), trials),
     )
 
 
 @settings(max_examples=60, deadline=None)
-@given(told_of, priors())
+@given(histories, trials_of, priors, masks)
 def test_each_change_weighs_its_prior_times_what_the_trials_say(
-    trials: dict[int, Counts], prior: Prior
+    holds: list[int], trials: dict[int, Counts], prior: list[float], some: int
 ) -> None:
-    belief, written = both(trials, prior)
+    belief, written = both(holds, trials, prior)
     weights = written.weights()
-    masses = [belief.mass(candidate, candidate + 1) for candidate in range(STATES - 1)]
-    assert masses == pytest.approx(weights, rel=1e-9)
-    assert belief.mass(3, 9) == pytest.approx(math.fsum(weights[3:9]))
-    atoms = list(belief.atoms())
-    assert [w for start, stop, w in atoms for _ in range(start, stop)] == pytest.approx(weights)
-    assert belief.entropy() == pytest.approx(written.entropy(), abs=1e-9)
+    assert [belief.mass(1 << c) for c in range(CHANGES)] == pytest.approx(weights)
+    among = math.fsum(weights[c] for c in range(CHANGES) if some >> c & 1)
+    assert belief.mass(some) == pytest.approx(among)
+    drawn = [w for start, stop, w in belief.runs(CHANGES) for _ in range(start, stop)]
+    assert drawn == pytest.approx(weights, abs=1e-5)
+    assert belief.entropy() == pytest.approx(written.entropy(), abs=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories, trials_of, priors, st.integers(0, 4), st.lists(st.integers(0, 4), max_size=3))
+def test_what_a_trial_is_expected_to_tell_is_what_it_leaves_less_open(
+    holds: list[int],
+    trials: dict[int, Counts],
+    prior: list[float],
+    state: int,
+    running: list[int],
+) -> None:
+    """Also beside trials whose ends are not known yet: they count as both."""
+    belief, written = both(holds, trials, prior)
+    assert belief.gain(holds[state]) == pytest.approx(written.gain(state), abs=1e-9)
+    supposed = belief
+    for other in running:
+        supposed = supposed.supposing(holds[other])
+    for change in range(CHANGES):
+        assert supposed.mass(1 << change) == pytest.approx(belief.mass(1 << change), abs=1e-9)
+    expected = written.gain_beside(state, running)
+    assert supposed.gain(holds[state]) == pytest.approx(expected, abs=1e-9)
 
 
 def test_hundreds_of_trials_leave_a_distribution() -> None:
-    belief, _ = both({3: (30, 370), 10: (300, 100), 13: (700, 20)}, ((0, 1.0),))
-    assert belief.mass(0, STATES - 1) == pytest.approx(1.0)
-    assert belief.mass(3, 13) > 0.99
-
-
-@settings(max_examples=40, deadline=None)
-@given(told_of, priors(), places)
-def test_what_a_trial_is_expected_to_tell_is_what_it_leaves_less_open(
-    trials: dict[int, Counts], prior: Prior, position: int
-) -> None:
-    belief, written = both(trials, prior)
-    assert belief.gain(position) == pytest.approx(written.gain(position), abs=1e-9)
-    good, bad = belief.expected_rates()
-    weights = list(enumerate(written.weights()))
-    assert good == pytest.approx(math.fsum(w * written.fails(0, c) for c, w in weights))
-    assert bad == pytest.approx(math.fsum(w * written.fails(STATES, c) for c, w in weights))
-
-
-@settings(max_examples=30, deadline=None)
-@given(told_of, priors(), st.lists(st.integers(1, STATES - 1), min_size=1, max_size=3), places)
-def test_a_trial_whose_end_is_not_known_counts_as_both(
-    trials: dict[int, Counts], prior: Prior, running: list[int], position: int
-) -> None:
-    now, written = both(trials, prior)
-    supposed = now
-    for place in running:
-        supposed = supposed.supposing(place)
-    for candidate in range(STATES - 1):
-        before, after = (b.mass(candidate, candidate + 1) for b in (now, supposed))
-        assert before == pytest.approx(after, abs=1e-9)
-    expected = written.gain_beside(position, running)
-    assert supposed.gain(position) == pytest.approx(expected, abs=1e-9)
-
-
-@settings(max_examples=40, deadline=None)
-@given(told_of, priors())
-def test_the_state_chosen_says_as_much_as_any_other_worth_asking(
-    trials: dict[int, Counts], prior: Prior
-) -> None:
-    belief, written = both(trials, prior)
-    best = belief.gain(belief.best_position)
-    inside = belief.plausible_positions()
-    assert best >= max(belief.gain(position) for position in inside[1:]) - 1e-9
-    weights = written.weights()
-    for outside in (weights[: inside.start], weights[inside.stop - 1 :]):
-        assert math.fsum(outside) <= 0.004 + 1e-9
+    line = Timeline([History("p", tuple(map(str, range(14))))])
+    belief = Belief.after(USUAL_RATES, line, {(3,): (30, 370), (10,): (300, 100), (13,): (700, 20)})
+    assert belief.mass((1 << 13) - 1) == pytest.approx(1.0)
+    assert belief.mass((1 << 13) - (1 << 3)) > 0.99
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 4)), counts, max_size=6),
-    st.integers(0, 6),
+    st.dictionaries(
+        st.tuples(st.integers(0, 3), st.integers(0, 4)),
+        st.tuples(st.integers(0, 4), st.integers(0, 4)),
+        max_size=6,
+    ),
+    st.integers(1, 127),
 )
-def test_states_of_another_order_of_the_changes_count_for_what_they_hold(
-    trials: dict[Vector, Counts], floor: int
+def test_states_of_any_order_of_the_changes_count_for_what_they_hold(
+    trials: dict[Vector, Counts], among: int
 ) -> None:
-    """No change before the floor is a candidate."""
     timeline = Timeline([History("a", tuple("0123")), History("b", tuple("01234"))])
-    belief = Belief.after(USUAL_RATES, timeline, trials, floor)
-    states, path = list(trials), timeline.path
+    belief = Belief.after(USUAL_RATES, timeline, trials, among)
+    states = list(trials)
+    kept = [bit for bit in range(7) if among >> bit & 1]
     written = WrittenOut.after(
         USUAL_RATES,
-        [1.0] * (len(path) - floor),
-        lambda state, change: timeline.contains(states[state], path[floor + change]),
+        [1.0] * len(kept),
+        lambda state, place: timeline.contains(states[state], timeline.path[kept[place]]),
         {states.index(vector): seen for vector, seen in trials.items()},
     )
-    masses = [belief.mass(candidate, candidate + 1) for candidate in range(len(path))]
-    assert masses == pytest.approx([0.0] * floor + written.weights())
+    assert [belief.mass(1 << bit) for bit in kept] == pytest.approx(written.weights())
+    assert belief.mass(127 & ~among) == 0.0

@@ -7,16 +7,18 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
+from benchmarks import merges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.core.axis import Point
 from aorta.core.trial import Verdict
-from aorta.search.bisection import BisectionSettings, TimelineBisection
+from aorta.search.bisection import Bisection, BisectionSettings
 from aorta.search.ends import EndsVerdict
-from aorta.search.timeline import Timeline, Vector
+from aorta.search.timeline import GraphTimeline, History, Timeline, Vector
 from support.timelines import flaky_judge, one_package, random_histories, simulate
 
 
@@ -52,7 +54,7 @@ def test_whatever_is_asked_is_wanted_and_asked_once(
     """
     judge = flaky_judge(rng.randrange(1, states), fails, 0.0, rng)
     broken = {i for i in range(1, states - 1) if rng.random() < 0.2}
-    search = TimelineBisection(one_package(states), BisectionSettings(sentinels=2))
+    search = Bisection(one_package(states), BisectionSettings(sanity_probes=2))
     pending: list[Point] = []
     asked = set()
     for _ in range(600):
@@ -75,7 +77,7 @@ def test_whatever_is_asked_is_wanted_and_asked_once(
 @given(st.integers(3, 60), st.randoms(use_true_random=False))
 def test_told_the_same_it_asks_the_same(states: int, rng: random.Random) -> None:
     judge = flaky_judge(rng.randrange(1, states), 0.7, 0.02, rng)
-    first, twin = (TimelineBisection(one_package(states)) for _ in range(2))
+    first, twin = (Bisection(one_package(states)) for _ in range(2))
     for _ in range(40):
         if first.done:
             break
@@ -115,7 +117,7 @@ def test_of_noisy_tests_hardly_more_answers_are_wrong_than_stated() -> None:
         done = simulate(
             one_package(64),
             flaky_judge(culprit, fails, flakes, rng),
-            settings=BisectionSettings(sentinels=2),
+            settings=BisectionSettings(sanity_probes=2),
         )
         if done.search.answer is not None:
             answers += 1
@@ -125,8 +127,8 @@ def test_of_noisy_tests_hardly_more_answers_are_wrong_than_stated() -> None:
 
 
 def test_where_states_are_built_a_steady_answer_is_not_looked_at_elsewhere() -> None:
-    everywhere = BisectionSettings(sentinels=2)
-    flaky_only = replace(everywhere, steady_sentinels=False)
+    everywhere = BisectionSettings(sanity_probes=2)
+    flaky_only = replace(everywhere, probe_steady=False)
 
     def trials(fails: float, settings: BisectionSettings) -> int:
         judge = flaky_judge(40, fails, 0.0, random.Random(7))
@@ -206,7 +208,7 @@ def test_broken_repaired_and_broken_again_is_noticed() -> None:
     done = simulate(
         one_package(64),
         lambda v: 10 <= v[0] < 40 or v[0] >= 55,
-        settings=BisectionSettings(sentinels=2),
+        settings=BisectionSettings(sanity_probes=2),
     )
     assert done.changes == {(0, 55)}
     assert len(done.search.fixed_before) == 1
@@ -238,13 +240,14 @@ def test_more_confidence_is_never_less_right() -> None:
 
 
 def test_where_nothing_more_can_be_learned_the_answer_is_an_interval_at_its_level() -> None:
-    search = TimelineBisection(one_package(100))
+    search = Bisection(one_package(100))
     for _ in range(9):
         [point] = search.ask(1)
         search.tell(point, Verdict(search.timeline.vector(point)[0] >= 60))
     answer = search.answer
     assert answer is not None
-    assert answer.start <= 59 < answer.stop
+    assert 59 in [change.rank for change in answer.changes]
+    assert answer.good < (60,) <= answer.bad
     assert answer.mass >= 0.95
 
 
@@ -264,28 +267,75 @@ def test_a_state_that_stops_telling_anything_is_not_asked_for_ever() -> None:
     assert (0, 20) in done.changes
 
 
-@settings(max_examples=10, deadline=None)
+def any_timeline(kind: str, rng: random.Random) -> Timeline:
+    if kind == "merges":
+        shape = rng.choice(merges.SHAPES)
+        return GraphTimeline(merges.graph_of(shape, rng.randrange(3, 40), rng).history)
+    packages = 1 if kind == "line" else rng.randrange(2, 5)
+    sizes = [rng.randrange(1, 40 if packages == 1 else 12) for _ in range(packages)]
+    spread = rng.choice(["uniform", "same", "window"])
+    return Timeline(random_histories(sizes, rng, spread=spread))
+
+
+@settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=3),
-    st.sampled_from([0.6, 0.95, 0.999, 0.99999]),
-    st.sampled_from([0.2, 0.5, 1.0]),
-    st.sampled_from([0.0, 0.2]),
+    st.sampled_from(["line", "packages", "merges"]),
+    st.fixed_dictionaries(
+        {
+            "confidence": st.sampled_from([0.6, 0.95, 0.99999]),
+            "trust_bad": st.booleans(),
+            "trust_ends": st.booleans(),
+            "confirm": st.booleans(),
+            "sanity_probes": st.sampled_from([0, 2]),
+        }
+    ),
+    st.sampled_from([(1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.3, 0.0), (0.9, 0.2), (0.5, 0.5)]),
+    st.sampled_from([0.0, 0.3, 1.0]),
+    st.integers(1, 4),
     st.randoms(use_true_random=False),
 )
-def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
-    sizes: list[int], confidence: float, fails: float, flakes: float, rng: random.Random
+def test_every_search_ends_within_its_bound_and_foretells_no_more(
+    kind: str,
+    asked: dict[str, Any],
+    rates: tuple[float, float],
+    untestable: float,
+    workers: int,
+    rng: random.Random,
 ) -> None:
-    timeline = Timeline(random_histories(sizes, rng))
-    culprit = rng.randrange(1, sizes[0] + 1)
-    search = TimelineBisection(timeline, BisectionSettings(confidence=confidence))
+    """Whatever the shape, the ends, the rates and what can be tested; and steady ones are right."""
+    timeline = any_timeline(kind, rng)
+    search = Bisection(timeline, BisectionSettings(**asked))
+    culprit = rng.randrange(timeline.changes)
+    broken = {v for v in timeline.every_state() if rng.random() < untestable}
     trials = 0
     while not search.done:
         assert search.expected_questions() <= search.most_trials
-        [point] = search.ask(1)
+        points = search.ask(workers)
+        assert points
+        assert all(search.wants(point) for point in points[:1])
+        for point in points:
+            trials += 1
+            vector = timeline.vector(point)
+            fails = rng.random() < rates[not timeline.mask(vector) >> culprit & 1]
+            search.tell(point, Verdict(None if vector in broken else fails))
+    assert trials <= search.most_trials + workers
+    if rates == (1.0, 0.0) and not untestable:
+        assert search.answer is not None
+        assert search.answer.changes == (timeline.path[culprit],)
+        (_, passed), (failed, _) = search.sides()
+        assert passed >= 1
+        assert failed >= 1
+
+
+def test_a_state_that_stands_twice_is_not_tried_for_ever() -> None:
+    """As where git lists a commit that both ends have: no trial tells the two apart."""
+    twice = Timeline([History("package", ("a", "b", "c", "d", "c"))])
+    search = Bisection(twice, BisectionSettings(confidence=0.9999))
+    trials = 0
+    while points := search.ask(1):
         trials += 1
-        has = search.timeline.vector(point)[0] >= culprit
-        search.tell(point, Verdict(rng.random() < (fails if has else flakes)))
-    assert trials <= search.most_trials
+        search.tell(points[0], Verdict(str(points[0]["package"]) in "cd"))
+    assert trials <= 40
 
 
 def test_ends_that_turn_out_to_fail_alike_end_the_search() -> None:

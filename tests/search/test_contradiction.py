@@ -6,17 +6,14 @@ from hypothesis import strategies as st
 
 from aorta.search.belief import Counts
 from aorta.search.bisection import USUAL_RATES
-from aorta.search.contradiction import Repaired, fixed_in_between, repaired_among
-from aorta.search.timeline import Vector
-from support.timelines import one_package
+from aorta.search.contradiction import Repaired, repaired_among
 
 PASSES, FAILS = (0, 6), (6, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3))
 def test_three_states_are_too_few_to_tell_of_a_repair(seen: list[Counts]) -> None:
-    trials: dict[Vector, Counts] = {(position,): counts for position, counts in enumerate(seen)}
-    assert fixed_in_between(one_package(14), trials, 0, USUAL_RATES) is None
+    assert repaired_among(seen, USUAL_RATES) is None
 
 
 @settings(max_examples=60)
@@ -49,11 +46,3 @@ def test_what_a_flaky_failure_shows_as_well_is_no_repair(seen: list[Counts]) -> 
 def test_of_two_states_that_run_clean_the_one_with_less_evidence_does_not_hide_the_repair() -> None:
     seen = [(0, 5), (9, 1), (8, 0), (0, 1), (0, 9), (10, 0)]
     assert repaired_among(seen, USUAL_RATES) == Repaired(1, 4)
-
-
-def test_states_are_taken_in_their_order_and_not_before_the_floor() -> None:
-    timeline = one_package(20)
-    trials: dict[Vector, Counts] = {(12,): FAILS, (2,): PASSES, (9,): PASSES, (5,): FAILS}
-    assert fixed_in_between(timeline, trials, 0, USUAL_RATES) == Repaired(5, 9)
-    assert fixed_in_between(timeline, trials, 2, USUAL_RATES) == Repaired(5, 9)
-    assert fixed_in_between(timeline, trials, 3, USUAL_RATES) is None

@@ -63,19 +63,6 @@ def test_a_settled_cell_is_no_longer_wanted() -> None:
     assert search.done
 
 
-def test_what_follows_is_asked_once_everything_is_settled() -> None:
-    search = Interleaved(
-        ["a"],
-        place=lambda cell, number: (number, 0),
-        is_open=lambda cell, tallies: tallies[cell].evidence < 1,
-        follow_up=lambda tallies: ["b"] if tallies["a"].reproduced else [],
-    )
-    search.tell(search.ask(1)[0], one(Outcome.REPRODUCED))
-    assert [cell_of(p) for p in search.ask(3)] == ["b"]
-    search.tell(search.ask(1)[0], one(Outcome.CLEAN))
-    assert search.done
-
-
 def on(point: Point) -> set[int]:
     value = point[AXIS]
     assert isinstance(value, tuple)

@@ -31,8 +31,8 @@ def found(gallop: GallopBack) -> tuple[int, int]:
     assert gallop.bisection is not None
     answer = gallop.bisection.answer
     assert answer is not None
-    names = answer.timeline.histories[0].versions
-    return int(names[answer.start]), int(names[answer.stop])
+    names = gallop.bisection.timeline.histories[0].versions
+    return int(names[answer.good[0]]), int(names[answer.bad[0]])
 
 
 @pytest.mark.parametrize("age", [1, 2, 17, 64, 128, 359])
@@ -130,17 +130,20 @@ def test_days_that_are_known_are_not_tried() -> None:
     assert 4 < int(str(point["container"])) < 19
 
 
+def prior_of(search: GallopBack, changes: int) -> list[float]:
+    prior = search._search.settings.prior or ()
+    return [weight for bit in range(changes) for mask, weight in prior if mask >> bit & 1]
+
+
 def test_each_doubling_of_the_age_is_as_likely_as_the_next_and_so_is_older_than_all() -> None:
     """Of seventeen days: older than all, 8 to 15 days back, 4 to 7, 2 and 3, yesterday, today."""
     search = GallopBack("day", [str(day) for day in range(17)], [float(day) for day in range(17)])
-    prior = search._search.settings.prior
-    weights = [[w for start, w in prior if start <= change][-1] for change in range(17)]
+    weights = prior_of(search, 17)
     assert weights == [1.0] + [1 / 8] * 8 + [1 / 4] * 4 + [1 / 2] * 2 + [1.0, 1.0]
 
 
 def test_a_first_step_of_a_week_makes_a_week_the_unit() -> None:
     days = [str(day) for day in range(29)]
     search = GallopBack("day", days, [float(day) for day in range(29)], first=21.0)
-    prior = search._search.settings.prior
-    weights = [[w for start, w in prior if start <= change][-1] for change in range(29)]
+    weights = prior_of(search, 29)
     assert weights == [1.0] + [1 / 14] * 14 + [1 / 7] * 14

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aorta.bisect.histories import CommitSpan, Graph
 from aorta.core.trial import Verdict
 from aorta.runtimes.git import Commit
-from aorta.search.bisecting import BisectionSettings
-from aorta.search.graph_bisection import GraphBisection
+from aorta.search.bisection import Bisection, BisectionSettings
+from aorta.search.timeline import GraphTimeline
 
 lenient = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -30,7 +30,7 @@ def graph_of(shape: str, rng: random.Random) -> Graph:
 
 
 def run(
-    search: GraphBisection,
+    search: Bisection,
     rng: random.Random,
     culprit: int,
     *,
@@ -46,14 +46,14 @@ def run(
         for point in asked:
             trials += 1
             [state] = search.timeline.vector(point)
-            has = search.graph.holds[state] >> culprit & 1
+            has = search.timeline.mask((state,)) >> culprit & 1
             reproduces = None if state in broken else bool(has and rng.random() < fails)
             search.tell(point, Verdict(reproduces))
     return trials
 
 
 def run_noisy(
-    search: GraphBisection,
+    search: Bisection,
     rng: random.Random,
     culprit: int,
     rates: tuple[float, float],
@@ -66,7 +66,7 @@ def run_noisy(
         for point in asked:
             trials += 1
             [state] = search.timeline.vector(point)
-            rate = rates[0] if search.graph.holds[state] >> culprit & 1 else rates[1]
+            rate = rates[0] if search.timeline.mask((state,)) >> culprit & 1 else rates[1]
             search.tell(point, Verdict(None if state in broken else rng.random() < rate))
         if trials % 7 == 0:
             assert search.expected_questions() <= search.most_trials
@@ -81,7 +81,7 @@ def test_a_steady_failure_is_named_for_any_shape_and_number_of_workers(
 ) -> None:
     graph = graph_of(shape, rng)
     culprit = rng.randrange(graph.history.changes)
-    search = GraphBisection(graph.history)
+    search = Bisection(GraphTimeline(graph.history))
     run(search, rng, culprit, workers=workers)
     assert search.answer is not None
     assert [change.rank for change in search.answer.changes] == [culprit]
@@ -97,7 +97,7 @@ def test_what_states_that_cannot_be_tested_hide_is_among_the_candidates(
     states = len(graph.history.states)
     broken = frozenset(s for s in range(1, states - 1) if rng.random() < share)
     culprit = rng.randrange(graph.history.changes)
-    search = GraphBisection(graph.history)
+    search = Bisection(GraphTimeline(graph.history))
     run(search, rng, culprit, broken=broken)
     assert search.answer is not None
     assert culprit in [change.rank for change in search.answer.changes]
@@ -109,7 +109,7 @@ def test_a_flaky_failure_is_named_at_the_stated_confidence() -> None:
         rng = random.Random(seed)
         graph = graph_of(rng.choice(SHAPES), rng)
         culprit = rng.randrange(graph.history.changes)
-        search = GraphBisection(graph.history)
+        search = Bisection(GraphTimeline(graph.history))
         run(search, rng, culprit, fails=0.6)
         answer = search.answer
         right += answer is not None and culprit in [change.rank for change in answer.changes]
@@ -123,7 +123,7 @@ def test_a_few_failures_of_one_state_are_not_taken_for_the_change_while_the_test
     between it and the culprit.
     """
     graph = merges.graph_of(merges.straight, 30, random.Random(0)).history
-    search = GraphBisection(graph, BisectionSettings(sentinels=2))
+    search = Bisection(GraphTimeline(graph), BisectionSettings(sanity_probes=2))
     search.assume({(0,): (0, 1), (4,): (0, 9), (5,): (3, 0), (20,): (5, 2), (30,): (5, 0)})
     assert not search.is_sure
     assert search.ask(1)
@@ -138,7 +138,7 @@ def test_a_noisy_test_that_is_seen_through_is_hardly_ever_wrong() -> None:
         rng = random.Random(f"{seed} {rates}")
         graph = graph_of(rng.choice(SHAPES), rng)
         culprit = rng.randrange(graph.history.changes)
-        search = GraphBisection(graph.history, BisectionSettings(sentinels=2))
+        search = Bisection(GraphTimeline(graph.history), BisectionSettings(sanity_probes=2))
         run_noisy(search, rng, culprit, rates)
         if search.answer is None:
             continue
@@ -175,8 +175,9 @@ def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
     graph = graph_of(shape, rng)
     culprit, states = rng.randrange(graph.history.changes), len(graph.history.states)
     broken = frozenset(s for s in range(1, states - 1) if rng.random() < untestable)
-    search = GraphBisection(
-        graph.history, BisectionSettings(confidence=confidence, sentinels=sentinels)
+    search = Bisection(
+        GraphTimeline(graph.history),
+        BisectionSettings(confidence=confidence, sanity_probes=sentinels),
     )
     trials = run_noisy(search, rng, culprit, rates, broken, workers)
     assert trials <= search.most_trials + workers - 1
@@ -193,7 +194,7 @@ def test_other_states_are_tried_only_once_trials_contradicted_each_other(
     graph = graph_of(shape, rng)
     culprit = rng.randrange(graph.history.changes)
     plain, checked, flaky = (
-        GraphBisection(graph.history, BisectionSettings(sentinels=sentinels))
+        Bisection(GraphTimeline(graph.history), BisectionSettings(sanity_probes=sentinels))
         for sentinels in (0, 2, 2)
     )
     assert run(plain, rng, culprit) == run(checked, rng, culprit)
@@ -208,7 +209,7 @@ def test_without_confirmation_it_takes_the_two_ends_and_halving() -> None:
         rng = random.Random(seed)
         graph = graph_of("branches", rng)
         culprit = rng.randrange(graph.history.changes)
-        search = GraphBisection(graph.history, BisectionSettings(confirm=False))
+        search = Bisection(GraphTimeline(graph.history), BisectionSettings(confirm=False))
         trials = run(search, rng, culprit)
         assert search.answer is not None
         assert [change.rank for change in search.answer.changes] == [culprit]

@@ -110,19 +110,3 @@ def test_of_cells_in_turns_each_number_is_asked_once_and_told_numbers_are_kept()
     assert not search.wants(cell_point("a", 3))
     assert {cell_of(p) for p in search.ask(9)} == {"b"}
     assert (search.done, search.best) == (False, None)
-
-
-def test_what_follows_may_name_cells_again_and_only_new_ones_are_opened() -> None:
-    named: list[Sequence[str]] = [["a", "b"], ["b"]]
-    search = Interleaved(
-        ["a"],
-        place=lambda _cell, number: (number, 0),
-        is_open=lambda cell, tallies: tallies[cell].trials < 1,
-        follow_up=lambda _: named.pop(0),
-    )
-    assert len(named) == 2
-    told(search, "a", 0, Outcome.CLEAN)
-    assert [cell_of(p) for p in search.ask(9)] == ["b"]
-    assert search.tallies == {"a": Tally(clean=1), "b": Tally()}
-    told(search, "b", 0, Outcome.CLEAN)
-    assert (search.done, named) == (True, [])

@@ -1,12 +1,12 @@
 """The merged timeline: every change once, in its package's order, neighbours one change apart."""
 
 from itertools import pairwise
-from operator import ge, le
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.search.timeline import History, Timeline
+from aorta.core.axis import Purpose
+from aorta.search.timeline import History, Timeline, bits_of
 
 times = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=8)
 
@@ -28,7 +28,7 @@ def histories(draw: st.DrawFn) -> list[History]:
 @given(histories())
 def test_neighbouring_states_differ_by_one_change_of_one_package(found: list[History]) -> None:
     timeline = Timeline(found)
-    states = [timeline.state(i) for i in range(timeline.changes + 1)]
+    states = list(timeline.every_state())
     assert states[0] == (0,) * len(found)
     assert states[-1] == tuple(history.changes for history in found)
     for before, after in pairwise(states):
@@ -38,61 +38,49 @@ def test_neighbouring_states_differ_by_one_change_of_one_package(found: list[His
 
 
 @given(histories(), st.data())
-def test_reordering_keeps_every_change_and_the_states_outside(
-    found: list[History], data: st.DataObject
-) -> None:
-    timeline = Timeline(found)
-    start = data.draw(st.integers(0, timeline.changes))
-    stop = data.draw(st.integers(start, timeline.changes))
-    other = timeline.reordered(start, stop, list(range(len(found)))[::-1])
-    assert sorted(other.order) == sorted(timeline.order)
-    outside = [*range(start + 1), *range(stop, timeline.changes + 1)]
-    assert all(other.state(i) == timeline.state(i) for i in outside)
-
-
-@given(histories(), st.data())
 def test_a_state_is_found_again_by_its_point_and_its_place(
     found: list[History], data: st.DataObject
 ) -> None:
-    from aorta.core.axis import Purpose
-
     timeline = Timeline(found)
     position = data.draw(st.integers(0, timeline.changes))
-    vector = timeline.state(position)
+    vector = timeline.every_state()[position]
     assert timeline.position(vector) == position
     assert timeline.vector(timeline.point(vector, Purpose.PROBE, 3)) == vector
-    assert timeline.first_with(vector) <= position <= timeline.last_within(vector)
+    assert timeline.mask(vector) == (1 << position) - 1
 
 
 vectors = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 4))
 
 
-@given(st.permutations([0] * 3 + [1] * 2 + [2] * 4), vectors)
-def test_a_state_of_another_order_stands_between_what_holds_it_and_what_it_holds(
-    order: list[int], vector: tuple[int, int, int]
+@given(st.permutations([0] * 3 + [1] * 2 + [2] * 4), vectors, st.integers(1, 511))
+def test_a_mask_is_what_a_state_holds_on_the_path_or_off_it(
+    order: list[int], vector: tuple[int, int, int], part: int
 ) -> None:
     sizes = {"a": 3, "b": 2, "c": 4}
     found = [History(name, tuple(map(str, range(size + 1)))) for name, size in sizes.items()]
     timeline = Timeline(found, order)
     states = timeline.every_state()
-    holding = [i for i, s in enumerate(states) if all(map(ge, s, vector))]
-    held = [i for i, s in enumerate(states) if all(map(le, s, vector))]
-    assert timeline.first_with(vector) == min(holding)
-    assert timeline.last_within(vector) == max(held)
+    held = [bit for bit, change in enumerate(timeline.path) if timeline.contains(vector, change)]
+    assert list(bits_of(timeline.mask(vector))) == held
     assert timeline.position(vector) == (states.index(vector) if vector in states else None)
-    for position, change in enumerate(timeline.path):
-        assert not timeline.contains(states[position], change)
-        assert timeline.contains(states[position + 1], change)
+    for bit in range(timeline.changes):
+        before, after = timeline.around(bit)
+        assert timeline.mask(before) ^ timeline.mask(after) == 1 << bit
+    cutting = {state for state in states if timeline.mask(state) & part not in (0, part)}
+    assert cutting <= set(timeline.cutting(part))
+
+
+def test_between_two_states_one_may_go_package_by_package() -> None:
+    timeline = Timeline([History(name, tuple("01234")) for name in "ab"])
+    ways = list(timeline.in_order((1, 1), (3, 2), (1, 0)))
+    assert ways == [(1, 2), (2, 2), (3, 2)]
 
 
 def test_a_change_is_as_likely_as_the_commits_it_brings() -> None:
     a = History("a", tuple("0123"), weights=(1, 5, 5))
-    b = History("b", tuple("01"))
-    timeline = Timeline([a, b], (0, 0, 1, 0))
+    timeline = Timeline([a, History("b", tuple("01"))], (0, 0, 1, 0))
     assert timeline.weight_before == (0, 1, 6, 7, 12)
-    assert timeline.prior == ((0, 1.0), (1, 5.0), (2, 1.0), (3, 5.0))
-    assert Timeline([History("a", tuple("0123"), weights=(4, 4, 2))]).prior == ((0, 4.0), (2, 2.0))
-    assert Timeline([b]).prior == Timeline([History("c", ("0",))]).prior == ((0, 1.0),)
+    assert dict(timeline.classes) == {0b0101: 1, 0b1010: 5}
 
 
 def test_a_timeline_names_the_versions_of_a_state_and_draws_itself_again() -> None:

@@ -62,6 +62,20 @@ class Repository:
         listed = self.git("worktree", "list", "--porcelain").splitlines()
         return [line.split(" ", 1)[1] for line in listed if line.startswith("worktree ")]
 
+    def graph(self, parents: Sequence[Sequence[int]], dates: Sequence[int]) -> list[str]:
+        """A history with merges, in one process: by each commit the numbers of its parents, and its
+        date. Commit `n` writes its number to `number` and is the branch `c<n>`.
+        """
+        orders: list[str] = []
+        for number, (own, date) in enumerate(zip(parents, dates, strict=True)):
+            who = f"{_WHO['GIT_AUTHOR_NAME']} <{_WHO['GIT_AUTHOR_EMAIL']}> {date} +0000"
+            orders += [f"commit refs/heads/c{number}", f"mark :{number + 1}"]
+            orders += [f"author {who}", f"committer {who}", _data(f"commit {number}\n")]
+            orders += [f"{'merge' if place else 'from'} :{p + 1}" for place, p in enumerate(own)]
+            orders += [f"M 644 inline number\n{_data(f'{number}{chr(10)}')}"]
+        self.git("fast-import", "--quiet", stdin="\n".join([*orders, ""]))
+        return self.git("rev-parse", *(f"c{n}" for n in range(len(parents)))).split()
+
     def line(self, states: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
         """As `commit` makes them one after the other, of titles and files, on a branch that has
         none yet: in one process.

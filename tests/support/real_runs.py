@@ -171,7 +171,7 @@ def diverge_dir() -> Path:
         f"{QUICKLY}import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}{AND_OUT}"
     )
     _finished(
-        "diverge", "--good-env", f"PYTHONPATH={root / 'old'}", "--bad-env", f"PYTHONPATH={root / 'new'}",
+        "diverge", "--good-set", f"PYTHONPATH={root / 'old'}", "--bad-set", f"PYTHONPATH={root / 'new'}",
         "--output", root / "out", "--", sys.executable, "parts.py", cwd=root / "work",
     )  # fmt: skip
     return next((root / "out").glob("2*"))

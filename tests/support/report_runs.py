@@ -189,7 +189,7 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
 def triage_dir(root: Path, hostile: str = "") -> Path:
     say, run = Say(hostile), root / "GPU-7" / "half_nan" / "2026-11-15T05-35-08"
     mitigations = {"none": (9, 12, "(baseline)"), "hsa_no_sdma": (0, 12, "works"), "xnack": (7, 12, "no effect"),
-                   "tf32_off": (8, 12, "inert"), "slow_sync": (3, 12, "only slower"), "bad_flag": (0, 0, "did not run"),
+                   "tf32_off": (8, 12, "inert"), "slow_sync": (3, 12, "not known"), "bad_flag": (0, 0, "did not run"),
                    "nccl_order": (0, 0, "did not run")}  # fmt: skip
     cells, records, seq = [], [], 0
     for environment in ("local", say("image:rocm-6.4")):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aorta.core.axis import Point
 from aorta.core.trial import Verdict
-from aorta.search.bisection import BisectionSettings, TimelineBisection
+from aorta.search.bisection import Bisection, BisectionSettings
 from aorta.search.timeline import History, Timeline, Vector
 
 Judge = Callable[[Vector], bool | None]
@@ -15,7 +15,7 @@ Judge = Callable[[Vector], bool | None]
 
 @dataclass(frozen=True)
 class Simulated:
-    search: TimelineBisection
+    search: Bisection
     trials: int
     rounds: int
     asked: tuple[Point, ...]
@@ -36,7 +36,7 @@ def simulate(
     most: int = 3000,
 ) -> Simulated:
     """Rounds of `workers` questions, all answered before the next round is asked."""
-    search = TimelineBisection(timeline, settings)
+    search = Bisection(timeline, settings)
     asked: list[Point] = []
     rounds = 0
     while not search.done and len(asked) < most:

@@ -37,12 +37,3 @@ def test_the_baseline_is_found_by_name_then_by_what_it_is(tmp_path: Path) -> Non
     )
     assert build_plan(loaded(tmp_path, one, two), "cpu").baseline.name == "b"
     assert build_plan(loaded(tmp_path, one), "cpu").baseline.name == "a"
-
-
-def test_a_cell_named_like_a_control_is_refused_only_where_there_are_controls(
-    tmp_path: Path,
-) -> None:
-    cells = [BASELINE, cell("x.slowed", extra_env={"A": "1"})]
-    assert build_plan(loaded(tmp_path, *cells), "cpu").names == ("baseline-local", "x.slowed")
-    with pytest.raises(ValueError, match="is named like a control"):
-        build_plan(loaded(tmp_path, *cells, control=True), "cpu")

@@ -13,7 +13,6 @@ from aorta.core.errors import RegistryError, SpecError
 from aorta.triage.recipe import (
     Cell,
     Confound,
-    Control,
     InlineImage,
     RecipeFile,
     StopAfter,
@@ -84,7 +83,6 @@ def test_a_workload_needs_steps_and_a_command_does_not(tmp_path: Path) -> None:
         ({"stop_after": {"events": 0}}, "recipe.json: stop_after.events: "),
         ({"stop_after": {"events": 2, "event_verdict": "x"}}, "stop_after.event_verdict: "),
         ({"order": "random"}, "recipe.json: order.by: "),
-        ({"control": {"slowdown": 1}}, "recipe.json: control.slowdown: "),
         ({"timeout": "soon"}, "is not a duration"),
         ({"save_logs": "yes"}, "recipe.json: save_logs: "),
     ],
@@ -192,7 +190,6 @@ EVERY_KEY: dict[str, Any] = {
     "save_logs": False,
     "stop_after": {"events": 3, "max_trials": 24, "event_verdict": "pass"},
     "order": {"by": "rounds", "seed": 5},
-    "control": {"slowdown": 1.5},
     "confound": {"threshold": 1.3, "baseline_cell": "baseline-local"},
 }
 
@@ -224,13 +221,8 @@ def test_the_resolved_recipe_holds_keys_of_a_recipe_alone(tmp_path: Path) -> Non
     )
 
 
-def test_control_true_and_a_bare_order_are_short_for_their_defaults(tmp_path: Path) -> None:
-    content = loaded(tmp_path, control=True, order="cells").content
-    assert content.control is not None
-    assert content.control.slowdown is None
-    assert content.order.by == "cells"
-    (tmp_path / "r.yaml").write_text(resolved_yaml(loaded(tmp_path, control=True)))
-    assert load_recipe(tmp_path / "r.yaml").content.control is not None
+def test_a_bare_order_is_short_for_its_default(tmp_path: Path) -> None:
+    assert loaded(tmp_path, order="cells").content.order.by == "cells"
 
 
 def test_secrets_in_a_recipe_are_not_echoed(tmp_path: Path) -> None:
@@ -253,7 +245,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 def test_the_reference_names_every_key() -> None:
     reference = (ROOT / "examples/triage/README.md").read_text()
-    for model in (RecipeFile, Cell, StopAfter, TrialOrder, Control, Confound):
+    for model in (RecipeFile, Cell, StopAfter, TrialOrder, Confound):
         for key in model.model_fields:
             assert f"`{key}`" in reference or re.search(rf"[{{,\s]{key}[:,}}]", reference), key
     assert "keeps names as names" in reference

@@ -16,7 +16,6 @@ from aorta.triage.statistics import (
     USEFUL_RATIO,
     Call,
     Caps,
-    beats,
     compare_all,
     is_settled,
     p_fewer,
@@ -101,12 +100,6 @@ def test_equal_rates_are_known_to_be_no_cure_once_there_are_trials_enough() -> N
     assert needed is not None
     half = round(0.5 * (4 + needed))
     assert call(seen(half, 4 + needed), seen(half, 4 + needed)) is Call.NO_EFFECT
-
-
-def test_a_mitigation_must_beat_its_control() -> None:
-    assert beats(seen(0, 8), seen(8, 8))
-    assert not beats(seen(0, 8), seen(1, 8))
-    assert not beats(seen(0, 8), Tally())
 
 
 counts = st.integers(1, 12)

@@ -260,7 +260,7 @@ def test_a_wrong_launch_is_refused_before_the_workload_exists(
 
 
 def test_a_rank_that_is_no_number_is_taken_as_zero_with_a_warning(tmp_path: Path) -> None:
-    ended = run(tmp_path, "Healthy", RANK="first")
+    ended = run(tmp_path, "Distributed", RANK="first", WORLD_SIZE="2")
     assert ended.status == ChildExit.PASSED
     assert ended.result is not None
     assert "RANK is 'first', not a number; taken as 0" in ended.stderr

@@ -8,10 +8,9 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import Event
-from aorta.attribution.exceptions import SAYS_LITTLE
-from aorta.attribution.external import BY_SCHEDULER, from_outside, is_outside, lost_peer, never_came
-from aorta.attribution.facts import Cause, Facts, by_rank, of_events
+from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
+from aorta.attribution.external import from_outside, lost_peer, never_came
+from aorta.attribution.facts import Facts, FoundCause, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
 from aorta.attribution.last_words import as_hint
 from aorta.attribution.rank_end import RankEnd
@@ -40,13 +39,13 @@ _EXPLAINS = {  # what a confirming event may be the true cause of
 }  # fmt: skip
 
 
-def find_cause(facts: Facts) -> tuple[Cause, int]:
+def find_cause(facts: Facts) -> tuple[FoundCause, int]:
     """The cause, and how many candidates of another class it was preferred to."""
     cause, rivals = _unconfirmed(facts)
     return _confirmed(cause, facts), rivals
 
 
-def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
+def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     own = _own_causes(facts)
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
@@ -72,7 +71,7 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
 # ---- did a rank fail on its own account?
 
 
-def _own_causes(facts: Facts) -> list[Cause]:
+def _own_causes(facts: Facts) -> list[FoundCause]:
     causes = []
     for who in _who_shows_events(facts):
         cause = _own_cause(who, facts)
@@ -81,7 +80,7 @@ def _own_causes(facts: Facts) -> list[Cause]:
     return causes
 
 
-def _own_cause(who: Who, facts: Facts) -> Cause | None:
+def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
     """What this rank died of, if it did not merely follow others."""
     rank = who[0]
     failure = next((f for f in facts.failures if f.rank == rank), None)
@@ -89,7 +88,7 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
         return None
     events = [event for event in facts.reading.events if event.who == who]
     if rank is None:  # whether what happened outside counts is asked elsewhere
-        events = [event for event in events if event.is_exception or not is_outside(event)]
+        events = [event for event in events if event.is_exception or not event.is_outside]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]
@@ -105,7 +104,7 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
         hint = facts.last_words.get(who)
         if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
             told = as_hint(hint)
-    if told is not None and told.pattern in SAYS_LITTLE:
+    if told is not None and told.pattern == ANY_EXCEPTION and told.certainty is Certainty.WEAK:
         told = _said_just_before(told, facts.last_words.get(who)) or told
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
@@ -213,13 +212,13 @@ def _most_telling(events: Sequence[Event]) -> Event | None:
     return max(events, key=lambda event: (event.certainty.weight, event.offset), default=None)
 
 
-def _from_exit(failure: RankEnd, facts: Facts) -> Cause | None:
+def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
     if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
-    return Cause(
+    return FoundCause(
         failure_class,
         certainty,
         words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
@@ -287,14 +286,14 @@ def _before(earlier: RankEnd, later: RankEnd) -> bool:
     )
 
 
-def _outranks(from_exit: Cause, told: Event) -> bool:
+def _outranks(from_exit: FoundCause, told: Event) -> bool:
     """A crash by signal is certain; only an equally certain line of its own says more about it."""
     if from_exit.failure_class is FailureClass.UNKNOWN:
         return False
     return from_exit.certainty.weight > told.certainty.weight
 
 
-def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
+def _first_of(causes: Sequence[FoundCause]) -> tuple[FoundCause, int]:
     """The earliest; of those in the same moment the most certain. All ranks of its class share the
     blame.
     """
@@ -310,7 +309,7 @@ def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     return replace(chosen, ranks=ranks), len(rivals)
 
 
-def _earliest(causes: Sequence[Cause]) -> list[Cause]:
+def _earliest(causes: Sequence[FoundCause]) -> list[FoundCause]:
     """Those that nothing says came later: by the launcher's clock, or by the times of their
     lines.
     """
@@ -323,12 +322,12 @@ def _earliest(causes: Sequence[Cause]) -> list[Cause]:
     return [cause for cause in causes if cause.said is None or cause.said <= latest]
 
 
-def _says_most(cause: Cause) -> tuple[int, bool, bool, float]:
+def _says_most(cause: FoundCause) -> tuple[int, bool, bool, float]:
     who_is_known = cause.rank is not None
     return cause.certainty.weight, not cause.unexplained, who_is_known, -_order(cause)
 
 
-def _order(cause: Cause) -> float:
+def _order(cause: FoundCause) -> float:
     """Where the rank stands among causes that nothing else orders."""
     offset = cause.events[0].offset if cause.events and cause.events[0].source.rank is None else 0
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
@@ -337,21 +336,21 @@ def _order(cause: Cause) -> float:
 # ---- nothing but exits, or nothing at all
 
 
-def _silent(facts: Facts) -> Cause:
+def _silent(facts: Facts) -> FoundCause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
         words = "nothing in the evidence says why it ended"
-        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
+        return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
     )
     failure_class, certainty = first.meaning
     words = first.words
-    return Cause(failure_class, certainty, "ended from outside", words, first.rank)
+    return FoundCause(failure_class, certainty, "ended from outside", words, first.rank)
 
 
-def _confirmed(cause: Cause, facts: Facts) -> Cause:
+def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
     hints = [
         replace(hint, role=Role.CONFIRM)

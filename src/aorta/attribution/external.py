@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import Event
-from aorta.attribution.facts import Cause, Facts, of_events
+from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
+from aorta.attribution.facts import Facts, FoundCause, of_events
 from aorta.attribution.healthy import is_fatal, went_on
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
-_FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 _MAY_BE_HARDWARE = {
-    *_FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
+    *FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
     FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
     FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
 }  # fmt: skip
@@ -22,14 +20,14 @@ _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 
 
-def from_outside(facts: Facts, own: Cause | None) -> Cause | None:
+def from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     """An event from outside that names this job or node, fits in time, and explains the end that
     came first.
     """
     events = [
         event
         for event in facts.reading.events
-        if is_outside(event)
+        if event.is_outside
         and not went_on(event)
         and _is_ours(event, facts)
         and _explains(event, own, facts)
@@ -43,11 +41,6 @@ def from_outside(facts: Facts, own: Cause | None) -> Cause | None:
     return replace(of_events([event], victim), node=event.node)
 
 
-def is_outside(event: Event) -> bool:
-    certain = event.certainty is Certainty.CERTAIN
-    return event.failure_class in _FROM_OUTSIDE and event.role is Role.ROOT and certain
-
-
 def _is_ours(event: Event, facts: Facts) -> bool:
     """Whether it happened on a node of this job, and not before the job began."""
     nodes = {node.partition(".")[0] for node in facts.nodes.values()}
@@ -58,7 +51,7 @@ def _is_ours(event: Event, facts: Facts) -> bool:
     return not (known and event.time < facts.began - _BEFORE_IT_BEGAN)  # type: ignore[operator]
 
 
-def _explains(event: Event, own: Cause | None, facts: Facts) -> bool:
+def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
     if event.failure_class in BY_SCHEDULER:
         raised = any(_raised_by_itself(other) for other in facts.reading.events)
         return not raised and not any(_crashed_before(event, end) for end in facts.reading.events)
@@ -83,7 +76,7 @@ def _raised_by_itself(event: Event) -> bool:
     """Whether a rank left by an exception of its own: whom a scheduler ends does not come to
     that.
     """
-    of_an_end = event.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
+    of_an_end = event.failure_class in {*FROM_OUTSIDE, FailureClass.KILLED}
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
 
@@ -92,12 +85,12 @@ def _only_rank_on(node: str | None, facts: Facts) -> int | None:
     return ranks[0] if len(ranks) == 1 else None
 
 
-def never_came(facts: Facts, waiting: dict[int | None, Event]) -> Cause:
+def never_came(facts: Facts, waiting: dict[int | None, Event]) -> FoundCause:
     events = list(waiting.values())
     if events:
         cause = of_events(_last_sequence_first(events), None)
     else:
-        cause = Cause(
+        cause = FoundCause(
             FailureClass.COLLECTIVE_TIMEOUT,
             Certainty.LIKELY,
             f"flight recorder {facts.stragglers.operation}",
@@ -130,7 +123,7 @@ def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
     return tuple(rank for rank in facts.ranks if rank not in known)
 
 
-def lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> Cause:
+def lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:
     """Ranks lost a peer that says nothing: the one they name, or the one that is silent."""
     events = list(cascades.values())
     event = next((each for each in events if each.blamed is not None), events[0])

@@ -14,20 +14,7 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 
 @dataclass(frozen=True)
-class ReadCloser:
-    """What row and words come to together, and by whose word.
-
-    kind   agreed: both say so          doubted: the row's word, against that of the words
-           words: those of an exception    last_lines: those of a log's end
-    """
-
-    failure_class: FailureClass
-    band: str  # how sure the words are
-    kind: str
-
-
-@dataclass(frozen=True)
-class Cause:
+class FoundCause:
     """A candidate for what began it. `events` are its own lines; `rank` None: nobody in
     particular.
     """
@@ -44,7 +31,6 @@ class Cause:
     unexplained: bool = False  # nothing but an end is known
     moment: float | None = None  # when the launcher saw the end
     said: float | None = None  # when the line was written
-    closer: ReadCloser | None = None  # how its class was named where no row was sure
 
 
 @dataclass(frozen=True)
@@ -66,9 +52,9 @@ class Facts:
     began: float | None = None  # when the first line of any log was written
 
 
-def of_events(events: Sequence[Event], rank: int | None) -> Cause:
+def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
     first = events[0]
-    return Cause(
+    return FoundCause(
         first.failure_class,
         first.certainty,
         first.signature,

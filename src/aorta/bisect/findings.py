@@ -21,6 +21,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
+_ANSWERS = {"found", "pair", "range"}
 _NOISY = 0.25
 _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
@@ -89,12 +90,12 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
-    candidates = last.interval if not main.alike else None
+    candidates = last.interval if status not in _NO_ANSWER else None
     culprits = _culprits(outcome) if candidates else []
     return Findings(
         status=status,
         culprits=culprits,
-        confidence=round(last.mass, 4) if candidates and status not in _NO_ANSWER else None,
+        confidence=round(last.mass, 4) if candidates else None,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
@@ -123,12 +124,59 @@ def _status(outcome: Investigation) -> str:
     candidates = last.interval
     if candidates is None or (not last.is_sure and not last.search.done):
         return "partial"
-    if not main.search.sides()[1][0] and main.search.taken_on_trust:
-        return "did_not_reproduce"
+    (_, passes), (fails, _) = last.search.sides()
+    if not fails or not passes:
+        return "inconsistent" if fails or _ever_failed(outcome) else "did_not_reproduce"
     if last.single and len(_brought(*last.single)) == 1:
         return "found"
     together = len(candidates.changes) == len(candidates.packages) > 1
     return "pair" if together and last.is_sure else "range"
+
+
+def _ever_failed(outcome: Investigation) -> bool:
+    return any(
+        hits - (found.search.taken_on_trust.get(vector) is True)
+        for found in outcome.searched
+        for vector, (hits, _) in found.search.trials.items()
+    )
+
+
+def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:
+    """The findings as they are; those that contradict themselves or the trials as no answer, with
+    what was wrong.
+    """
+    wrong = list(_contradictions(findings, records))
+    if not wrong:
+        return findings
+    return replace(
+        findings,
+        status="inconsistent",
+        culprits=(),
+        range=(),
+        partner=None,
+        confidence=None,
+        warnings=(*findings.warnings, *wrong),
+        exit_code=findings.exit_code or int(Exit.NO_ANSWER),
+    )
+
+
+def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
+    status, answered = findings.status, findings.status in _ANSWERS
+    failed = sum(record.outcome is Outcome.REPRODUCED for record in records)
+    if status == "did_not_reproduce" and failed:
+        yield f"the failure appeared in {failed} trials, and still no end of the search shows it"
+    if status in _NO_ANSWER and (findings.culprits or findings.confidence is not None):
+        yield "there is no answer, and still candidates are named"
+    if answered and not findings.culprits:
+        yield "there is an answer, and no change is named"
+    if answered and findings.seen:
+        good, bad = findings.seen["good"], findings.seen["bad"]
+        if not bad["failed"]:
+            yield "no trial of the bad side failed"
+        if good["failed"] >= good["of"]:
+            yield "no trial of the good side passed"
+    if answered and findings.good and findings.good == findings.bad:
+        yield "the last good and the first bad state are the same"
 
 
 def _ends_shown(found: FinishedSearch) -> tuple[dict[str, str], dict[str, str]]:
@@ -261,9 +309,7 @@ def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str
     if search.ends in _ENDS:
         yield _ENDS[search.ends][1] + _last_words(main)
     elif search.ends is EndsVerdict.DIFFER:
-        for vector in search.taken_on_trust & _tried(main):
-            side = "good" if vector == search.timeline.good_end else "bad"
-            yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
+        yield from _about_trust(outcome)
     if words := _about_noise(outcome):
         yield words
     if words := _about_paths(outcome.last):
@@ -279,8 +325,20 @@ def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str
         )
 
 
-def _tried(found: FinishedSearch) -> set[Vector]:
-    return {found.search.timeline.vector(record.point) for record in found.answer.records}
+def _about_trust(outcome: Investigation) -> Iterator[str]:
+    """What was taken as it was said: because it cannot be tested, or because that was asked for."""
+    main, search = outcome.main, outcome.main.search
+    tried = {search.timeline.vector(record.point) for record in main.answer.records}
+    for vector in search.taken_on_trust.keys() & tried:
+        side = "good" if vector == search.timeline.good_end else "bad"
+        if not sum(search.trials[vector]) > 1:
+            yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
+    (_, passes), (fails, _) = outcome.last.search.sides()
+    if outcome.last.interval and outcome.last.is_sure:
+        if not passes:
+            yield "no state that could be tested passes: nothing says that there is a good side"
+        if not fails and _ever_failed(outcome):
+            yield "no state that holds all of what is left was seen to fail"
 
 
 def _last_words(main: FinishedSearch) -> str:

@@ -20,12 +20,9 @@ from aorta.engine.rundir import PRIVATE
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import Bisection, BisectionSettings
-from aorta.search.bisection import TimelineBisection
-from aorta.search.graph_bisection import GraphBisection
-from aorta.search.interval import Candidates, Interval
+from aorta.search.bisection import Bisection, BisectionSettings, Candidates
 from aorta.search.remembered import Remembered
-from aorta.search.timeline import Timeline, Vector
+from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
 _SENTINELS = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
@@ -44,8 +41,9 @@ class SearchSetup:
     version_sets: MakeVersionSets
     cache: OutcomeCache
     confidence: float
-    check_ends: bool = True
+    check_bad_end: bool = True  # without, it is taken as it was said
     checks: bool = True
+    confirmations: int | None = None
     on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
@@ -69,13 +67,22 @@ class FinishedSearch:
     fails_alone: bool = False  # of a search for a partner: there is none
 
     @property
-    def interval(self) -> Interval | Candidates | None:
+    def interval(self) -> Candidates | None:
         return self.search.answer
 
     @property
     def mass(self) -> float:
-        """The probability of the whole answer."""
-        return self.before * (self.interval.mass if self.interval else 0.0)
+        """The probability of the whole answer. A flaky failure may look steady by luck: while no
+        trial contradicted another, no more is said than was asked for, or than the passes of the
+        good side allow for a test that fails every second time.
+        """
+        if self.interval is None:
+            return 0.0
+        mass = self.interval.mass
+        if self.search.agrees:
+            passes = self.search.trials.get(self.interval.good, (0, 0))[1]
+            mass = min(mass, max(self.search.settings.confidence, 1 - 0.5**passes))
+        return self.before * mass
 
     @property
     def is_sure(self) -> bool:
@@ -228,15 +235,17 @@ def _bisection(
     buildless = not any(package.spec.build for package in packages)
     settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
-        check_ends=check_ends and (setting.check_ends or name != MAIN),
+        check_ends=check_ends,
+        trust_bad=name == MAIN and not setting.check_bad_end,
         trust_ends=setting.metric is None,
         confirm=setting.checks,
-        sentinels=_SENTINELS if name == MAIN and setting.checks else 0,
-        steady_sentinels=buildless,
+        confirmations=setting.confirmations if name == MAIN else None,
+        sanity_probes=_SENTINELS if name == MAIN and setting.checks else 0,
+        probe_steady=buildless,
     )
     if graph is not None:
-        return GraphBisection(graph.history, settings)
-    return TimelineBisection(Timeline([package.history for package in moved]), settings)
+        return Bisection(GraphTimeline(graph.history), settings)
+    return Bisection(Timeline([package.history for package in moved]), settings)
 
 
 def _skip(search: Bisection, packages: Sequence[Package]) -> None:
@@ -274,7 +283,7 @@ def _measured_ends(
     """
     cached = setting.cache.known_values
     metric.begin_stage(_known(setting, name, search, packages, cached))
-    if name == MAIN and setting.check_ends:
+    if name == MAIN and setting.check_bad_end:
         return MeasuredEnds(search, metric)
     if metric.levels is None:
         metric.take_samples()

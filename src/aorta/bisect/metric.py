@@ -19,7 +19,7 @@ from aorta.core.oracle import Classified, MetricOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict, Watch
 from aorta.engine import events
 from aorta.engine.events import Event
-from aorta.search.bisecting import Bisection
+from aorta.search.bisection import Bisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
 

@@ -186,7 +186,7 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LogStretch:
     """A part of two logs: lines that both have, or what stands in place of each other."""
 
     alike: bool
@@ -194,12 +194,12 @@ class Stretch:
     bad: range
 
 
-def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[Stretch]:
+def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretch]:
     """What differs from run to run, such as addresses and times, is no difference."""
     folded = [[template(line) for line in side] for side in (good, bad)]
     matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
-        yield Stretch(tag == "equal", range(a, b), range(c, d))
+        yield LogStretch(tag == "equal", range(a, b), range(c, d))
 
 
 def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
@@ -326,8 +326,9 @@ def link_side(
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
-    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
-    return stage_dir / (telling or mine)[-1].path
+    place = stage_dir / (telling or mine)[-1].path
+    relink(run_dir / name, place)
+    return place
 
 
 def relink(link: Path, target: Path) -> None:

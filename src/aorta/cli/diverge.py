@@ -1,19 +1,77 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
+from aorta.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from aorta.engine.events import Event, Listener
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--bad-env", multiple=True, metavar="NAME=VALUE", help="A variable of the bad side.")
+class _DirectoryFirst(click.Command):
+    """A run directory may stand before the options; every other word begins the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words = ctx.params["command"]
+        if len(words) < 2 or "--" in given or not Path(words[0]).is_dir():
+            return rest
+        ctx.params.clear()
+        options_first = [*given[: -len(words)], *words[1:], words[0]]
+        rest = super().parse_args(ctx, options_first)
+        if ctx.params["command"] != words[:1]:
+            raise UsageError(f"{words[0]} is a directory; give it alone, or a command behind --")
+        return rest
+
+
+def _variables(option: str, given: tuple[str, ...], by_old_name: tuple[str, ...]) -> dict[str, str]:
+    old = option.replace("set", "env")
+    variables = options.variables_from(by_old_name, option=old)
+    if variables:
+        say(f"aorta: {old} is called {option} now; both mean the same")
+    return {**variables, **options.variables_from(given, option=option)}
+
+
+def _listeners(display: options.Display) -> "Sequence[Listener]":
+    """What shows a comparison while it runs: sides are recorded, nothing reproduces or is clean."""
+    from aorta.core.durations import show_duration
+    from aorta.engine.events import Note, PointSettled, TrialEnded
+    from aorta.views.lines import PlainProgress
+
+    def in_our_words(view: "Listener") -> "Listener":
+        def hear(event: "Event") -> None:
+            if isinstance(event, PointSettled):
+                return
+            if isinstance(event, TrialEnded) and not event.replayed:
+                record = event.record
+                run = f"run {record.index + 1} of the {record.point['side']} side"
+                view(Note(f"{run}: {record.why}, in {show_duration(record.duration)}"))
+                if isinstance(view, PlainProgress):
+                    return
+            view(event)
+
+        return hear
+
+    return display.listeners(
+        describe=lambda point: f"the {point['side']} side" if point.values else "",
+        each=in_our_words,
+    )
+
+
+@click.command(cls=_DirectoryFirst, context_settings={"allow_interspersed_args": False})
+@click.option("--bad-set", multiple=True, metavar="NAME=VALUE", help="A variable of the bad side.")
 @click.option(
-    "--good-env", multiple=True, metavar="NAME=VALUE", help="A variable of the good side."
+    "--good-set", multiple=True, metavar="NAME=VALUE", help="A variable of the good side."
 )
+@click.option("--bad-env", multiple=True, metavar="NAME=VALUE", help="The old name of --bad-set.")
+@click.option("--good-env", multiple=True, metavar="NAME=VALUE", help="The old name of --good-set.")
 @click.option("--good-mitigations", default="", help="Comma-separated, for the good side.")
 @click.option("--good", metavar="REV", help="The good side is this revision.")
 @click.option("--good-device", type=click.Choice(["cpu"]), help="The good side runs there.")
@@ -40,6 +98,8 @@ from aorta.cli.printing import print_json, say, say_plan
 @options.command_words("[RUN_DIR] [-- COMMAND...]")
 def command(
     dry_run: bool,
+    bad_set: tuple[str, ...],
+    good_set: tuple[str, ...],
     bad_env: tuple[str, ...],
     good_env: tuple[str, ...],
     good_mitigations: str,
@@ -51,6 +111,7 @@ def command(
     \b
     aorta diverge --good-mitigations tf32_off -- python train.py
     aorta diverge --good-dtype float64 --steps 0:20 -- python train.py
+    aorta diverge --good-set OMP_NUM_THREADS=1 -- python train.py
     aorta diverge --good v2.3 -- python train.py
     aorta diverge -- python train.py                 # first NaN, and: does it repeat its own numbers?
     aorta diverge triage_results/T-1/command/2026-11-02T10-00-00
@@ -68,8 +129,8 @@ def command(
     display = options.display_from(given)
     request = DivergeRequest(
         run_dir=options.directory_from(given),
-        bad_env=options.variables_from(bad_env, option="--bad-env"),
-        good_env=options.variables_from(good_env, option="--good-env"),
+        bad_set=_variables("--bad-set", bad_set, bad_env),
+        good_set=_variables("--good-set", good_set, good_env),
         good_mitigations=options.names_from(good_mitigations),
         steps=parse_steps(steps),
         executor=options.executor_from(given),
@@ -79,7 +140,7 @@ def command(
     if dry_run:
         say_plan(plan_lines(request))
         return
-    report = diverge(request, display.listeners)
+    report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:
         say(
             f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir} ... "

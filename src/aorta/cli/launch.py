@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from aorta.core.errors import InfrastructureError
+from aorta.core.errors import AortaError, Exit, InfrastructureError
 
 
 @contextmanager
@@ -35,8 +36,7 @@ def _help_without_torch() -> str:
         usage=USAGE,
         description=DESCRIPTION,
         epilog="Torchrun's options are taken as they are. They are listed here once torch is "
-        "installed: "
-        "pip install 'aorta-triage[launch]'",
+        "installed.",
     )
     add_flags(parser)
     return parser.format_help()
@@ -55,6 +55,11 @@ def command(arguments: tuple[str, ...]) -> None:
     """Should this crashed job restart, or stop?"""
     from aorta.launch.versions import demand_known_torch
 
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"
+    )
+    logging.getLogger("aorta.launch").setLevel(logging.INFO)
+    warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     demand_known_torch()
     try:
         from aorta.launch.job import launch
@@ -63,15 +68,17 @@ def command(arguments: tuple[str, ...]) -> None:
             click.echo(_help_without_torch())
             return
         raise InfrastructureError(
-            f"aorta launch needs {missing.name}, which is not installed; pip install "
-            "'aorta-triage[launch]'"
+            f"aorta launch needs {missing.name}, which is not installed; install the build that "
+            "is meant for this machine"
         ) from None
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"
-    )
-    logging.getLogger("aorta.launch").setLevel(logging.INFO)
-    warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
-    code = launch(arguments, _live_page)
+    try:
+        code = launch(arguments, _live_page)
+    except AortaError as wrong:
+        click.echo(f"aorta: {wrong}", err=True)
+        code = int(wrong.exit_code)
+    except Exception:  # noqa: BLE001 - shown as Python would; it must not leave by taking itself apart
+        traceback.print_exc()
+        code = int(Exit.FAILED)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -7,6 +7,7 @@ was allowed at its start, and what is read back has been through the scrubber.
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,36 +99,29 @@ def _started(
     output = directory / "solve"
     before = set(output.glob("*"))
     words = [word for name, value in options.items() if value for word in (name, value)]
-    process = subprocess.Popen(
-        (
-            sys.executable,
-            "-m",
-            "aorta",
-            "solve",
-            "-q",
-            "--output",
-            str(output),
-            *words,
-            "--",
-            *command,
-        ),
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # it outlives the server that started it
-        env=os.environ.copy(),
-    )
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        fresh = [p for p in output.glob("*") if p not in before]
-        begun = [path for path in fresh if (path / ".aorta" / "request.json").is_file()]
-        if begun:
-            return {"run_dir": str(begun[0]), "process": process.pid}
-        if process.poll() is not None:
-            said = process.stderr.read().decode(errors="replace") if process.stderr else ""
-            raise UsageError(said.strip().splitlines()[-1] if said.strip() else "it ended at once")
-        time.sleep(_PAUSE)
+    solve = (sys.executable, "-m", "aorta", "solve", "-q", "--output", str(output))
+    # A file, which nobody has to read: a full pipe would stop what writes to it.
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            (*solve, *words, "--", *command),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,  # it outlives the server that started it
+            env=os.environ.copy(),
+        )
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            fresh = [p for p in output.glob("*") if p not in before]
+            begun = [path for path in fresh if (path / ".aorta" / "request.json").is_file()]
+            if begun:
+                return {"run_dir": str(begun[0]), "process": process.pid}
+            if process.poll() is not None:
+                said.seek(0)
+                lines = said.read().decode(errors="replace").strip().splitlines()
+                raise UsageError(lines[-1] if lines else "it ended at once")
+            time.sleep(_PAUSE)
     process.terminate()
     raise InfrastructureError("the solve did not begin in a minute; is the machine overloaded?")
 

@@ -139,11 +139,13 @@ _TRIALS = (
     click.option("--partition", help="slurm."),
     click.option("--account", help="slurm."),
     click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+    click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
-        "--cold",
+        "--warm",
         is_flag=True,
-        help="Start every trial from nothing, also where its imports could be kept warm.",
+        help="Fork trials from a process that has imported their libraries (local).",
     ),
+    click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
 )
 running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 """How long one trial may take; where trials run and how many at once."""
@@ -168,7 +170,7 @@ def executor_from(given: Given) -> "ExecutorChoice":
         given.pop("jobs"),
         resources,
         given.pop("ray_address"),
-        given.pop("cold"),
+        **{name: given.pop(name) for name in ("warm", "cold", "job_per_trial")},
     )
 
 
@@ -185,6 +187,11 @@ resumable = stacked(
         is_flag=True,
         help="With --resume: go on with what can be read of a damaged journal.",
     ),
+    click.option(
+        "--changed",
+        is_flag=True,
+        help="With --resume: go on though scripts of the command, or data, changed since.",
+    ),
 )
 
 
@@ -192,10 +199,11 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, salvage = given.pop("resume"), given.pop("salvage")
-    if resume is None and salvage:
-        raise UsageError("--salvage is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, salvage)
+    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
+    for option, wanted in how.items():
+        if resume is None and wanted:
+            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, **how)
 
 
 mitigations_files = click.option(

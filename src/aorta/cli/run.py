@@ -72,11 +72,13 @@ def _show(report: "RunReport") -> None:
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
+    starts = content["independent_starts"]
+    shared = f", from {starts} independent starts" if starts < rate["of"] else ""
     if rate["of"]:
         click.echo(
             f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
             "failure "
-            f"(95 % interval {percent_range(rate['low'], rate['high'])})"
+            f"(95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
         )
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")
@@ -97,7 +99,8 @@ def _show(report: "RunReport") -> None:
         )
     for words in report.ending.warm_words:
         click.echo(f"  {words}")
-    click.echo(f"  results    {report.run_dir}")
+    kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
+    click.echo(f"  results    {kept}")
 
 
 def _leave(report: "RunReport") -> None:

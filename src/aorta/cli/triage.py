@@ -52,11 +52,6 @@ def command() -> None:
 )
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
 @click.option("--exact-trials", is_flag=True, help="Exactly so many a cell: never stop early.")
-@click.option(
-    "--control",
-    is_flag=True,
-    help="Where a cell works and is slower, run the baseline slowed as much.",
-)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")

@@ -246,10 +246,14 @@ class Sameness:
         return self.same
 
 
-def same_failure(known: Failure, other: Failure) -> Sameness:
-    """Whether `other` is the failure `known`. The order makes no difference unless one of them was
-    learned: what varies in it may be anything in the other.
+def same_failure(
+    known: Failure | Mapping[str, Any], other: Failure | Mapping[str, Any]
+) -> Sameness:
+    """Whether `other` is the failure `known`; either may be the JSON of one. The order makes no
+    difference unless one of them was learned: what varies in it may be anything in the other.
     """
+    known = known if isinstance(known, Failure) else Failure.from_json(known)
+    other = other if isinstance(other, Failure) else Failure.from_json(other)
     if other.seen > known.seen:
         known, other = other, known
     if known.ended.hang or other.ended.hang:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import takewhile
 
 from aorta.core.templates import ANYTHING, TERMINAL_SEQUENCE, template, words_in
 
@@ -226,12 +227,12 @@ class _Block:
         own = [frame for frame in named if not frame.is_library]
         kept = list(dict.fromkeys(frame.name for frame in own or named))
         inner = own[-1] if own else None
-        beneath = named[named.index(inner) + 1 :] if inner is not None else []
+        beneath = [] if inner is None else list(takewhile(lambda f: f is not inner, named[::-1]))
         return Raised(
             self.type,
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
-            within=beneath[-1].name if beneath else "",
+            within=beneath[0].name if beneath else "",
             statement=_digest(inner.source) if inner and inner.source and not beneath else "",
         )
 
@@ -433,6 +434,7 @@ _HARMLESS = re.compile(
     r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
 )
 _MOST_WORDS = 8
+_OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure
 
 
 def is_error(line: str) -> bool:
@@ -466,7 +468,7 @@ def said_in(text: str) -> tuple[str, ...]:
     for lines in _by_writer(lines_of(text)).values():
         told = {number for block in _blocks(lines) for number in range(*_extent(block))}
         said += [
-            template(line)
+            template(line.removeprefix(_OF_A_WORKLOAD))
             for number, line in enumerate(lines)
             if number not in told and not _LAUNCHER.search(line) and not _HARMLESS.search(line)
         ]
@@ -486,14 +488,25 @@ def progress_in(said: Sequence[str]) -> tuple[str, ...]:
 def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
     """Which of the lines that were said may be the failure's own words.
 
-    Lines of errors and the last line of stderr; without any of an error, the last line of each
-    stream. What is said again and again is progress.
+    Lines of errors and the last line of stderr, with the last before them where they say no more
+    than that something failed; without any of an error, the last line of each stream. What is said
+    again and again is progress.
     """
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
-        return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *_last(stderr)]))
+        reason = [] if any(map(_says_what, errors)) else _last([*filter(_is_no_error, stderr)])
+        return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
     return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
+
+
+def _is_no_error(line: str) -> bool:
+    return not is_error(line)
+
+
+def _says_what(line: str) -> bool:
+    """Whether a line of an error says more than that there was one: `job failed` does not."""
+    return len(words_in(_ERROR_LINE.sub("", line))) > 1
 
 
 def _last(lines: Sequence[str]) -> list[str]:

@@ -1,133 +1,339 @@
-"""Which operation of one stream is which of another: a diff over modules and order, not a zip.
+"""Which operation of one stream is which of another, by what they read.
 
-A side with other kernels, or with more operations, still compares: what has no partner is left
-without one.
+Two operations are partners if they stand in the same place of the program (step, phase, module) and
+read the same: what they read was written by partners. Where other operations led there, they are
+partners only if what they read, or what they gave, agrees within rounding. The order of operations
+says nothing: it decides only between operations that read exactly the same.
+
+What is left has no partner. Of those, operations that stand `beside` each other in a diff of the
+two streams are named together, and nothing is concluded from that.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from itertools import groupby, islice
+from typing import NamedTuple
 
-from aorta.diverge.stream import Operation, Stream
+from aorta.diverge.rounding import (
+    EPSILON,
+    Judged,
+    Stretch,
+    difference,
+    epsilon,
+    judge,
+    judge_stretch,
+    passed_on,
+    roundings,
+    types_differ,
+)
+from aorta.diverge.stream import Digest, Operation, Stream, Writer
 
-# Operations without a partner in one step; beyond, operations are matched by module alone.
-_MOST_EDITS = 1500
+# Of one place: operations that are tried as a partner where reads do not tell.
+_MOST_TRIED = 6
+# Of one step and side: operations without partners that are set beside each other.
+_MOST_BESIDE = 3000
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What two runs of one and the same side do differently, by the index of the operation."""
+
+    first: Mapping[int, float] = field(default_factory=dict)
+    second: Mapping[int, float] = field(default_factory=dict)
+    # The least difference between any run of the one side and any of the other.
+    least: Mapping[int, float] = field(default_factory=dict)
+
+    def of(self, a: Operation, b: Operation) -> float:
+        return max(self.first.get(a.index, 0.0), self.second.get(b.index, 0.0))
+
+
+class Pair(NamedTuple):
+    first: Operation
+    second: Operation
+    judged: Judged
 
 
 @dataclass(frozen=True)
 class Alignment:
-    pairs: tuple[tuple[Operation, Operation], ...]  # in the order of the first stream
+    """The partners in the order of the first stream, and what has none."""
+
+    pairs: tuple[Pair, ...]
+    beside: tuple[Pair, ...]  # do not read the same, and give other numbers
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
 
 
-def align(first: Stream, second: Stream) -> Alignment:
-    """Step by step: the same step of both sides is the same work, however many operations it
-    took.
-    """
-    pairs: list[tuple[Operation, Operation]] = []
-    mine, theirs = _by_step(first), _by_step(second)
-    for step in sorted({*mine, *theirs}):
-        pairs += _aligned(mine.get(step, []), theirs.get(step, []))
-    pairs.sort(key=lambda pair: pair[0].index)
-    of_first = {a.index for a, _ in pairs}
-    of_second = {b.index for _, b in pairs}
-    return Alignment(
-        tuple(pairs),
-        tuple(o for o in first.operations if o.index not in of_first),
-        tuple(o for o in second.operations if o.index not in of_second),
-    )
+def align(
+    first: Stream, second: Stream, noise: Noise | None = None, *, any_type: bool = False
+) -> Alignment:
+    """`any_type`: one side computes in another precision because that was asked for."""
+    return _Walk(first, second, noise or Noise(), any_type).aligned()
 
 
-def _by_step(stream: Stream) -> dict[int, list[Operation]]:
-    return {step: list(group) for step, group in groupby(stream.operations, lambda o: o.step)}
+class _Side:
+    """One stream, by index, and which of its operations have a partner."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.operations = stream.operations
+        self.by_index = stream.by_index()
+        self.partner: dict[int, int] = {}
+        self.apart: dict[int, float] = {}  # of an operation with a partner
+        self._stretches: dict[int, Stretch] = {}
+        self.read = stream.all_read()
+        self.groups: dict[object, list[Operation]] = {}
+        self.places: dict[object, list[Operation]] = {}
+        for operation in stream.operations:
+            self.groups.setdefault(self.identity(operation), []).append(operation)
+            self.places.setdefault((operation.place, operation.shapes), []).append(operation)
+
+    def identity(self, operation: Operation, other: "_Side | None" = None) -> object:
+        """Where it stands and what it read, in the records of the other side where one is given;
+        None where that side has no such records. What was written before the first recorded step
+        is only known not to be recorded.
+        """
+        read: list[tuple[Writer | None, ...]] = []
+        for writers in operation.inputs:
+            known: list[Writer | None] = []
+            for index, result in writers:
+                if index not in self.by_index:
+                    known.append(None)
+                elif other is None:
+                    known.append((index, result))
+                elif index in self.partner:
+                    known.append((self.partner[index], result))
+                else:
+                    return None
+            read.append(tuple(known))
+        parts = tuple((shape, at) for shape, _, at in operation.input_shapes)
+        # What reads nothing is told by what it gives.
+        given = () if read else tuple(d.shape for d in operation.outputs)
+        return (operation.place, tuple(read), parts, given)
+
+    def without_partner(self, operations: Iterable[Operation]) -> list[Operation]:
+        return [o for o in operations if o.index not in self.partner]
+
+    def read_by(self, operation: Operation) -> list[Digest | None]:
+        """What it read last of each tensor; None where that is not recorded."""
+        return [self.written(writers) for writers in operation.inputs]
+
+    def written(self, writers: Sequence[Writer]) -> Digest | None:
+        if not writers or writers[-1][0] not in self.by_index:
+            return None
+        index, result = writers[-1]
+        outputs = self.by_index[index].outputs
+        return outputs[result] if result < len(outputs) else None
+
+    def stretch(self, operation: Operation) -> Stretch:
+        """How much rounding, and of what was apart before, the operations without partners carry
+        into the result of this one. Each is looked at once, behind what it read.
+        """
+        left = [operation]
+        while left:
+            one = left[-1]
+            writers = {i for w in one.inputs for i, _ in w if i in self.by_index}
+            new = [i for i in writers if i not in self.partner and i not in self._stretches]
+            if new:
+                left += [self.by_index[i] for i in new]
+                continue
+            left.pop()
+            if one.index not in self._stretches:
+                self._stretches[one.index] = self._behind_what_it_read(one)
+        return self._stretches[operation.index]
+
+    def _behind_what_it_read(self, operation: Operation) -> Stretch:
+        if operation.index in self.partner:
+            return Stretch(1.0, 0.0, self.apart.get(operation.index, 0.0))
+        read = self.read_by(operation)
+        squares, coarsest, inherited = roundings(operation, read, 1.0) ** 2, epsilon(operation), 0.0
+        for writers, factor in zip(operation.inputs, passed_on(operation, read), strict=True):
+            for index in {i for i, _ in writers}:
+                if index in self.partner:
+                    inherited = max(inherited, factor * self.apart.get(index, 0.0))
+                elif (before := self._stretches.get(index)) is not None:
+                    squares += (factor * before.roundings) ** 2
+                    coarsest = max(coarsest, before.epsilon)
+                    inherited = max(inherited, min(1.0, factor) * before.inherited)
+        return Stretch(math.sqrt(squares), coarsest, inherited)
 
 
-def _aligned(
-    mine: Sequence[Operation], theirs: Sequence[Operation]
-) -> list[tuple[Operation, Operation]]:
-    start = 0
-    while start < min(len(mine), len(theirs)) and mine[start].key == theirs[start].key:
-        start += 1
-    end = 0
-    while end < min(len(mine), len(theirs)) - start and mine[-1 - end].key == theirs[-1 - end].key:
-        end += 1
-    found = list(zip(mine[:start], theirs[:start], strict=True))
-    found += _middle(mine[start : len(mine) - end], theirs[start : len(theirs) - end])
-    if end:
-        found += zip(mine[-end:], theirs[-end:], strict=True)
-    return found
+class _Walk:
+    """Through the first stream in order: what an operation read has been looked at before it."""
 
+    def __init__(self, first: Stream, second: Stream, noise: Noise, any_type: bool) -> None:
+        self.first, self.second = _Side(first), _Side(second)
+        self.noise, self.any_type = noise, any_type
 
-def _middle(
-    mine: Sequence[Operation], theirs: Sequence[Operation]
-) -> list[tuple[Operation, Operation]]:
-    if not mine or not theirs:
-        return []
-    places = _common([o.key for o in mine], [o.key for o in theirs])
-    if places is None:
-        return _by_module(mine, theirs)
-    return [(mine[a], theirs[b]) for a, b in places]
-
-
-def _common(mine: Sequence[object], theirs: Sequence[object]) -> list[tuple[int, int]] | None:
-    """A longest common subsequence, by Myers' greedy search: fast where little differs. None where
-    too much does.
-    """
-    reach = {1: 0}  # on each diagonal, how far into `mine` so many edits lead
-    trail: list[dict[int, int]] = []
-    for edits in range(min(len(mine) + len(theirs), _MOST_EDITS) + 1):
-        trail.append(dict(reach))
-        for diagonal in range(-edits, edits + 1, 2):
-            down = diagonal == -edits or (
-                diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]
-            )
-            x = reach[diagonal + 1] if down else reach[diagonal - 1] + 1
-            while _alike(mine, theirs, x, x - diagonal):
-                x += 1
-            reach[diagonal] = x
-            if x >= len(mine) and x - diagonal >= len(theirs):
-                return _walked_back(trail, len(mine), len(theirs))
-    return None
-
-
-def _alike(mine: Sequence[object], theirs: Sequence[object], x: int, y: int) -> bool:
-    return x < len(mine) and y < len(theirs) and mine[x] == theirs[y]
-
-
-def _walked_back(trail: Sequence[Mapping[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    """The pairs on the way that was found, from its end to its beginning and turned round."""
-    pairs: list[tuple[int, int]] = []
-    for edits in range(len(trail) - 1, -1, -1):
-        reach, diagonal = trail[edits], x - y
-        down = diagonal == -edits or (
-            diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]
+    def aligned(self) -> Alignment:
+        pairs: list[Pair] = []
+        for operation in self.first.operations:
+            if operation.index not in self.first.partner:
+                self._pair_by_reads(operation)
+            if operation.index not in self.first.partner:
+                self._pair_by_agreement(operation)
+            if operation.index in self.first.partner:
+                pairs.append(self._judged(operation))
+        beside = tuple(self._beside())
+        in_first = {pair.first.index for pair in beside}
+        in_second = {pair.second.index for pair in beside}
+        only_first = self.first.without_partner(self.first.operations)
+        only_second = self.second.without_partner(self.second.operations)
+        return Alignment(
+            tuple(pairs),
+            beside,
+            tuple(o for o in only_first if o.index not in in_first),
+            tuple(o for o in only_second if o.index not in in_second),
         )
-        before_x = reach[diagonal + 1] if down else reach[diagonal - 1]
-        before_y = before_x - (diagonal + 1 if down else diagonal - 1)
-        while x > before_x and y > before_y and x > 0 and y > 0:
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = before_x, before_y
-    return pairs[::-1]
+
+    def _judged(self, a: Operation) -> Pair:
+        b = self.second.by_index[self.first.partner[a.index]]
+        inherited = 0.0
+        for mine, theirs in zip(a.inputs, b.inputs, strict=False):
+            apart = self._reads_apart(mine, theirs)
+            known = (self.first.apart.get(index, 0.0) for index, _ in mine)
+            inherited = max(inherited, apart.difference if apart is not None else max(known))
+        read, noise = self.first.read_by(a), self.noise.of(a, b)
+        judged = judge(a, b, read, inherited, noise, any_type=self.any_type)
+        least = min(judged.difference, self.noise.least.get(a.index, math.inf))
+        judged = replace(judged, difference=least)
+        self.first.apart[a.index] = self.second.apart[b.index] = judged.difference
+        return Pair(a, b, judged)
+
+    # -- partners ----------------------------------------------------------------------------------
+
+    def _pair(self, a: Operation, b: Operation) -> None:
+        self.first.partner[a.index] = b.index
+        self.second.partner[b.index] = a.index
+
+    def _pair_by_reads(self, operation: Operation) -> None:
+        """All operations that read exactly what this one did, with those of the other side."""
+        theirs = self.second.groups.get(self.first.identity(operation, self.second), ())
+        # Looked at once: then one of the two has nothing left.
+        mine = self.first.groups.pop(self.first.identity(operation), ())
+        if not theirs:
+            return
+        # Those that differ in an argument only are told apart by what they give, then by their
+        # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
+        draws = operation.is_random
+
+        def line(o: Operation) -> object:
+            return (o.file, o.line)
+
+        def line_and_numbers(o: Operation) -> object:
+            return (o.file, o.line, o.outputs)
+
+        def numbers(o: Operation) -> object:
+            return o.outputs
+
+        ways = (line_and_numbers, line) if draws else (line_and_numbers, numbers, line)
+        for way in ways:
+            self._pair_alike(mine, theirs, way)
+        self._pair_alike(mine, theirs, lambda _: None)
+
+    def _pair_alike(
+        self,
+        mine: Iterable[Operation],
+        theirs: Iterable[Operation],
+        way: Callable[[Operation], object],
+    ) -> None:
+        waiting: dict[object, list[Operation]] = {}
+        for b in self.second.without_partner(theirs):
+            waiting.setdefault(way(b), []).append(b)
+        for a in self.first.without_partner(mine):
+            if alike := waiting.get(way(a)):
+                self._pair(a, alike.pop(0))
+
+    def _pair_by_agreement(self, a: Operation) -> None:
+        """With one of the same place and shapes that read, or gave, the same within rounding,
+        whatever led there.
+        """
+        there = self.second.places.get((a.place, a.shapes), [])
+        while there and there[0].index in self.second.partner:
+            there.pop(0)
+        for b in islice((o for o in there if o.index not in self.second.partner), _MOST_TRIED):
+            if self._reads_agree(a, b) or not self._apart(a, b).is_guilty:
+                self._pair(a, b)
+                return
+
+    def _reads_agree(self, a: Operation, b: Operation) -> bool:
+        if not a.inputs or len(a.inputs) != len(b.inputs):
+            return False
+        if [at for *_, at in a.input_shapes] != [at for *_, at in b.input_shapes]:
+            return False
+        for mine, theirs in zip(a.inputs, b.inputs, strict=True):
+            apart = self._reads_apart(mine, theirs)
+            if apart is None or apart.is_guilty:
+                return False
+        return True
+
+    def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> Judged | None:
+        """How far apart one tensor is that both sides read. None where that cannot be told: it
+        was written in parts, or is a part of what was written.
+        """
+        partners = [(self.first.partner.get(index), result) for index, result in mine]
+        if partners == list(theirs):
+            known = max((self.first.apart.get(index, 0.0) for index, _ in mine), default=0.0)
+            return Judged(known, math.inf, known)
+        if len(mine) != 1 or len(theirs) != 1:
+            return None
+        a, b = self.first.written(mine), self.second.written(theirs)
+        if a is None or b is None or a.size != b.size:
+            return None
+        makers = self.first.by_index[mine[0][0]], self.second.by_index[theirs[0][0]]
+        return self._digests_apart(a, b, *makers)
+
+    def _apart(self, a: Operation, b: Operation) -> Judged:
+        """How far apart the results are of two operations that did not read the same."""
+        if not a.outputs or len(a.outputs) != len(b.outputs):
+            return Judged(math.inf, 0.0, 0.0)
+        judged = [
+            self._digests_apart(x, y, a, b) for x, y in zip(a.outputs, b.outputs, strict=True)
+        ]
+        return max(judged, key=lambda j: (j.is_guilty, j.difference))
+
+    def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
+        other_type = not self.any_type and types_differ(x, y)
+        apart = difference(x, y)
+        stretches = (self.first.stretch(a), self.second.stretch(b))
+        kinds = [EPSILON.get(digest.dtype, 0.0) for digest in (x, y)]
+        at_least = max(kinds) if self.any_type else min(kinds)
+        noise = self.noise.of(a, b)
+        judged = judge_stretch(apart, stretches, at_least, noise, any_type=self.any_type)
+        return replace(judged, other_type=other_type)
+
+    # -- without partners --------------------------------------------------------------------------
+
+    def _beside(self) -> Iterable[Pair]:
+        """What is left of each step, by a diff over places and shapes; then the results that
+        nothing reads, in their order.
+        """
+        mine = _by_step(self.first.without_partner(self.first.operations))
+        theirs = _by_step(self.second.without_partner(self.second.operations))
+        for step in sorted({*mine} & {*theirs}):
+            left, right = mine[step][:_MOST_BESIDE], theirs[step][:_MOST_BESIDE]
+            mine_at, theirs_at = ([(o.place, o.shapes) for o in side] for side in (left, right))
+            matcher = SequenceMatcher(None, mine_at, theirs_at, autojunk=False)
+            taken: set[int] = set()
+            for i, j, length in matcher.get_matching_blocks():
+                for a, b in zip(left[i : i + length], right[j : j + length], strict=True):
+                    taken |= {id(a), id(b)}
+                    yield Pair(a, b, self._apart(a, b))
+            ends = [
+                _by_sizes(o for o in side if id(o) not in taken and o.index not in read)
+                for side, read in ((left, self.first.read), (right, self.second.read))
+            ]
+            for sizes in ends[0]:
+                for a, b in zip(ends[0][sizes], ends[1].get(sizes, ()), strict=False):
+                    yield Pair(a, b, self._apart(a, b))
 
 
-def _by_module(
-    mine: Sequence[Operation], theirs: Sequence[Operation]
-) -> list[tuple[Operation, Operation]]:
-    """Too many to compare all with all: the n-th such operation of a module with the n-th of the
-    other side.
-    """
-    waiting: dict[object, list[Operation]] = {}
-    for operation in theirs:
-        waiting.setdefault(operation.key, []).append(operation)
-    found: list[tuple[Operation, Operation]] = []
-    last = -1
-    for operation in mine:
-        others = waiting.get(operation.key, [])
-        while others and others[0].index <= last:
-            others.pop(0)
-        if others:
-            found.append((operation, others.pop(0)))
-            last = found[-1][1].index
+def _by_sizes(operations: Iterable[Operation]) -> dict[object, list[Operation]]:
+    found: dict[object, list[Operation]] = {}
+    for operation in operations:
+        found.setdefault(tuple(d.size for d in operation.outputs), []).append(operation)
     return found
+
+
+def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:
+    return {step: list(group) for step, group in groupby(operations, lambda o: o.step)}

@@ -1,22 +1,31 @@
 """Where the numbers part: pure rules over recorded streams.
 
 The first operation whose result differs on the two sides by more than rounding explains, while what
-it read did not: that is the cause. What two runs of one side do differently is learned first and
-never counted against the other side.
+it read did not: that is the cause. Where the sides do different things, it is the first operation
+that one side does alone and because of which an end of the program differs. What two runs of one
+side do differently is learned first and never counted against the other side.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from aorta.diverge.alignment import Alignment, align
-from aorta.diverge.rounding import Judged, difference, judge
-from aorta.diverge.stream import Digest, Operation, Stream
+from aorta.diverge.alignment import Alignment, Noise, Pair, align
+from aorta.diverge.rounding import Judged, outputs_apart
+from aorta.diverge.stream import Operation, Stream
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
 _AMPLIFIERS = 5
+# Moves numbers, and makes none: of the operations of a line the one that computes is named.
+_MOVES = re.compile(
+    r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
+    r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
+)
 
 
 @dataclass(frozen=True)
@@ -28,11 +37,20 @@ class Parting:
     judged: Judged
     rank: int
     reads: tuple[tuple[Operation, float], ...] = ()  # what it read, and how far apart that was
-    alone: Operation | None = None  # it stands on one side only
+    # The sides do not do the same here: this operation began it, and `bad` and `good` are the
+    # first values that are apart because of it.
+    begins: Operation | None = None
+    only_on: str | None = None  # the side that alone does what began it
+    cast: Operation | None = None  # that gave what it reads another type
 
     @property
     def operation(self) -> Operation:
-        return self.alone or self.bad
+        return self.begins or self.bad
+
+    @property
+    def module(self) -> str:
+        """Where the operation stands, or else the one that first computes with its result."""
+        return self.operation.module or self.bad.module
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
@@ -42,10 +60,14 @@ class Parting:
         ]
         return {
             **place_of(self.operation, self.rank),
-            "only_on": None if self.alone is None else "bad" if self.alone is self.bad else "good",
+            "module": self.module or None,
+            "only_on": self.only_on,
             "difference": plain(self.judged.difference),
             "expected_rounding": plain(self.judged.expected),
             "inherited": plain(self.judged.inherited),
+            "other_dtype": self.judged.other_type,
+            "apart": place_of(self.bad, self.rank) if self.begins else None,
+            "cast": place_of(self.cast, self.rank) if self.cast else None,
             "inputs": inputs,
             "bad": _side(self.bad),
             "good": _side(self.good),
@@ -69,13 +91,15 @@ class Comparison:
     nth: int = 0
 
 
-def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]]) -> Comparison:
+def compare(
+    bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]], *, any_type: bool = False
+) -> Comparison:
     """Every run of either side is the streams of its ranks. More runs of a side teach what it does
-    by chance.
+    by chance. `any_type`: the good side was asked to compute in another precision.
     """
     ranks = {len(run) for run in (*bads, *goods)}
     found = [
-        _compare_rank([run[rank] for run in bads], [run[rank] for run in goods])
+        _compare_rank([run[rank] for run in bads], [run[rank] for run in goods], any_type)
         for rank in range(min(ranks))
     ]
     guilty = [c for c in found if c.first is not None]
@@ -96,23 +120,28 @@ def _when(parting: Parting | None) -> tuple[int, int]:
     return (parting.bad.step, parting.bad.index)
 
 
-def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream]) -> Comparison:
+def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool) -> Comparison:
     bad, good = bads[0], goods[0]
-    alignment = align(bad, good)
-    walk = _Walk(bad, good, alignment, _learned(bads), _learned(goods), _others(bads, goods))
-    partings = walk.partings()
-    guilty = [parting for parting in partings if parting.judged.is_guilty]
-    first = guilty[0] if guilty else None
+    noise = Noise(_learned(bads), _learned(goods))
+    if any(noise.first.values()) or any(noise.second.values()):
+        noise = replace(noise, least=_least(bads, goods))
+    alignment = align(bad, good, noise, any_type=any_type)
+    blame = _Blame(bad, good, alignment)
+    guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
+    first = blame.first(guilty)
+    both = sorted((*alignment.pairs, *alignment.beside), key=lambda pair: pair.first.index)
+    grew = sorted(
+        (p for p in guilty if p.judged.inherited and (first is None or p.first != first.bad)),
+        key=lambda p: -p.judged.growth,
+    )
     shorter = min(len(bad.operations), len(good.operations)) or 1
     return Comparison(
         first=first,
-        grew=tuple(
-            sorted(guilty[1:], key=lambda p: -p.judged.growth if p.judged.inherited else 0.0)
-        )[:_AMPLIFIERS],
-        compared=len(alignment.pairs),
+        grew=tuple(blame.parting(pair) for pair in grew[:_AMPLIFIERS]),
+        compared=len(both),
         unmatched=(*alignment.only_first, *alignment.only_second),
-        is_aligned=len(alignment.pairs) >= _ALIGNED_ENOUGH * shorter,
-        curve=tuple((p.bad.index, p.bad.step, p.judged.difference) for p in partings),
+        is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
+        curve=tuple((p.first.index, p.first.step, p.judged.difference) for p in both),
         nth=_nth(bad, first.bad) if first else 0,
     )
 
@@ -121,20 +150,20 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
     """For each operation of the first run: how far any other run of the same side parts from it."""
     apart: dict[int, float] = {}
     for other in runs[1:]:
-        for mine, theirs in align(runs[0], other).pairs:
+        for mine, theirs, _ in align(runs[0], other).pairs:
             apart[mine.index] = max(apart.get(mine.index, 0.0), outputs_apart(mine, theirs))
     return apart
 
 
-def _others(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]:
+def _least(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]:
     """The least difference between any run of one side and any of the other: what chance may
     explain is not more.
     """
     least: dict[int, float] = {}
     for bad in bads:
-        to_first = {b.index: a.index for a, b in align(bads[0], bad).pairs}
+        to_first = {b.index: a.index for a, b, _ in align(bads[0], bad).pairs}
         for good in goods:
-            for mine, theirs in align(bad, good).pairs:
+            for mine, theirs, _ in align(bad, good).pairs:
                 index = to_first.get(mine.index)
                 if index is not None:
                     apart = outputs_apart(mine, theirs)
@@ -142,161 +171,165 @@ def _others(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]
     return least
 
 
-def outputs_apart(mine: Operation, theirs: Operation) -> float:
-    return max(
-        (difference(a, b) for a, b in zip(mine.outputs, theirs.outputs, strict=False)), default=0.0
-    )
+class _Blame:
+    """Which of all that differs is named."""
 
+    def __init__(self, bad: Stream, good: Stream, alignment: Alignment) -> None:
+        self.bad, self.good, self.alignment = bad, good, alignment
+        self._bad, self._good = bad.by_index(), good.by_index()
+        self._partner = {pair.first.index: pair for pair in alignment.pairs}
+        self._of_good = {pair.second.index: pair for pair in alignment.pairs}
+        self._paired = sorted(self._of_good)
+        self._lone_bad = {o.index for o in alignment.only_first}
+        self._lone_good = {o.index for o in alignment.only_second}
+        self._counts = [Counter(o.place for o in side.operations) for side in (bad, good)]
 
-@dataclass
-class _Walk:
-    """Through the aligned operations of one rank, in order, with what is known of everything they
-    read.
-    """
+    def first(self, guilty: Sequence[Pair]) -> Parting | None:
+        found = [self._of_pair(guilty[0])] if guilty else []
+        found += [self._of_flow(pair) for pair in self._surviving()[:1]]
+        return min(found, key=_when, default=None)
 
-    bad: Stream
-    good: Stream
-    alignment: Alignment
-    learned_bad: Mapping[int, float]
-    learned_good: Mapping[int, float]
-    least: Mapping[int, float]
-    _apart: dict[int, float] = field(default_factory=dict)  # of an operation of the bad side
-    _pairs_met: set[tuple[int, int]] = field(default_factory=set)
-
-    def partings(self) -> list[Parting]:
-        found: list[Parting] = []
-        self._of_bad, self._of_good = self.bad.by_index(), self.good.by_index()
-        self._partner = {a.index: b.index for a, b in self.alignment.pairs}
-        for bad, good in self.alignment.pairs:
-            read = self._read(bad, good)
-            found += read.met
-            parting = self._judged(bad, good, read.known)
-            self._apart[bad.index] = parting.judged.difference
-            if parting.judged.is_guilty and read.extra is not None:
-                parting = replace(parting, alone=read.extra)  # it wrote to what is read here
-            found.append(parting)
-        return found
-
-    def _judged(
-        self,
-        bad: Operation,
-        good: Operation,
-        reads: Sequence[tuple[Digest, Digest, float]] | None,
-        chain: int = 1,
-    ) -> Parting:
-        """`reads` is None where what it read cannot be told, so neither can its guilt."""
-        learned = max(self.learned_bad.get(bad.index, 0.0), self.learned_good.get(good.index, 0.0))
-        subject, other = (bad, good) if bad.index not in self._partner else (good, bad)
-        judged = judge(subject, other, reads or (), learned)
-        partners = self._partner.get(bad.index) == good.index
-        least = self.least.get(bad.index, math.inf) if partners else math.inf
-        judged = Judged(
-            min(judged.difference, least),
-            math.inf if reads is None else judged.expected * chain,
-            judged.inherited,
+    def parting(self, pair: Pair) -> Parting:
+        read = tuple(
+            (self._bad[writers[-1][0]], self._apart(writers[-1][0]))
+            for writers in pair.first.inputs
+            if writers and writers[-1][0] in self._bad
         )
-        known = tuple(
-            (self._of_bad[writers[-1]], self._apart.get(writers[-1], 0.0))
-            for writers in bad.inputs
-            if writers and writers[-1] in self._of_bad
-        )
-        return Parting(bad, good, judged, self.bad.rank, known)
+        return Parting(pair.first, pair.second, pair.judged, self.bad.rank, read)
 
-    def _read(self, bad: Operation, good: Operation) -> "_Read":
-        """What both read, tensor by tensor, and what came out where other operations made it on the
-        two sides.
+    def _apart(self, index: int) -> float:
+        pair = self._partner.get(index)
+        return pair.judged.difference if pair else 0.0
+
+    # -- partners that give other numbers ----------------------------------------------------------
+
+    def _of_pair(self, pair: Pair) -> Parting:
+        """Of draws that differ: a draw before them that one side does alone began it."""
+        if pair.first.is_random:
+            before = self._in_order(
+                o for o in (*self.alignment.only_first, *self.alignment.only_second) if o.is_random
+            )
+            if before and self._position(before[0]) < pair.first.index:
+                return self._begun(pair, before[0])
+        return self.parting(pair)
+
+    # -- sides that do not do the same -------------------------------------------------------------
+
+    def _surviving(self) -> list[Pair]:
+        """What stands beside each other, gives other numbers, and leads to an end of the program
+        that differs. What agrees where both sides read it again does not.
         """
-        read = _Read([])
-        if len(bad.inputs) != len(good.inputs):
-            return _Read(None)
-        for mine, theirs in zip(bad.inputs, good.inputs, strict=True):
-            if not all(i in self._of_bad for i in mine):
-                continue  # recorded before the first step that was asked for
-            assert read.known is not None
-            if [self._partner.get(i) for i in mine] == list(theirs):
-                read.known += [self._known(i) for i in mine if self._of_bad[i].outputs]
-                continue
-            extra = self._extra_writer(mine, theirs)
-            if extra is not None and max(len(mine), len(theirs)) > 1:
-                read.extra = read.extra or extra
-                continue
-            a, b = self._of_bad.get(mine[-1]) if mine else None, self._good_of(theirs)
-            if a is None or b is None or not _same_size(a, b):
-                return _Read(None, read.met)
-            read.met += self._met(a, b)
-            read.known.append((a.outputs[0], b.outputs[0], outputs_apart(a, b)))
-        return read
+        apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
+        read = self.bad.all_read()
+        ends = [index for index in apart if index not in read]
+        reached = self._upwards(ends, self._bad, self._partner)
+        return [pair for index, pair in sorted(apart.items()) if index in reached]
 
-    def _extra_writer(self, mine: Sequence[int], theirs: Sequence[int]) -> Operation | None:
-        """Of memory that is written in parts: the first write that the other side does not do."""
-        partners = {self._partner.get(i) for i in mine}
-        lone = [self._of_bad[i] for i in mine if self._partner.get(i) not in theirs]
-        lone += [self._of_good[i] for i in theirs if i not in partners and i in self._of_good]
-        return lone[0] if lone else None
-
-    def _known(self, index: int) -> tuple[Digest, Digest, float]:
-        mine, theirs = self._of_bad[index], self._of_good[self._partner[index]]
-        return mine.outputs[0], theirs.outputs[0], self._apart.get(index, 0.0)
-
-    def _good_of(self, writers: Sequence[int]) -> Operation | None:
-        return self._of_good.get(writers[-1]) if writers else None
-
-    def _met(self, a: Operation, b: Operation) -> list[Parting]:
-        """Two results of different operations that are read in the same place: judged once, by what
-        led to them.
-        """
-        if (a.index, b.index) in self._pairs_met:
-            return []
-        self._pairs_met.add((a.index, b.index))
-        before, chain = self._ancestors(a)
-        parting = self._judged(a, b, before, chain + 1)
-        if a.index not in self._partner:
-            self._apart[a.index] = parting.judged.difference
-        return [replace(parting, alone=a if a.index not in self._partner else b)]
-
-    def _ancestors(self, operation: Operation) -> tuple[list[tuple[Digest, Digest, float]], int]:
-        """What the stretch of operations without partners read from before it, and how long that
-        stretch is.
-        """
-        found: list[tuple[Digest, Digest, float]] = []
-        seen: set[int] = set()
-        left, chain = [operation.index], 0
+    @staticmethod
+    def _upwards(
+        ends: Iterable[int], known: Mapping[int, Operation], partners: Mapping[int, Pair]
+    ) -> set[int]:
+        """The operations without partners that lead there."""
+        found: set[int] = set()
+        left = list(ends)
         while left:
             index = left.pop()
-            if index in seen or index not in self._of_bad:
+            if index in found or index in partners or index not in known:
                 continue
-            seen.add(index)
-            if index in self._partner:
-                found += [self._known(index)] if self._of_bad[index].outputs else []
-                continue
-            chain += 1
-            left += [i for writers in self._of_bad[index].inputs for i in writers]
-        return found, chain
+            found.add(index)
+            left += [i for writers in known[index].inputs for i, _ in writers]
+        return found
+
+    def _of_flow(self, pair: Pair) -> Parting:
+        mine = self._upwards([pair.first.index], self._bad, self._partner)
+        theirs = self._upwards([pair.second.index], self._good, self._of_good)
+        lone = [self._bad[i] for i in mine & self._lone_bad]
+        lone += [self._good[i] for i in theirs & self._lone_good]
+        lone = self._in_order(o for o in lone if not self._only_moves(o))
+        if not lone:
+            return self.parting(pair)
+        is_bad = self._is_bad(lone[0])
+        known, indices = (self._bad, mine) if is_bad else (self._good, theirs)
+        begins = self._that_computes(lone[0], [known[i] for i in sorted(indices)])
+        begun = self._begun(pair, begins)
+        is_cast = lone[0].op == "aten::_to_copy" and begins is not lone[0]
+        return replace(begun, cast=lone[0]) if is_cast else begun
+
+    def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
+        """Of equal candidates the first that computes: of one line, or the one that reads a cast
+        with nothing in between that both sides do.
+        """
+        same = (o for o in stretch if _line(o) == _line(begins) and not self._only_moves(o))
+        found = min(same, key=lambda o: (_moves(o), o.op == "input", o.index))
+        if found.op != "aten::_to_copy":
+            return found
+        partners = self._partner if self._is_bad(begins) else self._of_good
+        for operation in stretch:
+            if not _moves(operation) and any((found.index, 0) in w for w in operation.inputs):
+                between = range(found.index + 1, operation.index)
+                return found if any(i in partners for i in between) else operation
+        return found
+
+    def _begun(self, pair: Pair, begins: Operation) -> Parting:
+        parting = self.parting(pair)
+        if begins in (pair.first, pair.second):
+            return parting
+        is_bad = self._is_bad(begins)
+        mine, theirs = self._counts if is_bad else self._counts[::-1]
+        alone = mine[begins.place] > theirs[begins.place]
+        side = "bad" if is_bad else "good"
+        return replace(parting, begins=begins, only_on=side if alone else None)
+
+    def _only_moves(self, operation: Operation) -> bool:
+        """Whether its result is what it read, in the same precision."""
+        known = self._bad if self._is_bad(operation) else self._good
+        read = [
+            known[writers[-1][0]].outputs[writers[-1][1]]
+            for writers in operation.inputs
+            if writers and writers[-1][0] in known
+        ]
+        return any(
+            d.dtype == out.dtype and (d.values, d.total) == (out.values, out.total)
+            for d in read
+            for out in operation.outputs[:1]
+        )
+
+    def _is_bad(self, operation: Operation) -> bool:
+        return self._bad.get(operation.index) is operation
+
+    def _in_order(self, operations: Iterable[Operation]) -> list[Operation]:
+        return sorted(operations, key=self._position)
+
+    def _position(self, operation: Operation) -> float:
+        """Among the operations of the bad side: one of the good side comes behind the last partner
+        before it.
+        """
+        if self._is_bad(operation):
+            return operation.index
+        before = bisect(self._paired, operation.index)
+        return self._of_good[self._paired[before - 1]].first.index + 1.25 if before else -1.0
+
+    def accounted_for(self) -> int:
+        """How many operations of the bad side are compared, or lead to one that is."""
+        leads: set[int] = {pair.first.index for pair in self.alignment.beside} | {*self._partner}
+        for operation in reversed(self.bad.operations):
+            if operation.index in leads:
+                leads |= {i for writers in operation.inputs for i, _ in writers}
+        return len(leads & {*self._bad})
 
 
-@dataclass
-class _Read:
-    """What an aligned pair of operations read. `known` is None where something has no
-    counterpart.
-    """
-
-    known: list[tuple[Digest, Digest, float]] | None
-    met: list[Parting] = field(default_factory=list)
-    extra: Operation | None = None
+def _line(operation: Operation) -> tuple[str, int, str]:
+    return (operation.file, operation.line, operation.module)
 
 
-def _same_size(a: Operation, b: Operation) -> bool:
-    """Of what is read; a view in between may have given it another shape."""
-    return bool(a.outputs) and bool(b.outputs) and a.outputs[0].size == b.outputs[0].size
+def _moves(operation: Operation) -> bool:
+    return (
+        _MOVES.fullmatch(operation.op.rpartition("::")[2]) is not None and not operation.is_random
+    )
 
 
 def _nth(stream: Stream, operation: Operation) -> int:
-    same = (
-        o
-        for o in stream.operations
-        if (o.step, o.phase, o.module, o.op)
-        == (operation.step, operation.phase, operation.module, operation.op)
-    )
+    same = (o for o in stream.operations if o.place == operation.place)
     return next(n for n, o in enumerate(same) if o.index == operation.index)
 
 
@@ -310,57 +343,6 @@ def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
         if (comparison := compare([a], [b])).first is not None
     ]
     return min(found, key=_when, default=None)
-
-
-# -- not a number ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NonFinite:
-    """The first result with NaN or infinity in it whose inputs had none."""
-
-    operation: Operation
-    rank: int
-    parents: tuple[Operation, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **place_of(self.operation, self.rank),
-            "outputs": [digest.to_json() for digest in self.operation.outputs],
-            "inputs": [
-                {**place_of(parent, self.rank), **digest.to_json()}
-                for parent in self.parents
-                for digest in parent.outputs[:1]
-            ],
-        }
-
-
-def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
-    """The earliest over all ranks. A mask is made of infinities on purpose: a constant is not where
-    they come from.
-    """
-    found = [first for stream in streams if (first := _first_nonfinite(stream)) is not None]
-    return min(found, key=lambda n: (n.operation.step, n.operation.index), default=None)
-
-
-def _first_nonfinite(stream: Stream) -> NonFinite | None:
-    known = stream.by_index()
-    for operation in stream.operations:
-        if all(d.is_finite for d in operation.outputs) or _is_constant(operation):
-            continue
-        parents = tuple(known[i] for writers in operation.inputs for i in writers if i in known)
-        if all(d.is_finite for parent in parents for d in parent.outputs):
-            return NonFinite(operation, stream.rank, parents)
-    return None
-
-
-_FILLING = frozenset(
-    ["full", "fill_", "masked_fill", "masked_fill_", "full_like", "scalar_tensor", "where"]
-)
-
-
-def _is_constant(operation: Operation) -> bool:
-    return operation.op.rpartition("::")[2] in _FILLING
 
 
 def place_of(operation: Operation, rank: int) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import Exit
-from aorta.diverge.comparing import Comparison, NonFinite, Parting
+from aorta.diverge.comparing import Comparison, Parting
+from aorta.diverge.nonfinite import Magnitudes, NonFinite, history_lines
 from aorta.diverge.ranks import RankParting
 from aorta.diverge.sides import Sides
 from aorta.engine.events import Reason
@@ -59,6 +60,7 @@ class DivergeReport:
     ranks: RankParting | None
     checked_ranks: bool
     nonfinite: NonFinite | None
+    history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
     notes: tuple[str, ...]
     is_whole: bool  # every process recorded everything it did, to its end
@@ -107,8 +109,9 @@ class DivergeReport:
         parted = self.self_parting
         return {
             "status": self.status,
-            "first": self.first.to_json() if self.first else None,
+            "first": _first(self.first),
             "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
+            "history": [one.to_json() for one in self.history],
             "self_difference": parted.to_json() if parted else None,
             "amplified": [p.to_json() for p in compared.grew] if compared else [],
             "compared_ops": compared.compared if compared else 0,
@@ -140,6 +143,8 @@ class DivergeReport:
                     f"    read {parent.op}: {list(digest.shape)} {digest.dtype}, from "
                     f"{digest.low:.4g} to {digest.high:.4g}"
                 )
+            if self.history:
+                yield from history_lines(self.history, self.nonfinite)
         if self.self_parting is not None:
             own = self.self_parting.operation
             yield (
@@ -159,6 +164,8 @@ class DivergeReport:
                 f"  compared {compared.compared} operations, {len(compared.unmatched)} without "
                 f"a partner, in {self.trials} runs"
             )
+            if compared.unmatched and self.status == "same":
+                yield "  what has no partner agrees where both sides read its results again"
         for note in self.notes:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"
@@ -175,18 +182,46 @@ _HEADLINES = {
 }
 
 
-def _parting_lines(first: Parting) -> Iterator[str]:
-    at, judged = first.operation, first.judged
-    phase = {"f": "forward", "b": "backward", "o": "optimizer"}[at.phase]
-    yield (
-        f"  {at.op} ({phase}){_at(at.module, at.file, at.line)}, step {at.step}, rank {first.rank}"
-    )
-    if first.alone is not None:
-        yield f"  only the {'bad' if first.alone is first.bad else 'good'} side does this"
-    yield (
-        f"  differs by {judged.difference:.3g}; rounding and its inputs explain "
+def _first(found: Parting | RankParting | None) -> dict[str, Any] | None:
+    if isinstance(found, Parting):
+        return {**found.to_json(), "sentence": sentence(found)}
+    return found.to_json() if found else None
+
+
+def sentence(first: Parting) -> str:
+    """What is different here, in words."""
+    judged, bad, good = first.judged, first.bad, first.good
+    if first.begins is not None:
+        who = f"only the {first.only_on} side does it" if first.only_on else "one side does it here"
+        # Of a draw that is one too many, the numbers of the next one.
+        return (
+            f"from here on the sides do different things: {who}; the first value apart because of "
+            f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
+            f"by {judged.difference:.3g}"
+        )
+    said = (
+        f"differs by {judged.difference:.3g}; rounding and its inputs explain "
         f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
     )
+    types = [{d.dtype for d in side.outputs} for side in (bad, good)]
+    if types[0] == types[1]:
+        return said
+    cast = first.cast
+    made = f", by a cast{_at(cast.module, cast.file, cast.line)}" if cast is not None else ""
+    bad_type, good_type = (", ".join(sorted(kinds)) for kinds in types)
+    return (
+        f"computes in {bad_type} on the bad side and in {good_type} on the good side{made}; {said}"
+    )
+
+
+def _parting_lines(first: Parting) -> Iterator[str]:
+    at = first.operation
+    phase = {"f": "forward", "b": "backward", "o": "optimizer"}[at.phase]
+    yield (
+        f"  {at.op} ({phase}){_at(first.module, at.file, at.line)}, step {at.step}, "
+        f"rank {first.rank}"
+    )
+    yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
         for digest in operation.outputs[:1]:
             yield (

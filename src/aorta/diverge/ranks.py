@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import align
-from aorta.diverge.comparing import outputs_apart, plain
+from aorta.diverge.comparing import plain
+from aorta.diverge.rounding import outputs_apart
 from aorta.diverge.stream import Digest, Operation, Stream
 
 

@@ -15,7 +15,7 @@ from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 
@@ -29,8 +29,8 @@ class DivergeRequest:
     run_dir: Path | None = None
     command: tuple[str, ...] | str = ()  # words, or a text for a shell
     cwd: Path | None = None  # of the command; None: here
-    bad_env: Mapping[str, str] = field(default_factory=dict)
-    good_env: Mapping[str, str] = field(default_factory=dict)
+    bad_set: Mapping[str, str] = field(default_factory=dict)
+    good_set: Mapping[str, str] = field(default_factory=dict)
     good_mitigations: tuple[str, ...] = ()
     good: str | None = None  # a revision
     good_device: Literal["cpu"] | None = None
@@ -54,8 +54,8 @@ def diverge(
     searches.
     """
     plan = _plan(request, _known_sides(request), _good_side(request))
-    with KeptOpen(request.executor) as kept:
-        return run_diverge(plan, kept.open, listeners, resume=request.resume)
+    with request.executor.opened() as executor:
+        return run_diverge(plan, executor, listeners, resume=request.resume)
 
 
 def plan_lines(request: DivergeRequest) -> Iterator[str]:
@@ -105,11 +105,11 @@ def _known_sides(request: DivergeRequest) -> Sides:
         raise UsageError("give a run directory, or a command behind --")
     if request.run_dir is not None:
         found = sides_of_run(request.run_dir)
-        bad = with_env(found.bad, request.bad_env) if request.bad_env else found.bad
+        bad = with_env(found.bad, request.bad_set) if request.bad_set else found.bad
         return Sides(bad, found.good)
     command = request.command if isinstance(request.command, str) else list(request.command)
     side = Side("command", {"command": command}, request.cwd or Path.cwd())
-    return Sides(with_env(side, request.bad_env), None)
+    return Sides(with_env(side, request.bad_set), None)
 
 
 def _good_side(request: DivergeRequest) -> GoodSide:
@@ -118,7 +118,7 @@ def _good_side(request: DivergeRequest) -> GoodSide:
         for name in request.good_mitigations
     ]
     return GoodSide(
-        env=request.good_env,
+        env=request.good_set,
         mitigations=stack_mitigations(stack),
         revision=request.good,
         device=request.good_device,

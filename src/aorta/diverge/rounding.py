@@ -2,14 +2,17 @@
 parted already.
 
 A difference is relative: the largest parting of an element, over the larger of that element and the
-tensor's root mean square. What rounding explains follows from the precision, from the length of the
-sums in the operation, and from cancellation: a small result of large inputs has large relative
-errors, and passes on larger ones than it got.
+tensor's root mean square. What rounding explains follows from the precision of the result, from the
+root of the length of the sums in the operation (sums of a low precision are accumulated in
+float32), and from cancellation: a small result of large inputs has large relative errors, and
+passes on larger ones than it got.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from aorta.diverge.stream import Digest, Operation
 
@@ -18,56 +21,36 @@ EPSILON = {
     "float32": 2.0**-24,
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e4m3fnuz": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "float8_e5m2fnuz": 2.0**-3,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
 }
+_TF32 = 2.0**-11
+_WEIGHT = 590.0  # the root mean square of the weights of a weighed sum, 1 to 1021
 # Between what is typical and what is too much: sixteen samples see up to three deviations.
 _SLACK = 8.0
-_PRODUCTS = frozenset(
-    ["mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear"]
-)
-_CONVOLUTIONS = (
-    "convolution",
-    "conv",
-    "cudnn_convolution",
-    "mkldnn_convolution",
-    "miopen_convolution",
-)
-_STEEP = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "_softmax",
-        "_log_softmax",
-        "softmax",
-        "log_softmax",
-        "pow",
-        "sinh",
-        "cosh",
-        "sin",
-        "cos",
-        "tan",
-    ]
-)
-_NORMALISING = ("norm", "std", "var", "rsqrt", "log")
-_DISCRETE_DTYPES = ("int", "uint", "bool")
-_DISCRETE = frozenset(
-    [
-        "round",
-        "floor",
-        "ceil",
-        "trunc",
-        "sign",
-        "where",
-        "topk",
-        "sort",
-        "argmax",
-        "argmin",
-        "max",
-        "min",
-        "threshold_backward",
-    ]
+# Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
+# length between 64 and 32,768; both sides are, and the slack comes on top.
+_OF_A_SUM = 8.0
+_PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
+_CONVOLUTIONS = ("convolution", "conv", "cudnn_conv", "mkldnn_conv", "miopen_conv")
+_STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
+_ADDITIONS = frozenset(["add", "sub", "rsub"])
+_WITH_FACTORS = frozenset(["addcmul", "addcdiv", "lerp"])
+# Relative errors of factors add up, whatever their sizes.
+_FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|stack")
+_MOST_STEEP = 30.0  # of an operation that nothing else is known of
+_MOST_PASSED_ON = 8.0  # by an operation in a row of them: what one magnifies, others average out
+_SUMS = frozenset(["sum", "mean", "cumsum"])
+_ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
+_NORMALISING = re.compile(r"norm|std|var|rsqrt|log")
+_NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
+_WHOLE = ("int", "uint", "bool")
+_DISCRETE = re.compile(
+    r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
 )
 
 
@@ -80,8 +63,12 @@ def difference(a: Digest, b: Digest) -> float:
     worst = max(worst, _parting(a.low, b.low, scale), _parting(a.high, b.high, scale))
     if worst > 0 or scale == 0:
         return worst
-    # The samples are alike, so few elements differ: the sum tells by how much.
-    few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / scale
+    # None of sixteen samples differs, so fewer than one element in sixteen does, and what they
+    # differ by adds up as its root: sums tell how much.
+    often = max(1.0, math.sqrt(a.size / 16))
+    few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / (scale * often)
+    if a.weighed is not None and b.weighed is not None:
+        few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * often))
     if few == 0 and a.dtype == b.dtype and a.device == b.device and a.hash != b.hash:
         return EPSILON.get(a.dtype, 1.0)  # some bits differ, and no number shows it
     return few if math.isfinite(few) else math.inf
@@ -99,6 +86,17 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
+def outputs_apart(mine: Operation, theirs: Operation) -> float:
+    """The largest difference among the results of two operations."""
+    pairs = zip(mine.outputs, theirs.outputs, strict=False)
+    return max((difference(a, b) for a, b in pairs), default=0.0)
+
+
+def types_differ(a: Digest, b: Digest) -> bool:
+    """Whether one side has another precision. Two kinds of whole numbers are the same one."""
+    return a.dtype != b.dtype and (a.dtype in EPSILON or b.dtype in EPSILON)
+
+
 @dataclass(frozen=True)
 class Judged:
     """What an operation's difference is, and what is expected of it."""
@@ -106,10 +104,11 @@ class Judged:
     difference: float
     expected: float  # by rounding, and by what it inherited
     inherited: float  # the largest difference among its inputs
+    other_type: bool = False  # the sides compute in another precision, and nobody asked for that
 
     @property
     def is_guilty(self) -> bool:
-        return self.difference > self.expected
+        return self.other_type or self.difference > self.expected
 
     @property
     def growth(self) -> float:
@@ -120,78 +119,169 @@ class Judged:
 def judge(
     bad: Operation,
     good: Operation,
-    inputs: Sequence[tuple[Digest, Digest, float]],
+    inputs: Sequence[Digest | None],
+    inherited: float,
     learned: float = 0.0,
+    *,
+    any_type: bool = False,
 ) -> Judged:
-    """`inputs`: what was read on both sides, and how far apart it was. `learned`: how far two runs
-    of one side part here.
+    """Two results of one operation that read the same. `inputs`: what was read on the bad side.
+    `inherited`: how far that was apart. `learned`: how far two runs of one side part here.
+    `any_type`: another precision was asked for, so the coarser of both is what counts.
     """
-    apart = max(
-        (difference(a, b) for a, b in zip(bad.outputs, good.outputs, strict=False)), default=0.0
-    )
-    inherited = max((d for _, _, d in inputs), default=0.0)
+    apart = outputs_apart(bad, good)
+    pairs = zip(bad.outputs, good.outputs, strict=False)
+    other_type = not any_type and any(types_differ(a, b) for a, b in pairs)
     if _is_discrete(bad):
         # A jump turns any inherited difference into a large one; with the same inputs it must not
         # jump at all.
-        return Judged(apart, math.inf if inherited > 0 else _SLACK * learned, inherited)
-    rounding = _epsilon(bad, good) * math.sqrt(_sum_length(bad))
-    steepness = _steepness(bad, [a for a, _, _ in inputs])
-    own = _SLACK * (rounding + 2 * inherited) * steepness
-    return Judged(apart, max(own, _SLACK * learned), inherited)
+        expected = math.inf if inherited > 0 else _SLACK * learned
+        return Judged(apart, expected, inherited, other_type)
+    both = (epsilon(bad), epsilon(good))
+    if any_type:
+        kinds = (kind for op in (bad, good) for _, kind, _ in op.input_shapes)
+        least = max(*both, *(EPSILON.get(kind, 0.0) for kind in kinds))
+    else:
+        least = min(both)
+    own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
+    expected = max(_SLACK * max(own, learned), 2 * _turned_round(bad, inputs, inherited))
+    return Judged(apart, expected, inherited, other_type)
 
 
-def _epsilon(bad: Operation, good: Operation) -> float:
-    """The coarsest precision that either side computes in. Whole numbers have none."""
-    names = [d.dtype for d in (*bad.outputs, *good.outputs)]
-    names += [dtype for _, dtype in (*bad.input_shapes, *good.input_shapes)]
-    return max((EPSILON.get(name, 0.0) for name in names), default=0.0)
+@dataclass(frozen=True)
+class Stretch:
+    """What operations without partners made of the rounding, and of the differences, of what they
+    read.
+    """
+
+    roundings: float  # in units of the precision
+    epsilon: float  # the coarsest precision on the way
+    inherited: float  # how far apart results may be because of what was read
+
+
+def judge_stretch(
+    apart: float, stretches: Sequence[Stretch], at_least: float, learned: float, *, any_type: bool
+) -> Judged:
+    """Two results that other operations led to on the two sides. Each side has its own precision on
+    the way; the finer of them counts. No way is so long that rounding explains more than half of
+    the digits.
+    """
+    coarsest = [stretch.epsilon for stretch in stretches]
+    least = max(at_least, max(coarsest) if any_type else min(coarsest))
+    inherited = max(stretch.inherited for stretch in stretches)
+    rounding = 2 * least * max(stretch.roundings for stretch in stretches)
+    own = min(rounding, math.sqrt(least) / _SLACK) + 2 * inherited
+    return Judged(apart, _SLACK * max(own, learned), inherited)
+
+
+def passed_on(operation: Operation, inputs: Sequence[Digest | None]) -> list[float]:
+    """By how much a relative error of each input is multiplied in the result."""
+    if _short(operation) in _ADDITIONS:
+        out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
+        return [_finite(d.rms) / out if d is not None and out else 1.0 for d in inputs]
+    return [min(_steepness(operation, inputs), _MOST_PASSED_ON)] * len(inputs)
+
+
+def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherited: float) -> float:
+    """How far apart an update may be that is divided by its own size, as Adam's: where that is next
+    to nothing, what was inherited turns it round.
+    """
+    if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
+        return 0.0
+    count, found = len(operation.outputs), 0.0
+    for place, (before, after) in enumerate(zip(inputs, operation.outputs, strict=False)):
+        if before is None or before.size != after.size:
+            continue
+        share = 1.0
+        if len(inputs) == 3 * count:
+            under = inputs[2 * count + place]
+            if under is not None and under.low > 0:
+                share = min(1.0, _SLACK * inherited * under.rms / under.low)
+        found = max(found, difference(before, after) * share)
+    return found
+
+
+def epsilon(operation: Operation) -> float:
+    """The precision of its results. Whole numbers have none."""
+    found = max((EPSILON.get(digest.dtype, 0.0) for digest in operation.outputs), default=0.0)
+    return max(found, _TF32) if operation.tf32 and found >= EPSILON["float32"] else found
 
 
 def _is_discrete(operation: Operation) -> bool:
-    whole = all(d.dtype.startswith(_DISCRETE_DTYPES) for d in operation.outputs)
-    return whole or _short(operation) in _DISCRETE
+    whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
+    return whole or _DISCRETE.fullmatch(_short(operation)) is not None
 
 
 def _short(operation: Operation) -> str:
-    return operation.op.rpartition("::")[2].removesuffix("_")
+    return _short_name(operation.op)
+
+
+@cache
+def _short_name(op: str) -> str:
+    return op.rpartition("::")[2].removesuffix("_")
+
+
+def roundings(operation: Operation, inputs: Sequence[Digest | None], least: float) -> float:
+    """How many roundings of the precision `least` its result may be off by, if what it read is
+    exact.
+    """
+    name, length = _short(operation), _sum_length(operation)
+    steep = 1.0 if name in _ADDITIONS else _steepness(operation, inputs)
+    if length <= 1:
+        return steep
+    # Of each product or sum one rounding more, in the precision in which it is accumulated.
+    accumulated = min(1.0, EPSILON["float32"] / least) if least > 0 else 1.0
+    return steep + accumulated * max(math.sqrt(length), _OF_A_SUM * steep)
 
 
 def _sum_length(operation: Operation) -> int:
     """How many products or numbers go into one of the result's."""
-    shapes = [shape for shape, _ in operation.input_shapes]
+    shapes = [shape for shape, _, _ in operation.input_shapes]
     name = _short(operation)
-    if name in _PRODUCTS:
+    if _PRODUCTS.fullmatch(name):
         matrices = [shape for shape in shapes if len(shape) >= 2][-2:]
         return (
             max(1, matrices[0][-1]) if matrices else max((math.prod(s) for s in shapes), default=1)
         )
     if name.startswith(_CONVOLUTIONS) and len(shapes) >= 2:
-        return max(1, *(math.prod(shape[1:]) for shape in shapes[1:3] if len(shape) > 2), 1)
-    written = max((d.size for d in operation.outputs), default=1) or 1
+        length = max((math.prod(shape[1:]) for shape in shapes[1:3] if len(shape) > 2), default=1)
+        # The gradient of a weight is a sum over all places of all images.
+        places = math.prod(shapes[0]) // max(1, shapes[0][1]) if len(shapes[0]) > 2 else 1
+        return max(1, length, places if name.endswith("backward") else 1)
+    if name.startswith(("_foreach_", "_fused_")) and "norm" not in name:
+        return 1
+    sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
-    rows = max((shape[-1] for shape in shapes if shape), default=1)
-    return max(1, read // written, rows)
+    is_known = operation.op.startswith("aten::")
+    by_rows = not is_known or _ROW_BY_ROW.search(name) is not None
+    rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1
+    return max(1, read // min(sizes, default=read or 1), rows)
 
 
-def _steepness(operation: Operation, inputs: Sequence[Digest]) -> float:
+def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
     """How much larger than a relative error of the inputs that of the result may be."""
     out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
-    if not inputs or out == 0:
-        return 1.0
-    largest = max(_finite(d.rms) for d in inputs)
+    read = [d for d in inputs if d is not None]
     name = _short(operation)
-    if name in _PRODUCTS:
-        sizes = sorted((_finite(d.rms) for d in inputs if len(d.shape) >= 1), reverse=True)[:2]
-        return max(1.0, math.prod(sizes) * math.sqrt(_sum_length(operation)) / out)
-    if name in _STEEP:
-        return max(1.0, *(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in inputs))
-    if any(word in name for word in _NORMALISING):
-        return max(1.0, _spread_inverse(inputs[0]))  # the others are weights
-    if name in {"sum", "mean", "cumsum"}:
-        return max(1.0, largest * math.sqrt(_sum_length(operation)) / out)
-    if name in {"add", "sub", "rsub", "addcmul", "addcdiv", "lerp"}:
-        return max(1.0, largest / out)
-    return max(1.0, min(largest / out, 1e3))
+    if not read or out == 0 or name.startswith(("_foreach_", "_fused_")):
+        return 1.0
+    largest = max(_finite(d.rms) for d in read)
+    steep = 1.0
+    if _PRODUCTS.fullmatch(name):
+        sizes = sorted((_finite(d.rms) for d in read if len(d.shape) >= 1), reverse=True)[:2]
+        steep = math.prod(sizes) * math.sqrt(_sum_length(operation)) / out
+    elif _STEEP.fullmatch(name):
+        steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
+    elif _NORMALISING.search(name):
+        steep = _spread_inverse(read[0])  # the others are weights
+    elif name in _SUMS:
+        of_a_mean = operation.outputs[0].size / max(1, read[0].size) if name == "mean" else 1.0
+        steep = largest * math.sqrt(_sum_length(operation)) * of_a_mean / out
+    elif name in _ADDITIONS or name in _WITH_FACTORS:
+        steep = largest / out
+    elif not _FACTORS.fullmatch(name):
+        steep = min(largest / out, _MOST_STEEP)
+    return max(1.0, steep)
 
 
 def _spread_inverse(digest: Digest) -> float:

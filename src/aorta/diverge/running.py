@@ -5,7 +5,6 @@ one operation.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,10 @@ from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
-from aorta.diverge.comparing import (
-    Comparison,
-    NonFinite,
-    Parting,
-    compare,
-    first_nonfinite,
-    self_difference,
-)
+from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
+from aorta.diverge.nonfinite import first_nonfinite, magnitude_history
 from aorta.diverge.output import DivergeReport, write_report
-from aorta.diverge.ranks import RankParting, between_ranks, lonely_collectives
+from aorta.diverge.ranks import between_ranks, lonely_collectives
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason
@@ -156,7 +149,10 @@ class _Work:
             more = self._recorded("repeat", _MORE_RUNS)
             runs = {name: [*runs[name], *more[name]] for name in runs}
             parted = self._self_difference(runs)
-        comparison = compare(runs[BAD], runs[GOOD]) if _usable(runs) else None
+        good = self.sides.good
+        any_type = good is not None and "dtype" in good.orders
+        usable = _usable(runs)
+        comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
         self._keep(comparison)
         return self._report(runs, comparison, parted)
 
@@ -186,13 +182,13 @@ class _Work:
             fingerprint={**self.plan.about, "stage": stage},
             budget=self.plan.budget,
         )
-        with closing(self.open_executor()) as executor:
-            if stage == _MAIN:
-                path, answer = self.session.path, self._answer(self.session, question, executor)
-            else:
-                path = self.session.path / "stages" / stage
-                with _side_stage(path) as session:
-                    answer = self._answer(session, question, executor)
+        executor = self.open_executor()
+        if stage == _MAIN:
+            path, answer = self.session.path, self._answer(self.session, question, executor)
+        else:
+            path = self.session.path / "stages" / stage
+            with _side_stage(path) as session:
+                answer = self._answer(session, question, executor)
         self.trials += len(answer.records)
         if answer.ending.reason is not Reason.DONE:
             self.ended = answer.ending.reason
@@ -206,7 +202,7 @@ class _Work:
     def _keep(self, comparison: Comparison | None) -> None:
         """Once more on both sides, with the inputs and outputs of the one operation saved whole."""
         first = comparison.first if comparison is not None else None
-        if first is None or comparison is None or self.ended is not Reason.DONE or first.alone:
+        if first is None or comparison is None or self.ended is not Reason.DONE or first.begins:
             return
         at = first.bad
         keep = {"op": at.op, "s": at.step, "p": at.phase, "m": at.module, "nth": comparison.nth}
@@ -225,6 +221,7 @@ class _Work:
     ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
         ranks = between_ranks(bad) if self.plan.between_ranks else None
+        nonfinite = first_nonfinite(bad)
         return DivergeReport(
             run_dir=self.session.path,
             ended=self.ended,
@@ -234,7 +231,8 @@ class _Work:
             comparison=comparison,
             ranks=ranks,
             checked_ranks=self.plan.between_ranks,
-            nonfinite=first_nonfinite(bad),
+            nonfinite=nonfinite,
+            history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
             notes=_notes(runs, bad if self.plan.between_ranks else ()),
             is_whole=all(
@@ -271,6 +269,3 @@ def _notes(
         for rank, o in lonely_collectives(ranks)[:5]
     }
     return tuple(sorted(said | lost)) + tuple(sorted(alone))
-
-
-__all__ = ["DivergePlan", "NonFinite", "RankParting", "run_diverge"]

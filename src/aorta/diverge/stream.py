@@ -6,6 +6,7 @@ from array import array
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ class Digest:
     total: float
     low: float
     high: float
-    # Of all bits, or those of a sum in which every place weighs something else.
-    hash: int | None = None
+    hash: int | None = None  # of all bits
+    weighed: float | None = None  # a sum in which every place weighs something else
 
-    @property
+    @cached_property
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def rms(self) -> float:
         return self.norm / math.sqrt(self.size) if self.size else 0.0
 
@@ -52,10 +53,15 @@ class Digest:
         }
 
 
+# One result of a record: the number of the record, and which of its results it is.
+Writer = tuple[int, int]
+_RESULT = 40  # bits of a written number that are the record's
+
+
 @dataclass(frozen=True)
 class Operation:
-    """One operation of one rank. `inputs` are, for each tensor it read, the numbers of the records
-    that wrote it.
+    """One operation of one rank. `inputs` are, for each tensor it read, the results of the records
+    that wrote it; `input_shapes` say which part of that memory it read: shape, type and offset.
     """
 
     index: int
@@ -65,17 +71,24 @@ class Operation:
     op: str
     file: str
     line: int
-    inputs: tuple[tuple[int, ...], ...]
-    input_shapes: tuple[tuple[tuple[int, ...], str], ...]
+    inputs: tuple[tuple[Writer, ...], ...]
+    input_shapes: tuple[tuple[tuple[int, ...], str, int], ...]
     outputs: tuple[Digest, ...]
     is_random: bool = False
+    tf32: bool = False  # it may have rounded what it read to ten bits
 
-    @property
-    def key(self) -> tuple[int, str, str, str, tuple[tuple[int, ...], ...]]:
-        """What makes it the same operation in another run. The source line is not part: revisions
-        move lines.
-        """
-        return (self.step, self.phase, self.module, self.op, tuple(d.shape for d in self.outputs))
+    @cached_property
+    def place(self) -> tuple[int, str, str, str]:
+        """Where it stands in any run. The source line is not part: revisions move lines."""
+        return (self.step, self.phase, self.module, self.op)
+
+    @cached_property
+    def shapes(self) -> tuple[object, ...]:
+        """Of what it read and of what it gave."""
+        return (
+            tuple(shape for shape, _, _ in self.input_shapes),
+            tuple(digest.shape for digest in self.outputs),
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,11 @@ class Stream:
 
     def by_index(self) -> dict[int, Operation]:
         return {operation.index: operation for operation in self.operations}
+
+    def all_read(self) -> frozenset[int]:
+        """The records that something reads. Any other is an end: a loss, a weight at last."""
+        reads = (writers for operation in self.operations for writers in operation.inputs)
+        return frozenset(index for writers in reads for index, _ in writers)
 
 
 def read_streams(directory: Path) -> list[Stream]:
@@ -145,6 +163,8 @@ def _operation(record: Mapping[str, Any]) -> Operation:
         size = 8 * facts["n"]
         outputs.append(_digest(facts, numbers[:size]))
         numbers = numbers[size:]
+    # What is made like a tensor takes its shape alone.
+    reads = [] if record["op"].endswith("_like") else record["in"]
     return Operation(
         index=record["i"],
         step=record["s"],
@@ -153,10 +173,13 @@ def _operation(record: Mapping[str, Any]) -> Operation:
         op=record["op"],
         file=record["f"],
         line=record["l"],
-        inputs=tuple(tuple(writers) for writers in record["in"]),
-        input_shapes=tuple((tuple(shape), dtype) for shape, dtype in record["ish"]),
+        inputs=tuple(
+            tuple((w & ((1 << _RESULT) - 1), w >> _RESULT) for w in writers) for writers in reads
+        ),
+        input_shapes=tuple((tuple(shape), dtype, at) for shape, dtype, at in record["ish"]),
         outputs=tuple(outputs),
         is_random=bool(record.get("r")),
+        tf32=bool(record.get("t")),
     )
 
 
@@ -177,7 +200,8 @@ def _digest(content: Mapping[str, Any], numbers: memoryview) -> Digest:
     norm, total, low, high = values[:_STATISTICS]
     samples, beyond = values[_STATISTICS:_HASH], numbers[8 * _HASH :]
     of_bits = int.from_bytes(beyond, "little") if beyond else None
-    return Digest(*facts, samples, norm, total, low, high, of_bits)
+    weighed = values[_HASH] if beyond and content.get("w") else None
+    return Digest(*facts, samples, norm, total, low, high, of_bits, weighed)
 
 
 def _plain(value: float | bool) -> float | bool | str:

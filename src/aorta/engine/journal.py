@@ -31,6 +31,8 @@ from aorta.version import __version__
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
 _COOLED = "cooled"
+SCRIPT, DATA = "script ", "data"
+"""Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
 
@@ -68,18 +70,29 @@ class Journal:
         return cls(path, _Reading(lines=1))
 
     @classmethod
-    def resume(cls, path: Path, parts: Mapping[str, object], *, salvage: bool = False) -> "Journal":
-        """`salvage`: go on with what can be read of a damaged journal, which is kept beside it."""
+    def resume(
+        cls,
+        path: Path,
+        parts: Mapping[str, object],
+        *,
+        salvage: bool = False,
+        changed: bool = False,
+    ) -> "Journal":
+        """`salvage`: go on with what can be read of a damaged journal, which is kept beside it.
+        `changed`: go on though scripts or data are others now; ResumeError where anything else is.
+        """
         with _disk_errors(path):
             content = path.read_bytes()
         read = _read(content)
         if read.header is None:
             raise ResumeError(_headless_words(read), where=str(path))
-        _check_header(read.header, fingerprint(parts), path)
+        read.notes += _check_header(read.header, fingerprint(parts), path, changed)
         if read.damage is not None:
             if not salvage:
                 raise ResumeError(_damage_words(read.damage), where=str(path))
+            notes = read.notes
             read = _salvaged(path, content, read.damage)
+            read.notes += notes
         elif read.torn:
             with _disk_errors(path):
                 os.truncate(path, len(content) - read.torn)
@@ -359,7 +372,10 @@ def _headless_words(read: _Reading) -> str:
     )
 
 
-def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path) -> None:
+def _check_header(
+    header: Mapping[str, Any], now: Mapping[str, str], path: Path, may_change: bool
+) -> list[str]:
+    """What is to be said of a run that is gone on with; ResumeError where it is another one."""
     if header["schema"] != _SCHEMA:
         raise ResumeError(
             f"this journal was written by another version of aorta (expected {_SCHEMA}, found "
@@ -368,12 +384,17 @@ def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path)
         )
     before = header["fingerprint"]
     changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
-    if changed:
-        raise ResumeError(
-            f"cannot resume: the {' and the '.join(changed)} changed since this run began; "
-            "start a new run, or restore what it was",
-            where=str(path),
-        )
+    if not changed:
+        return []
+    said = f"the {' and the '.join(changed)} changed since this run began"
+    of_the_user = all(name == DATA or name.startswith(SCRIPT) for name in changed)
+    if of_the_user and may_change:
+        return [f"{said}: trials from before and from now on are counted together"]
+    further = "; --resume --changed counts both together" if of_the_user else ""
+    raise ResumeError(
+        f"cannot resume: {said}; start a new run, or restore what it was{further}",
+        where=str(path),
+    )
 
 
 @contextmanager

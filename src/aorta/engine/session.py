@@ -23,6 +23,7 @@ class Resume:
 
     run: Path | None = None  # None: the newest unfinished one
     salvage: bool = False  # go on with what can be read of a damaged journal
+    changed: bool = False  # go on though scripts or data changed since
 
 
 class Session:
@@ -30,10 +31,13 @@ class Session:
     is left.
     """
 
-    def __init__(self, run: RunDir, *, resumed: bool, salvage: bool = False) -> None:
+    def __init__(
+        self, run: RunDir, *, resumed: bool, salvage: bool = False, changed: bool = False
+    ) -> None:
         self.run = run
         self.resumed = resumed
         self.salvage = salvage
+        self.changed = changed
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
         self._asked: set[str] = set()
@@ -55,7 +59,7 @@ class Session:
     def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
         resume = resume or Resume()
         run = find_resumable(output, verb, resume.run)
-        return cls(run, resumed=True, salvage=resume.salvage)
+        return cls(run, resumed=True, salvage=resume.salvage, changed=resume.changed)
 
     @property
     def path(self) -> Path:
@@ -105,5 +109,7 @@ class Session:
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(self.run.journal, fingerprint, salvage=self.salvage)
+            return Journal.resume(
+                self.run.journal, fingerprint, salvage=self.salvage, changed=self.changed
+            )
         return Journal.create(self.run.journal, fingerprint)

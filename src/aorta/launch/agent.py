@@ -8,137 +8,150 @@ How processes are started, watched and stopped is torch's business.
 
 import logging
 import os
-import signal
 import threading
 import time
 from typing import Any
 
-from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import (
-    DEFAULT_ROLE,
     RunResult,
     WorkerGroup,
     WorkerSpec,
     WorkerState,
 )
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.errors import Exit
 from aorta.launch.cycle import AgentCycle
-from aorta.launch.cycle_dir import gather_evidence, sign_as_leader, write_cycle_info
+from aorta.launch.cycle_dir import complain_once, sign_as_leader, write_cycle_info
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.sources.panel import Panel
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import return_codes, shutdown_options, workers_started_by
-from aorta.launch.warm import WarmWorkers
+from aorta.launch.torch_elastic import TorchAgent
 from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 30  # seconds that workers have to end; before 2.12 torch knows no other
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
 
 
-class DecidingAgent(LocalElasticAgent):
+class DecidingAgent(TorchAgent):
     def __init__(
         self,
         spec: WorkerSpec,
         logs: CycleLogs,
         rendezvous: DecidingRendezvous,
-        panel: Panel,
+        sources: AttributionSources,
         hang_timeout: float | None,
-        warm: WarmWorkers | None = None,
         **torch_options: Any,
     ) -> None:
-        super().__init__(spec=spec, logs_specs=logs, **torch_options)
+        super().__init__(spec, logs, **torch_options)
         self._logs = logs
         self._handler = rendezvous
-        self._panel = panel
+        self._sources = sources
         self._hang_timeout = hang_timeout
         self._families = WorkerFamilies()
-        self._warm = warm
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
-        self._telling: threading.Thread | None = None
-        self._shutting_down = False
-        self._swept: PContext | None = None
+        self._triggers: threading.Thread | None = None
+        self._swept: object = None
 
-    def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
+    def go(self) -> RunResult:
         try:
             return self._go_through_cycles()
         except JobEndedError as ended:
             self.ending = ended.ending
+            if self._cycle is None:
+                self.group.workers = []  # torch would report about workers that never had a rank
             if ended.ending.exit_code == Exit.OK:
                 return RunResult(WorkerState.SUCCEEDED)
             known = self._last_result.failures if self._last_result is not None else {}
             return RunResult(WorkerState.FAILED, failures=known)
 
     def _go_through_cycles(self) -> RunResult:
-        group = self._worker_group
-        self._initialize_workers(group)
+        self.start_first()
         while True:
-            time.sleep(group.spec.monitor_interval)
-            result = self._monitor_workers(group)
-            if self._warm is not None:
-                self._warm.look()
-            group.state = result.state
+            time.sleep(self.group.spec.monitor_interval)
+            self._notice_dead_ranks()
+            result = self._look()
+            self.group.state = result.state
             if result.state is WorkerState.FAILED:
                 self._last_result = result
             if result.state is WorkerState.SUCCEEDED and self._every_agent_succeeded():
                 return result
             if result.state not in _WELL or self._fails_elsewhere():
-                self._recover(group)
+                self._recover()
             elif self._is_left_for_another():
                 log.info("the nodes of this job change; the workers restart with them")
                 self._handler.job_store.announce_over(self._current().start.cycle)
-                self._restart_workers(group)
+                self.start_again()
 
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+    def _notice_dead_ranks(self) -> None:
         """Before torch looks: if a rank has died, tell the others and attribution, and stop its
         siblings.
         """
         dead = [end for end in self._ends() if end.failed]
         if dead:
             self._note_failure(", ".join(end.words for end in dead), dead)
-            self._stop_workers(worker_group)
+            self.stop()
             for end in self._ends():
                 set_aside_if_broken(self._current().directory.error_file(end.rank))
-        result: RunResult = super()._monitor_workers(worker_group)
-        return result
+
+    def _look(self) -> RunResult:
+        """Torch's; it reads the error files of ranks that failed, and the disk may not answer."""
+        try:
+            return self.look()
+        except OSError as wrong:
+            complain_once("what a rank reported of its failure", wrong)
+            codes = self.return_codes().values()
+            if any(codes):
+                return RunResult(WorkerState.FAILED)
+            running = any(code is None for code in codes)
+            return RunResult(WorkerState.HEALTHY if running else WorkerState.SUCCEEDED)
 
     def _fails_elsewhere(self) -> bool:
         """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
-        a lost node.
+        a lost node, a verdict on the cycle before.
         """
         cycle = self._current()
         store = self._handler.job_store
-        hang = cycle.hang_watch.found(self._live_pids()) if cycle.hang_watch else None
+        late = self._handler.late_ending()
+        if late is not None:
+            self._end_late(cycle, late)
+        hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None
         if hang is not None:
             cycle.hung_rank = hang.rank
             self._note_failure(hang.words)
         elif self._handler.leader_is_gone():
-            self._note_failure(f"the agent on {cycle.start.nodes[0]} was lost")
-        elif cycle.is_time_to_look(self._handler.keep_alive) and cycle.misses_a_node(
-            self._handler.lost_nodes()
-        ):
-            self._note_failure("a node was lost")
+            self._note_lost((cycle.start.nodes[0],))
+        elif cycle.is_time_to_look(self._handler.keep_alive):
+            self._note_lost(self._handler.lost_nodes())
         if not self._is_over(cycle):
             return False
         ending = store.ending()
         if ending is not None and ending.exit_code != Exit.OK:
+            self.record_interruption(ending)
             raise JobEndedError(ending)
         said = store.failure_of(cycle.start.cycle)
         if said is not None and not cycle.failure:
             cycle.failure = said
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
+
+    def _note_lost(self, nodes: tuple[str, ...]) -> None:
+        if nodes:
+            self._current().lost = nodes
+            self._note_failure(f"the agent on {', '.join(sorted(set(nodes)))} was lost")
+
+    def _end_late(self, cycle: AgentCycle, late: JobEnding) -> None:
+        ending = self._handler.end(late)
+        self._handler.job_store.announce_over(cycle.start.cycle)
+        self.record_interruption(ending)
+        raise JobEndedError(ending)
 
     def _is_over(self, cycle: AgentCycle) -> bool:
         """The store tells; in case its word was lost on the way it is asked now and then."""
@@ -155,7 +168,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._current()
         if self._handler.job_store.is_over(cycle.start.cycle):
             return True
-        return self._handler.nodes_waiting > 0
+        return cycle.looks_after_all and cycle.looked and self._handler.num_nodes_waiting() > 0
 
     def _every_agent_succeeded(self) -> bool:
         """Wait for the other agents; a failure there means that this cycle failed here too."""
@@ -165,43 +178,45 @@ class DecidingAgent(LocalElasticAgent):
         self._show_the_rest()
         store.give_evidence(self._evidence(cycle))
         store.finish(number, agents)
-        while not store.is_over(number, self._worker_group.spec.monitor_interval):
+        while not store.is_over(number, self.group.spec.monitor_interval):
             if self._fails_elsewhere():
                 return False
         if self._fails_elsewhere() or store.finished(number) < agents:
             return False
         if cycle.is_leader:
-            self._record_cycle(cycle, store.evidence(cycle.start))
-        self.ending = self._handler.succeed(cycle.start)
+            write_cycle_info(self._logs.log_dir.path, cycle.start, store.evidence(cycle.start))
+            cycle.is_recorded = True
+        done = JobEnding(Exit.OK, "every rank succeeded", cycle.start.cycle_id)
+        self.ending = self._handler.end(done)
         return True
 
-    def _recover(self, group: WorkerGroup) -> None:
+    def _recover(self) -> None:
         """From a failed cycle to the next one, or to the end of the job."""
         cycle = self._current()
         if not cycle.failure:
-            self._note_failure(f"the workers are {group.state.value}")
+            self._note_failure(f"the workers are {self.group.state.value}")
         if cycle.failure.startswith(HANG):
-            cycle.dumps = collect_dumps(cycle.directory, self._live_pids())
+            cycle.dumps = collect_dumps(cycle.directory, self._running())
             self._let_others_collect(cycle)
         self._trigger(cycle)
-        self._stop_workers(group)
+        self.stop()
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
         self._handler.job_store.give_evidence(cycle.evidence)
         cycle.is_recorded = True  # by whoever decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
-        self._restart_workers(group)
+        self.start_again()
 
     def _let_others_collect(self, cycle: AgentCycle) -> None:
         """A rank that is ended takes its peers out of their collective: not before they have been
         asked, too.
         """
         store, number = self._handler.job_store, cycle.start.cycle
-        store.say_dumped(number)
+        store.mark_dumped(number)
         deadline = time.monotonic() + COLLECT_WITHIN
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
-            time.sleep(self._worker_group.spec.monitor_interval)
+            time.sleep(self.group.spec.monitor_interval)
 
     def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
         """The first moment this agent knows: everything that can run beside the rest starts
@@ -221,15 +236,17 @@ class DecidingAgent(LocalElasticAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            self._telling = threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True)
-            self._telling.start()
+            self._triggers = threading.Thread(
+                target=self._trigger_sources, args=(cycle,), daemon=True
+            )
+            self._triggers.start()
 
-    def _tell_panel(self, cycle: AgentCycle) -> None:
+    def _trigger_sources(self, cycle: AgentCycle) -> None:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         evidence = cycle.evidence or self._evidence(cycle)
         mine = FailedCycle(cycle.start, (evidence,))
-        self._panel.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
+        self._sources.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
 
     def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
         """What all agents know about a cycle, once all have told; None while some have not."""
@@ -243,65 +260,36 @@ class DecidingAgent(LocalElasticAgent):
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
         pump = self._logs.pump
         lost = pump.incomplete if pump is not None else frozenset()
-        words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
-        return gather_evidence(
-            cycle.start,
-            cycle.directory,
-            agent=f"{cycle.node}:{os.getpid()}",
-            group_rank=cycle.group_rank,
-            ranks=[worker.global_rank for worker in self._worker_group.workers],
-            ends=self._ends(),
-            hung_rank=cycle.hung_rank,
-            dumps=cycle.dumps,
-            step=cycle.signs.step(),
-            note=cycle.failure,
-            last_words=words,
-        )
+        tails = {rank: pump.tail_of(rank) for rank in lost} if pump is not None else {}
+        ranks = [worker.global_rank for worker in self.group.workers]
+        return cycle.evidence_of(f"{cycle.node}:{os.getpid()}", ranks, self._ends(), tails)
 
     def _ends(self) -> list[WorkerEnd]:
         """How the ranks of this agent have ended so far."""
-        if self._pcontext is None or self._cycle is None:
-            return []
-        ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
-        codes = return_codes(self._pcontext).items()
-        return self._cycle.ends({ranks[local]: code for local, code in codes if local in ranks})
+        return self._cycle.ends(self.return_codes()) if self._cycle is not None else []
 
-    def _live_pids(self) -> dict[int, int]:
+    def _running(self) -> dict[int, int]:
         """The process of every rank here that still runs."""
-        if self._pcontext is None:
-            return {}
-        running = {local for local, end in return_codes(self._pcontext).items() if end is None}
-        ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
-        pids = self._pcontext.pids().items()
-        return {ranks[local]: pid for local, pid in pids if local in running and local in ranks}
+        codes = self.return_codes()
+        return {rank: pid for rank, pid in self.pids().items() if codes.get(rank, 0) is None}
 
     def _current(self) -> AgentCycle:
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
-    def _rendezvous(self, worker_group: WorkerGroup) -> None:
-        """Torch's, until a leader lives long enough to hand out the ranks; then this cycle
-        begins.
-        """
-        while True:
-            try:
-                super()._rendezvous(worker_group)
-                break
-            except DistError:
-                # raises where not the leader but the store was lost
-                self._handler.job_store.ending()
-                log.warning("the leader was lost before it assigned ranks; joining again")
-        assert self._handler.start is not None
-        self._begin(self._handler.start, worker_group)
+    def ranks_were_not_assigned(self) -> None:
+        self._handler.job_store.ending()  # raises where not a member but the store was lost
+        log.warning("a node was lost before the ranks were assigned; joining again")
 
-    def _begin(self, start: CycleStart, group: WorkerGroup) -> None:
-        # Torch derives TORCHELASTIC_RESTART_COUNT from this; it must be the same on every agent.
-        self._remaining_restarts = group.spec.max_restarts - (start.cycle - start.first_cycle)
+    def begin_cycle(self, group: WorkerGroup) -> None:
+        start = self._handler.start
+        assert start is not None, "a round that was joined has an outcome"
+        self.set_restarts_so_far(start.cycle - start.first_cycle)
         group_rank = group.group_rank or 0
         if self._cycle is None:
             self._logs.log_dir.claim(start.job_id, start.first_cycle)
         directory = self._logs.prepare(start)
-        signs = SignsOfLife(directory, [worker.global_rank for worker in group.workers])
+        signs = SignsOfLife(self._logs, [worker.global_rank for worker in group.workers])
         watch = None
         if self._hang_timeout is not None:
             watch = HangWatch(self._hang_timeout, self._handler.job_store, start, group_rank, signs)
@@ -311,75 +299,47 @@ class DecidingAgent(LocalElasticAgent):
             sign_as_leader(self._logs.log_dir.path, start.job_id)
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        if self._warm is None:
-            ids: dict[int, Any] = super()._start_workers(worker_group)
+    def before_stop(self, *, again: bool) -> None:
+        if self.processes is None or self.processes is self._swept:
+            return
+        if again:  # a second signal: no more patience
+            self._kill_process_groups()
         else:
-            self._warm.begin()
-            with workers_started_by(self._warm.start):
-                ids = super()._start_workers(worker_group)
-            self._warm.begun(self._current().start.cycle_id)
-        self._current().pump = self._logs.pump
-        return ids
+            self._families.remember(self.pids().values())
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        self._shutdown(timeout=getattr(self, "_shutdown_timeout", _PATIENCE))
-
-    def _shutdown(
-        self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = _PATIENCE
-    ) -> None:
-        if self._pcontext is not None and self._pcontext is not self._swept:
-            if self._shutting_down:  # a second signal: no more patience
-                self._kill_process_groups()
-            else:
-                self._families.remember(self._pcontext.pids().values())
-        self._shutting_down = True
-        super()._shutdown(death_sig, **shutdown_options(timeout))
-        self._shutting_down = False
+    def after_stop(self) -> None:
         self.kill_leftovers()
         self._show_the_rest()
 
     def _kill_process_groups(self) -> None:
-        if self._pcontext is not None:
-            job = self._cycle.start.job_id if self._cycle is not None else ""
-            self._families.spared = self._warm.host if self._warm is not None else None
-            self._families.kill(self._pcontext.pids().values(), job)
+        job = self._cycle.start.job_id if self._cycle is not None else ""
+        self._families.kill(self.pids().values(), job)
 
     def kill_leftovers(self) -> None:
         """Nothing that the ranks started stays. Once per cycle: later their process ids may be
         somebody else's.
         """
-        if self._pcontext is not None and self._pcontext is not self._swept:
+        if self.processes is not None and self.processes is not self._swept:
             self._kill_process_groups()
-            self._swept = self._pcontext
-
-    def end_warm_host(self) -> None:
-        if self._warm is not None:
-            self._warm.close()
+            self._swept = self.processes
 
     def _show_the_rest(self) -> None:
-        if self._cycle is not None and self._cycle.pump is not None:
-            self._cycle.pump.stop()
-            self._cycle.pump = None
+        self._logs.stop()
 
-    def finish_telling(self) -> None:
+    def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
-        if self._telling is not None:
+        if self._triggers is not None:
             deadline = time.monotonic() + _LAST_WORDS
             self._current().down.set()  # nothing here is still to end
-            self._telling.join(_LAST_WORDS)
-            self._panel.finish_telling(deadline - time.monotonic())
+            self._triggers.join(_LAST_WORDS)
+            self._sources.finish_triggers(deadline - time.monotonic())
 
-    def say_goodbye(self, why: str) -> None:
+    def leave_job(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""
         if self._cycle is not None and not self._cycle.failure:
             what = f"the agent on {self._cycle.node} {why}"
             self._handler.job_store.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
-
-    def _record_cycle(self, cycle: AgentCycle, evidence: tuple[CycleEvidence, ...]) -> None:
-        write_cycle_info(self._logs.log_dir.path, cycle.start, evidence)
-        cycle.is_recorded = True
 
     def record_interruption(self, ending: JobEnding) -> None:
         """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader
@@ -393,6 +353,6 @@ class DecidingAgent(LocalElasticAgent):
 
     def end_for_everybody(self, ending: JobEnding) -> None:
         """This agent cannot go on: nobody shall wait for it."""
-        self._handler.fail(ending)
+        self._handler.end(ending)
         if self._cycle is not None:
             self._handler.job_store.announce_over(self._cycle.start.cycle)

@@ -5,16 +5,15 @@ is time to look.
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aorta.launch.cycle_dir import CycleDir
+from aorta.launch.cycle_dir import CycleDir, is_there, tail_of
 from aorta.launch.hang import HangWatch, SignsOfLife
-from aorta.launch.output import OutputPump
 from aorta.launch.records import CycleEvidence, CycleStart, WorkerEnd
 
-_LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
 _LEADER_LOOKS = 1.0  # seconds between two looks at who is there, by the leader and its deputy
+_MOST_TAILS = 8
 _DEPUTY = 1  # the group rank that looks as often as the leader
 
 
@@ -34,9 +33,9 @@ class AgentCycle:
     dumps: tuple[str, ...] = ()
     evidence: CycleEvidence | None = None  # once all ranks here are down
     down: threading.Event = field(default_factory=threading.Event)
-    pump: OutputPump | None = None
+    lost: tuple[str, ...] = ()  # nodes that this agent missed
     is_recorded: bool = False  # its end stands in cycle_info.json
-    lost_since: float | None = None
+    looked: bool = False  # just now, after the other nodes
     next_look: float = 0.0
     next_question: float = 0.0
 
@@ -48,25 +47,19 @@ class AgentCycle:
     def node(self) -> str:
         return self.start.nodes[self.group_rank]
 
-    def misses_a_node(self, lost: int) -> bool:
-        """Whether nodes have been away for so long that they will not come back by themselves."""
-        if not lost:
-            self.lost_since = None
-            return False
-        self.lost_since = self.lost_since or time.monotonic()
-        return time.monotonic() - self.lost_since >= _LOST_FOR
+    @property
+    def looks_after_all(self) -> bool:
+        """Who leads and its deputy look who is there; a thousand nodes that do so would busy the
+        store.
+        """
+        return self.group_rank <= _DEPUTY
 
     def is_time_to_look(self, keep_alive: float) -> bool:
-        """Who leads and its deputy look often who is there; a thousand nodes that do so would busy
-        the store.
-        """
-        if time.monotonic() < self.next_look:
-            return False
-        pause = min(_LEADER_LOOKS, keep_alive) if self.group_rank <= _DEPUTY else keep_alive
-        if self.lost_since is not None:
-            pause = min(pause, _LOST_FOR / 2)
-        self.next_look = time.monotonic() + pause
-        return True
+        self.looked = time.monotonic() >= self.next_look
+        if self.looked:
+            pause = min(_LEADER_LOOKS, keep_alive) if self.looks_after_all else keep_alive
+            self.next_look = time.monotonic() + pause
+        return self.looked
 
     def is_time_to_ask(self, keep_alive: float) -> bool:
         """Whether the store is asked if this cycle is over; it tells by itself, but its word may
@@ -85,10 +78,50 @@ class AgentCycle:
         for rank, status in codes.items():
             if status is not None:
                 error_file = self.directory.error_file(rank)
-                known = str(error_file) if error_file.exists() else None
+                known = str(error_file) if is_there(error_file) else None
                 stopped = bool(self.failure) and status != 0 and rank not in self.died_first
                 moment = self.ended_at.setdefault(rank, time.time())
                 if stopped:  # how long it took to end says nothing of how far it came by itself
                     moment = min(moment, self.failed_at)
                 ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
         return ends
+
+    def evidence_of(
+        self,
+        agent: str,
+        ranks: Sequence[int],
+        ends: Sequence[WorkerEnd],
+        tails: Mapping[int, str],
+    ) -> CycleEvidence:
+        """What this agent can say about the cycle. Failed ranks come first in the logs: whoever
+        reads little reads them.
+
+        `tails` are of ranks whose files are not complete: what was heard counts, not what
+        could be written.
+        """
+        failed = [end.rank for end in ends if end.failed]
+        whole = [rank for rank in ranks if rank not in tails]
+        in_order = [rank for rank in failed if rank in whole]
+        in_order += [rank for rank in whole if rank not in failed]
+        files = self.directory
+        logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
+        return CycleEvidence(
+            job_id=self.start.job_id,
+            cycle_id=self.start.cycle_id,
+            cycle=self.start.cycle,
+            agent=agent,
+            node=self.node,
+            group_rank=self.group_rank,
+            ranks=tuple(ranks),
+            ends=tuple(ends),
+            log_paths=tuple(str(path) for path in logs if is_there(path)),
+            tails={
+                rank: tails.get(rank) or tail_of(files, rank)
+                for rank in [*failed[:_MOST_TAILS], *tails]
+            },
+            hung_rank=self.hung_rank,
+            dumps=self.dumps,
+            step=self.signs.step(),
+            note=self.failure,
+            lost=self.lost,
+        )

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
 from aorta.executors.evidence import read_end
-from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict, WorkerEnd
+from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
 _CLAIM = "submission"  # in the private folder: who writes here
 _TAIL = 16 << 10
-_MOST_TAILS = 8
 
 
 _complaints: set[str] = set()
@@ -45,7 +44,15 @@ def complain_once(what: str, error: OSError | AortaError) -> None:
     kind = str(error.errno) if isinstance(error, OSError) else why.split(":")[0]
     if kind not in _complaints:
         _complaints.add(kind)
-        log.warning("%s could not be written: %s; the job goes on", what, why)
+        log.warning("%s could not be written or read: %s; the job goes on", what, why)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file exists; one on a file system that does not answer well does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 class CycleDir:
@@ -69,9 +76,6 @@ class CycleDir:
     def flight_recorder(self, rank: int) -> Path:
         """In a directory of their own: what reads dumps takes every file in it."""
         return self.path / "flight_recorder" / f"rank_{rank}.json"
-
-    def heartbeat(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.heartbeat"
 
     def merged(self, group_rank: str) -> Path:
         """One per agent: agents may share the directory."""
@@ -201,7 +205,7 @@ def sign_as_leader(log_dir: Path, job_id: str) -> None:
         run.describe(verb="launch", state="")
         write_atomically(run.lock, owner)
         write_atomically(run.private / _CLAIM, f"{job_id} {owner}")
-    except AortaError as full:
+    except (OSError, AortaError) as full:
         complain_once(str(run.private), full)
 
 
@@ -280,6 +284,7 @@ def write_cycle_info(
         "finding": ruling.verdict.finding if ruling else None,
         "ending": _ending(ending or (ruling.ending if ruling else None)),
         "notes": [piece.note for piece in evidence if piece.note],
+        "lost_nodes": sorted({node for piece in evidence for node in piece.lost}),
     }
     directory = CycleDir(log_dir, start.cycle)
     try:
@@ -299,53 +304,7 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def gather_evidence(
-    start: CycleStart,
-    directory: CycleDir,
-    *,
-    agent: str,
-    group_rank: int,
-    ranks: Sequence[int],
-    ends: Sequence[WorkerEnd],
-    hung_rank: int | None = None,
-    dumps: Sequence[str] = (),
-    step: int | None = None,
-    note: str = "",
-    last_words: Mapping[int, str],
-) -> CycleEvidence:
-    """What one agent can say about a cycle. Failed ranks come first in the logs: whoever reads
-    little reads them.
-
-    `last_words` are of ranks whose files are not complete: what was heard counts, not what could be
-    written.
-    """
-    failed = [end.rank for end in ends if end.failed]
-    whole = [rank for rank in ranks if rank not in last_words]
-    in_order = [rank for rank in failed if rank in whole]
-    in_order += [rank for rank in whole if rank not in failed]
-    logs = [path for rank in in_order for path in (directory.err(rank), directory.out(rank))]
-    return CycleEvidence(
-        job_id=start.job_id,
-        cycle_id=start.cycle_id,
-        cycle=start.cycle,
-        agent=agent,
-        node=start.nodes[group_rank],
-        group_rank=group_rank,
-        ranks=tuple(ranks),
-        ends=tuple(ends),
-        log_paths=tuple(str(path) for path in logs if path.exists()),
-        tails={
-            rank: last_words.get(rank) or _tail_of(directory, rank)
-            for rank in [*failed[:_MOST_TAILS], *last_words]
-        },
-        hung_rank=hung_rank,
-        dumps=tuple(dumps),
-        step=step,
-        note=note,
-    )
-
-
-def _tail_of(directory: CycleDir, rank: int) -> str:
+def tail_of(directory: CycleDir, rank: int) -> str:
     return _tail(directory.out(rank)) + _tail(directory.err(rank))
 
 

@@ -20,8 +20,6 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != agent:  # it died before the kernel was told
             sys.exit(1)
-    if "AORTA_WARM" in os.environ:  # meant for the process that this one becomes, and no other
-        os.environ["AORTA_WARM"] = os.environ["AORTA_WARM"].replace("{pid}", str(os.getpid()))
     try:
         os.execvp(command[0], command)  # noqa: S606 - becoming the user's command is its purpose
     except OSError as wrong:

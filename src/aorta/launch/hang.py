@@ -13,23 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.launch.cycle_dir import CycleDir
+from aorta.launch.cycle_dir import CycleDir, is_there
+from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleStart
 from aorta.launch.store import JobStore
 
-STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
+STACKS_SIGNAL, DUMP_SIGNAL = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the hook listens on them
 COLLECT_WITHIN = 5.0  # seconds
 _QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
 
 
 class SignsOfLife:
-    """When the ranks of this agent were last seen to do something."""
+    """When the ranks of this agent were last seen to do something. No file system is asked: output
+    comes through pipes, and heartbeats are written into memory of this process.
+    """
 
-    def __init__(self, directory: CycleDir, ranks: Iterable[int]) -> None:
-        self._directory = directory
-        self._seen: dict[Path, tuple[int, int]] = {}
-        now = time.monotonic()
-        self._last_sign = now
+    def __init__(self, logs: CycleLogs, ranks: Iterable[int]) -> None:
+        self._logs = logs
+        self._seen: dict[int, int] = {}
+        self._last_sign = time.monotonic()
         self._last_beat: dict[int, float] = {}
         self._ranks = tuple(ranks)
 
@@ -38,12 +40,13 @@ class SignsOfLife:
         alive = set(running)
         now = time.monotonic()
         for rank in self._ranks:
-            if self._changed(self._directory.heartbeat(rank)):
+            beaten = self._logs.last_beat(rank)
+            if beaten and beaten != self._seen.get(rank):
                 self._last_beat[rank] = self._last_sign = now
-            if self._changed(self._directory.out(rank)) or self._changed(self._directory.err(rank)):
-                self._last_sign = now
+            self._seen[rank] = beaten
             if rank not in alive:
                 self._last_beat.pop(rank, None)
+        self._last_sign = max(self._last_sign, self._logs.last_output())
 
     def silence(self) -> float:
         return time.monotonic() - self._last_sign
@@ -57,21 +60,8 @@ class SignsOfLife:
 
     def step(self) -> int | None:
         """The furthest step any heartbeat of this cycle told."""
-        told: list[int] = []
-        for rank in self._ranks:
-            with suppress(OSError, ValueError):
-                told.append(int(self._directory.heartbeat(rank).read_text()))
-        return max(told, default=None)
-
-    def _changed(self, path: Path) -> bool:
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            return False
-        now = (status.st_size, status.st_mtime_ns)
-        before = self._seen.get(path)
-        self._seen[path] = now
-        return now != before and (before is not None or status.st_size > 0)
+        told = [self._logs.reported_step(rank) for rank in self._ranks]
+        return max((step for step in told if step is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,7 @@ class HangWatch:
         """Keep the leader informed, but only of what could matter."""
         said = silence if silence >= self._limit / 2 else 0.0
         if self._group_rank != 0 and (said or self._told):
-            self._store.tell_quiet(self._start.cycle, self._group_rank, said)
+            self._store.report_quiet(self._start.cycle, self._group_rank, said)
             self._told = said
 
     def _others_are_silent(self) -> bool:
@@ -127,30 +117,38 @@ class HangWatch:
 
 
 def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
-    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both."""
-    ready = {rank: pid for rank, pid in pids.items() if directory.stacks(rank).exists()}
-    requests = [directory.flight_recorder(rank).with_suffix(".request") for rank in ready]
-    for request in requests:
-        request.parent.mkdir(exist_ok=True)
-        request.touch()
-    for pid in ready.values():
-        with suppress(ProcessLookupError):
-            os.kill(pid, STACKS_SIGNAL)
+    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both. The
+    files of those that could write them; a full disk costs files and no more.
+    """
+    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
+    with suppress(OSError):
+        directory.flight_recorder(0).parent.mkdir(exist_ok=True)
+    for pid in hooked.values():
+        for number in (DUMP_SIGNAL, STACKS_SIGNAL):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
     deadline = time.monotonic() + COLLECT_WITHIN
     while time.monotonic() < deadline:
         time.sleep(_QUIET_FILE)
-        if all(_is_complete(directory.stacks(rank)) for rank in ready) and not any(
-            request.exists() for request in requests
+        if all(
+            _is_complete(directory.stacks(rank)) and is_there(directory.flight_recorder(rank))
+            for rank in hooked
         ):
             break
-    for request in requests:
-        request.unlink(missing_ok=True)
-    wanted = (
-        file for rank in ready for file in (directory.stacks(rank), directory.flight_recorder(rank))
-    )
-    return tuple(str(file) for file in wanted if file.exists() and file.stat().st_size > 0)
+    files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
+    return tuple(str(file) for pair in files for file in pair if _size(file) > 0)
 
 
 def _is_complete(stacks: Path) -> bool:
-    status = stacks.stat()
+    try:
+        status = stacks.stat()
+    except OSError:
+        return False
     return status.st_size > 0 and time.time() - status.st_mtime >= _QUIET_FILE / 2
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

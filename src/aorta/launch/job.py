@@ -14,32 +14,38 @@ from typing import Any
 
 from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.api import Event
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
-from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case
 from aorta.launch.cycle_dir import LogDir, sign_off
-from aorta.launch.decision import LastWords, LeaderDecides
+from aorta.launch.decision import FinalDecision, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
-from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
-from aorta.launch.sources.panel import Panel, build_sources
+from aorta.launch.rendezvous import DecidingRendezvous
+from aorta.launch.sources.aggregate import AttributionSources, build_sources
 from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals, where_known
-from aorta.launch.warm import WarmWorkers
+from aorta.launch.store_server import Meeting, connect
+from aorta.launch.torch_elastic import (
+    demand_known_agent,
+    event_log_handler,
+    raise_on_signals,
+    signals_to_handle,
+    where_known,
+)
 from aorta.reduce.opened_files import watch_opened
 
 log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _FOLDERS_WATCHED = 256  # walking through more would be felt at the start
-_GOODBYE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
+_LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
 _OTHER_PLACES = ("/dev/shm", "/var/tmp")  # noqa: S108 - for logs that nobody asked for
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -61,7 +67,7 @@ def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
-        raise_on_signals(_heard(options.torch.signals_to_handle))
+        raise_on_signals(_heard(signals_to_handle(options.torch)))
         finished = run_job(options, view)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
@@ -101,19 +107,20 @@ class _Launch:
         self._log_dir = log_dir
         settings = options.settings
         attribution = settings.attribution
-        self._panel = Panel(build_sources(settings, log_dir.path), attribution.aggregation)
+        self._sources = AttributionSources(
+            build_sources(settings, log_dir.path), attribution.aggregation
+        )
         self._decider = LeaderDecides(
-            self._panel, settings, _job_id(options), options.torch.max_restarts, log_dir
+            self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
-        self._parameters = rendezvous_parameters(options)
-        self._rendezvous, job_store = create_rendezvous(self._parameters)
-        self._rendezvous.connect(
-            job_store,
-            self._decider,
-            attribution.decision_timeout_seconds,
-            options.fixed_rank,
+        demand_known_agent()
+        parameters = rendezvous_parameters(options)
+        self._meeting = Meeting.of(parameters, options.fixed_rank, options.master)
+        stores = connect(parameters, self._meeting)
+        self._rendezvous = DecidingRendezvous(
+            self._meeting, *stores, self._decider, attribution.decision_timeout_seconds
         )
-        self._agent = _agent(options, self._rendezvous, self._panel, log_dir)
+        self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
     def run(self) -> Finished:
         with _watching_files() as self._opened:
@@ -131,7 +138,7 @@ class _Launch:
             ending = JobEnding(128 + interrupted.sigval, f"stopped by {name}")
             self._interrupted(ending, f"was stopped by {name}")
             raise
-        except (StoreLostError, RendezvousConnectionError) as lost:
+        except StoreLostError as lost:
             self._record(agent.get_event_failed())
             raise self._store_lost(lost) from lost
         except Exception as wrong:
@@ -141,35 +148,34 @@ class _Launch:
         finally:
             _ignore_signals()
             agent.kill_leftovers()
-            agent.end_warm_host()
             sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
         assert agent.ending is not None, "an agent returns only after the job has ended"
         return Finished(agent.ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
-        events.record(event, self._options.torch.event_log_handler)
+        events.record(event, event_log_handler(self._options.torch))
 
     def _take_leave(self) -> None:
         """Tell what is left to tell. How the job ended is known by now, so a lost store changes
         nothing.
         """
-        self._agent.finish_telling()
-        with suppress(StoreLostError, RendezvousConnectionError):
+        self._agent.finish_triggers()
+        with suppress(StoreLostError):
             self._rendezvous.job_store.leave()
-            _write_case(self._log_dir.path, self._decider.last_words, self._options, self._opened)
-            if hosts_the_store(self._parameters):
-                self._rendezvous.linger()
+        _write_case(self._log_dir.path, self._decider.final_decision, self._options, self._opened)
+        with suppress(StoreLostError):
+            self._rendezvous.linger()
 
     def _interrupted(self, ending: JobEnding, why: str) -> None:
         """Write down how the cycle ended and tell the others, without waiting for a store that is
         silent.
         """
         self._agent.record_interruption(ending)
-        _within(_GOODBYE_WITHIN, lambda: self._agent.say_goodbye(why))
+        _within(_LEAVE_WITHIN, lambda: self._agent.leave_job(why))
 
     def _store_lost(self, lost: Exception) -> StoreLostError:
         what = (
-            f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts "
+            f"the rendezvous store at {self._meeting.endpoint} was lost: the agent that hosts "
             "it is gone or silent; "
             "the workers here were stopped"
         )
@@ -185,7 +191,7 @@ class _Launch:
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
-            _within(_GOODBYE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+            _within(_LEAVE_WITHIN, lambda: self._agent.end_for_everybody(ending))
 
 
 def _watching_files() -> AbstractContextManager[set[str]]:
@@ -204,7 +210,7 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
     """
 
     def quietly() -> None:
-        with suppress(StoreLostError, RendezvousConnectionError):
+        with suppress(StoreLostError):
             what()
 
     thread = threading.Thread(target=quietly, daemon=True)
@@ -217,18 +223,18 @@ def _report(finished: Finished) -> int:
     started this.
     """
     ending, failures = finished.ending, finished.result.failures
+    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)
         log.error("%s", failed)
         _, first = failed.get_first_failure()
         with suppress(OSError, ValueError, KeyError, TypeError):
             get_error_handler().dump_error_file(first.error_file, first.exitcode)
-    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     return ending.exit_code
 
 
 def _write_case(
-    log_dir: Path, words: LastWords | None, options: Options, opened: Collection[str]
+    log_dir: Path, words: FinalDecision | None, options: Options, opened: Collection[str]
 ) -> None:
     """Written by the agent that decided; a full disk must not change how the job ends."""
     if words is None:
@@ -242,16 +248,14 @@ def _write_case(
 
 
 def _agent(
-    options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
+    options: Options, rendezvous: DecidingRendezvous, sources: AttributionSources, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
-    warm = None
     if isinstance(entrypoint, str):
         wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))
-        warm = None if options.cold else WarmWorkers((sys.executable, *wrapped))
         entrypoint, arguments = sys.executable, (*wrapped, entrypoint, *arguments)
     else:
         entrypoint = RedirectedFunction(entrypoint)
@@ -266,8 +270,9 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        **where_known(config, "numa_options", "virtual_local_rank"),
+        **where_known(
+            config, WorkerSpec, "event_log_handler", "numa_options", "virtual_local_rank"
+        ),
     )
     settings = options.settings
     logs = CycleLogs(
@@ -284,11 +289,10 @@ def _agent(
         spec,
         logs,
         rendezvous,
-        panel,
+        sources,
         settings.hang_timeout_seconds,
-        warm,
         start_method=config.start_method,
-        **where_known(config, "shutdown_timeout"),
+        **where_known(config, LocalElasticAgent, "shutdown_timeout"),
     )
 
 

@@ -7,7 +7,7 @@ the installed torch. What the options mean together is checked here, before anyt
 import os
 import sys
 import uuid
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
+from aorta.launch import ft_launcher
 from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
 
 DEFAULT_JOIN_TIMEOUT = 600
@@ -77,7 +78,6 @@ class Options:
     master: tuple[str, int] | None
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
     users_logs: LogsSpecs | None = None  # what `--logs-specs` names
-    cold: bool = False  # every worker imports for itself
 
 
 class _Parser(ArgumentParser):
@@ -85,7 +85,7 @@ class _Parser(ArgumentParser):
         raise UsageError(f"{message} (try 'aorta launch --help')")
 
 
-def parser() -> ArgumentParser:
+def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
     combined = _Parser(
         prog="aorta launch",
         parents=[torchrun.get_args_parser()],
@@ -100,18 +100,17 @@ def parser() -> ArgumentParser:
         help="Serve this job's page live to this machine; says where. Of several nodes, one is "
         "enough.",
     )
-    combined.add_argument(
-        "--cold",
-        action="store_true",
-        help="Let restarted workers import everything again, also where this agent could keep it "
-        "imported.",
-    )
+    # Workers always import for themselves; command lines that said so go on to work.
+    combined.add_argument("--cold", action="store_true", help=SUPPRESS)
     add_flags(combined)
+    if as_ft_launcher:
+        combined.set_defaults(**ft_launcher.defaults())
     return combined
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    given = parser().parse_args(list(arguments))
+    as_ft_launcher = ft_launcher.NAMED_SO in arguments[:1]
+    given = parser(as_ft_launcher=as_ft_launcher).parse_args(list(arguments))
     settings = fault_tolerance(given)
     _choose_rendezvous(given)
     torch_config, entrypoint, worker_arguments = _torch_config(given)
@@ -129,14 +128,14 @@ def parse(arguments: Sequence[str]) -> Options:
         master=_master(torch_config) if static else None,
         command=_user_command(given),
         users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
-        cold=given.cold,
     )
 
 
 def _choose_rendezvous(given: Namespace) -> None:
     """As torchrun does: one node needs no address; `static` is what is left."""
     nodes = _nodes(given)
-    unaddressed = given.rdzv_backend == "static" and not given.rdzv_endpoint
+    by_name = given.rdzv_backend == "static" or given.ft_launcher_defaults
+    unaddressed = by_name and not given.rdzv_endpoint
     if given.standalone or (unaddressed and given.master_port is None and nodes[1] == 1):
         given.rdzv_backend, given.rdzv_endpoint = "c10d", "localhost:0"
         given.rdzv_id = given.rdzv_id if given.rdzv_id != "none" else uuid.uuid4().hex
@@ -227,21 +226,17 @@ def _user_command(given: Namespace) -> tuple[str, ...]:
 
 
 def rendezvous_parameters(options: Options) -> RendezvousParameters:
-    """What torch's c10d backend needs. A static rendezvous is a c10d one whose host and ranks are
-    given.
+    """What torch's c10d store needs, and the nodes that meet: all of them, where they are
+    numbered.
     """
     config = options.torch
-    settings = dict(config.rdzv_configs)
-    endpoint = config.rdzv_endpoint
-    if options.fixed_rank is not None:
-        settings.setdefault("is_host", options.fixed_rank == 0)
     least = config.max_nodes if options.fixed_rank is not None else config.min_nodes
     return RendezvousParameters(
         backend="c10d",
-        endpoint=endpoint,
+        endpoint=config.rdzv_endpoint,
         run_id=config.run_id,
         min_nodes=least,
         max_nodes=config.max_nodes,
         local_addr=config.local_addr,
-        **settings,
+        **config.rdzv_configs,
     )

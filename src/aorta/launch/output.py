@@ -14,7 +14,9 @@ import select
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -31,8 +33,9 @@ log = logging.getLogger(__name__)
 HOOK = Path(__file__).parent / "hook"
 _CHUNK = 1 << 16
 _PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
-_LAST_WORDS = 16 << 10
+_TAIL = 16 << 10
 _INTERVAL = 0.1
+_LONGEST_NUMBER = 32
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
 CYCLES_UNASKED = 4
 
@@ -52,7 +55,7 @@ class _Stream:
     filtered: Path | None = None
     copy: Path | None = None  # where the user wants it as well
     file: BinaryIO | None = None
-    last_words: bytes = b""
+    tail: bytes = b""
     half_line: bytes = b""
     is_complete: bool = True  # False once something of it could not be written
 
@@ -66,6 +69,7 @@ class OutputPump:
     _streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    last_output: float = 0.0  # on the monotonic clock
 
     def add(self, stream: _Stream) -> None:
         self._streams.append(stream)
@@ -84,9 +88,9 @@ class OutputPump:
             self._thread.join()
             self._thread = None
 
-    def last_words(self, rank: int) -> str:
+    def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.last_words for stream in self._streams if stream.rank == rank)
+        told = (stream.tail for stream in self._streams if stream.rank == rank)
         return "".join(text.decode("utf-8", "replace") for text in told)
 
     @property
@@ -114,7 +118,8 @@ class OutputPump:
             return False
         if not chunk:
             return False
-        stream.last_words = (stream.last_words + chunk)[-_LAST_WORDS:]
+        self.last_output = time.monotonic()
+        stream.tail = (stream.tail + chunk)[-_TAIL:]
         self._write(stream, chunk)
         if stream.copy is not None and not _append(stream.copy, chunk):
             stream.copy = None
@@ -256,6 +261,8 @@ class CycleLogs(LogsSpecs):
         self._users = users  # the user's own `--logs-specs`: its files are written beside ours
         self._start: CycleStart | None = None
         self.pump: OutputPump | None = None
+        # Rank -> a file in memory that it writes its step into, and when that was made.
+        self._beats: dict[int, tuple[int, int]] = {}
 
     @property
     def root_log_dir(self) -> str:
@@ -264,10 +271,37 @@ class CycleLogs(LogsSpecs):
     def prepare(self, start: CycleStart) -> CycleDir:
         """Say which cycle the next workers belong to."""
         self._start = start
+        self.pump = None
+        for file, _ in self._beats.values():
+            os.close(file)
+        self._beats.clear()
         if self._bounded:
             oldest = start.cycle - CYCLES_UNASKED
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return prepare(self.log_dir.path, start)
+
+    def stop(self) -> None:
+        """Show and write what the ranks of this cycle have said."""
+        if self.pump is not None:
+            self.pump.stop()
+
+    def last_output(self) -> float:
+        """When a rank of this cycle last wrote something, on the monotonic clock."""
+        return self.pump.last_output if self.pump is not None else 0.0
+
+    def last_beat(self, rank: int) -> int:
+        """Changes whenever the rank beats; 0 before it does."""
+        if rank not in self._beats:
+            return 0
+        file, made = self._beats[rank]
+        changed = os.fstat(file).st_mtime_ns
+        return changed if changed != made else 0
+
+    def reported_step(self, rank: int) -> int | None:
+        """The number in the rank's last heartbeat."""
+        with suppress(OSError, KeyError, ValueError):  # its cycle may just have been left
+            return int(os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0))
+        return None
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
@@ -336,7 +370,9 @@ class CycleLogs(LogsSpecs):
         env["AORTA_JOB_ID"] = start.job_id
         env["AORTA_CYCLE"] = str(start.cycle)
         env["AORTA_CYCLE_ID"] = start.cycle_id
-        env["AORTA_HEARTBEAT_FILE"] = str(directory.heartbeat(rank))
+        beats = os.memfd_create(f"aorta-heartbeat-{rank}")
+        self._beats[rank] = (beats, os.fstat(beats).st_mtime_ns)
+        env["AORTA_HEARTBEAT_FILE"] = f"/proc/{os.getpid()}/fd/{beats}"
         if self._watch_hangs:
             env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))

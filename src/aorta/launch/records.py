@@ -6,7 +6,7 @@ what attribution, the service and cycle_info.json are given.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Self
 
 from aorta.attribution import Action
@@ -18,11 +18,34 @@ __all__ = [
     "CycleStart",
     "FailedCycle",
     "JobEnding",
+    "Node",
     "SourceVerdict",
     "WorkerEnd",
 ]
 
 HANG = "hang"  # how a note about a hang begins
+
+
+@dataclass(frozen=True)
+class Node:
+    """One agent, as the others know it."""
+
+    id: str  # of this agent alone
+    address: str
+    port: int  # something listens there while its process lives
+    pid: int
+    rank: int | None = None  # where the user numbered the nodes
+
+    def order(self) -> tuple[int, str, int, str]:
+        """Ranks follow this."""
+        return self.rank or 0, self.address, self.pid, self.id
+
+    def encoded(self) -> str:
+        return json.dumps(astuple(self), separators=(",", ":"))
+
+    @classmethod
+    def decoded(cls, text: str) -> Self:
+        return cls(*json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,10 @@ class CycleStart:
     idle_cycles: int = 0  # cycles in a row that made no progress
     started: float = 0.0  # seconds since the epoch
     history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
+    master: tuple[str, int] = ("", 0)  # where the workers meet
+
+    def at(self, host: str, port: int) -> "CycleStart":
+        return replace(self, master=(host, port))
 
     @property
     def cycle_id(self) -> str:
@@ -130,10 +157,16 @@ class CycleEvidence:
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
     step: int | None = None  # the last step a heartbeat told
     note: str = ""  # what the agent itself saw: a hang, a lost node
+    lost: tuple[str, ...] = ()  # nodes that this agent missed
 
     @property
     def hung(self) -> bool:
         return self.note.startswith(HANG)
+
+    @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((end.time for end in self.ends if end.time is not None), default=None)
 
     @property
     def failures(self) -> tuple[WorkerEnd, ...]:
@@ -163,10 +196,15 @@ class FailedCycle:
     start: CycleStart
     evidence: Sequence[CycleEvidence]
 
+    @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((piece.ended for piece in self.evidence if piece.ended), default=None)
+
 
 @dataclass(frozen=True)
 class SourceVerdict:
-    """One source's answer, or the panel's. `decision` and `finding` are attribution's own
+    """One source's answer, or that of all. `decision` and `finding` are attribution's own
     documents.
     """
 
@@ -189,7 +227,10 @@ def encode(record: CycleStart | JobEnding | CycleEvidence) -> str:
 def decode_start(text: bytes | str) -> CycleStart:
     content = json.loads(text)
     return CycleStart(
-        **{**content, "nodes": tuple(content["nodes"]), "history": tuple(content["history"])}
+        **{
+            **content,
+            **{key: tuple(content[key]) for key in ("nodes", "history", "master")},
+        }
     )
 
 
@@ -206,6 +247,7 @@ def decode_evidence(text: bytes | str) -> CycleEvidence:
             "ends": tuple(WorkerEnd(**end) for end in content["ends"]),
             "log_paths": tuple(content["log_paths"]),
             "dumps": tuple(content["dumps"]),
+            "lost": tuple(content["lost"]),
             "tails": {int(rank): tail for rank, tail in content["tails"].items()},
         }
     )

@@ -1,44 +1,45 @@
-"""The deciding rendezvous: torch's own c10d rendezvous, with one step more at the end of a round.
+"""The deciding rendezvous: agents meet on a store of their own, and the first of them decides.
 
-When a round is complete its rank 0 is the leader, agreed on by the round itself. The leader settles
-the round's outcome in the store; everybody else reads it there. A leader that dies before it
-settled is no loss: the others join the next round, whose leader finds the same facts. A round that
-ends the job raises `JobEndedError` on every agent alike.
+An agent joins a round by adding itself to the round's list; whoever sees that enough have come
+closes the round by writing its members, once. Rank 0 of them is the leader: it writes the round's
+outcome, and everybody else reads it. A leader that dies before it wrote is no loss: the others join
+the next round, whose leader finds the same facts. An outcome that ends the job raises
+`JobEndedError` on every agent alike.
+
+Torch sees a `RendezvousHandler` and nothing else; its own c10d and static handlers are not used.
 """
 
 import logging
-import socket
-import threading
+import os
 import time
-from contextlib import suppress
-from typing import Protocol
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
 
-from torch.distributed import DistError, Store  # type: ignore[attr-defined]
+from torch.distributed import Store  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
-    RendezvousClosedError,
-    RendezvousConnectionError,
     RendezvousGracefulExitError,
+    RendezvousHandler,
     RendezvousInfo,
-    RendezvousParameters,
-    RendezvousTimeoutError,
+    RendezvousStoreInfo,
 )
-from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 
 from aorta.core.errors import Exit, InfrastructureError, UsageError
-from aorta.launch.records import CycleStart, JobEnding
+from aorta.launch.liveness import Heartbeats, LeaderConnection, LivingProcess, names
+from aorta.launch.records import CycleStart, JobEnding, Node
 from aorta.launch.store import JobStore
-from aorta.launch.store_calls import DeadlineStore, StoreCalls, StoreLostError, StorePatience
-from aorta.launch.torch_elastic import ElasticHandler, another_connection, rendezvous_settings
+from aorta.launch.store_server import Meeting, WorkerStore
 
 log = logging.getLogger(__name__)
 
 _LEADER_GRACE = 5.0  # beyond the decision timeout, before followers give a leader up
 _SLICE = 0.5
-_FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at the shared state, while the leader decides
+_FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at who is there, while the leader decides
+_CLOSER_LOOKS, _OTHERS_LOOK = 0.1, 1.0  # seconds between two looks at who has joined
+_LOOKS_PER_SECOND = 160.0  # by all who wait to join
 _LINGER = 5.0  # at most; usually every agent has read the ending within milliseconds
-_CONNECT_WITHIN = 2.0
-_DEFAULT_READ_TIMEOUT = 60  # torch's own, for one answer of the store
-_OUR_KEYS = ("torch.rendezvous", "aorta/launch")
+_WATCHERS = 2  # the leader and its deputy look after all nodes, the others after these two
 
 
 class JobEndedError(RendezvousGracefulExitError):
@@ -55,116 +56,105 @@ class Decider(Protocol):
     ) -> CycleStart | JobEnding:
         """What the round leads to. Called on the leader alone; bounded in time."""
 
-    def final(self, store: JobStore, start: CycleStart) -> JobEnding:
-        """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader
-        alone.
-        """
+    def final(
+        self, store: JobStore, start: CycleStart, ending: JobEnding | None = None
+    ) -> JobEnding:
+        """Why the job ends with this cycle: it has no restart left, or `ending` says so."""
+
+    def late_ending(self, start: CycleStart) -> JobEnding | None:
+        """Of a STOP on the cycle before `start`, which came after `start` began."""
 
 
-class LivingProcess:
-    """A port that listens as long as this process lives. Others hold a connection to it while this
-    agent leads: when the process is killed its kernel closes them at once, where heartbeats would
-    be missed only after their time."""
+@dataclass
+class _Round:
+    """What one agent has seen of the round it waits for."""
 
-    def __init__(self) -> None:
-        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-        self._listener = socket.create_server(
-            ("", 0), family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6
-        )
-        self.port: int = self._listener.getsockname()[1]
-        self._held: list[socket.socket] = []
-        threading.Thread(target=self._accept, name="aorta-alive", daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            with suppress(OSError):
-                fresh, _ = self._listener.accept()
-                self._held = [each for each in self._held if not _has_closed(each)]
-                self._held.append(fresh)
+    number: int
+    before: tuple[Node, ...]  # members of the round before
+    open_since: float | None = None  # since the round before is over
+    enough_since: float | None = None
+    said: bool = False
 
 
-class LeaderConnection:
-    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an
-    address where nobody listens any more counts as a dead leader."""
-
-    def __init__(self, address: str, port: int) -> None:
-        self._address = (address, port)
-        self._socket: socket.socket | None = None
-        with suppress(OSError):
-            self._connect()
-
-    def is_refused(self) -> bool:
-        """Whether the leader's process is gone for certain."""
-        if self._socket is None or not _has_closed(self._socket):
-            return False
-        self.close()
-        try:
-            self._connect()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-        return False
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _connect(self) -> None:
-        self._socket = socket.create_connection(self._address, _CONNECT_WITHIN)
-        self._socket.setblocking(False)
-
-
-def _has_closed(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:  # nothing was said, and nothing ever is
-        return False
-    except OSError:
-        return True
-
-
-class DecidingRendezvous(ElasticHandler):
-    """`connect` gives it the job's store and the decider; until then it is torch's own handler."""
-
-    job_store: JobStore
-    _decider: Decider
-    _decision_timeout: float
-
-    def connect(
+class DecidingRendezvous(RendezvousHandler):
+    def __init__(
         self,
+        meeting: Meeting,
         job_store: JobStore,
+        worker_store: WorkerStore,
         decider: Decider,
         decision_timeout: float,
-        fixed_rank: int | None,
     ) -> None:
         self.job_store = job_store
+        self.start: CycleStart | None = None
+        self._meeting = meeting
         self._decider = decider
         self._decision_timeout = decision_timeout
-        self._fixed_rank = fixed_rank
-        self._leader: LeaderConnection | None = None
         self._alive = LivingProcess()
-        self.start: CycleStart | None = None
+        identity = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.node = Node(identity, meeting.address, self._alive.port, os.getpid(), meeting.rank)
+        self._beats = Heartbeats(job_store, self.node, meeting.keep_alive, meeting.most_missed)
+        self._leader: LeaderConnection | None = None
+        self._round = -1
+        self._members: tuple[Node, ...] = ()
+        self._worker_store = worker_store
+
+    # -- what torch asks
+
+    def get_backend(self) -> str:
+        return "static" if self._meeting.rank is not None else "c10d"
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Workers meet at a store that the leading agent hosts, a new one for every cycle."""
+        return True
+
+    def get_run_id(self) -> str:
+        return self._meeting.run_id
+
+    def is_closed(self) -> bool:
+        return self.job_store.ending() is not None
+
+    def set_closed(self) -> None:
+        """A job ends by its ending in the store, and by nothing else."""
+
+    def shutdown(self) -> bool:
+        return True
+
+    def num_nodes_waiting(self) -> int:
+        return len(self._waiting())
 
     def next_rendezvous(self) -> RendezvousInfo:
+        if self._round < 0:
+            self._beats.begin()
         while True:
-            info = self._join()
-            if info is not None:
-                outcome = self._lead() if info.rank == 0 else self._follow()
-                if isinstance(outcome, JobEnding):
-                    raise JobEndedError(outcome)
-                if outcome is not None:
-                    self.start = outcome
-                    return info
+            self._drop_leader()
+            self._join()
+            rank = self._members.index(self.node)
+            outcome = self._lead() if rank == 0 else self._follow()
+            if isinstance(outcome, JobEnding):
+                raise JobEndedError(outcome)
+            if outcome is not None:
+                self.start = outcome
+                store = self.job_store.of_round(self._round, self.round_has_lost_a_node)
+                host, port = outcome.master
+                place = RendezvousStoreInfo(host, port)
+                return RendezvousInfo(cast("Store", store), rank, len(self._members), place)
             log.warning("the leader of the round was lost before it decided; joining again")
+
+    # -- what the agent asks
+
+    @property
+    def keep_alive(self) -> float:
+        """Seconds between two heartbeats of a node."""
+        return self._meeting.keep_alive
 
     def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
         """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is
         joined.
         """
         if is_leader:
-            return self._end(self._decider.final(self.job_store, start))
+            return self.end(self._decider.final(self.job_store, start))
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
         while time.monotonic() < deadline and not self.leader_is_gone():
             if self.job_store.expect_ending(_SLICE):
@@ -174,22 +164,23 @@ class DecidingRendezvous(ElasticHandler):
             return ending
         failure = self.job_store.failure_of(start.cycle) or "a rank failed"
         reason = f"the job failed ({failure}); its leader is gone"
-        return self._end(JobEnding(Exit.FAILED, reason, start.cycle_id))
+        return self.end(JobEnding(Exit.FAILED, reason, start.cycle_id))
 
-    def succeed(self, start: CycleStart) -> JobEnding:
-        return self._end(JobEnding(Exit.OK, "every rank succeeded", start.cycle_id))
+    def end(self, ending: JobEnding) -> JobEnding:
+        """End the job for everybody, also for those who wait to join; returns what stands."""
+        stands = self.job_store.end(ending)
+        self.job_store.close_round(self._next_round(), ())
+        return stands
 
-    def fail(self, ending: JobEnding) -> JobEnding:
-        """End the job for everybody: this agent itself broke."""
-        return self._end(ending)
+    def late_ending(self) -> JobEnding | None:
+        """Of a verdict that came after this cycle began; on the leader, where it was asked for."""
+        return self._decider.late_ending(self.start) if self.start is not None else None
 
-    def lost_nodes(self) -> int:
-        """How many nodes of the running cycle have stopped to beat. Nodes that wait for a new round
-        are not lost.
-        """
-        if self.start is None:
-            return 0
-        return max(0, len(self.start.nodes) - self.present())
+    def lost_nodes(self) -> tuple[str, ...]:
+        """Addresses of nodes of the running cycle that are silent, as far as this agent looks."""
+        rank = self._members.index(self.node)
+        watched = self._members if rank < _WATCHERS else self._members[:_WATCHERS]
+        return tuple(node.address for node in self._beats.silent(watched))
 
     def leader_is_gone(self) -> bool:
         """Whether the process of this round's leader is known to have ended. Asks nobody but the
@@ -198,135 +189,166 @@ class DecidingRendezvous(ElasticHandler):
         if self._leader is None or not self._leader.is_refused():
             return False
         self._drop_leader()
-        self.declare_leader_dead()
+        self.job_store.mark_gone(self._members[0].id)
         return True
 
     def round_has_lost_a_node(self) -> bool:
-        return self.leader_is_gone() or super().round_has_lost_a_node()
+        return self.leader_is_gone() or bool(self._beats.silent(self._members))
+
+    def withdraw(self) -> None:
+        """Leave, so that the others need not wait until this agent is missed."""
+        self._beats.leave()
 
     def linger(self) -> None:
-        """For the host of the store: stay until every agent has read how the job ended.
-
-        Also those of the last cycle whose heartbeats are missing: a host that was frozen itself has
-        missed them.
+        """For the host of the store: stay until every agent of the last cycle has read how the job
+        ended.
         """
-        deadline = time.monotonic() + _LINGER
-        last = len(self.start.nodes) if self.start is not None else 0
-        while time.monotonic() < deadline and self.job_store.left() < max(last, self.present()):
+        deadline = time.monotonic() + (_LINGER if self._meeting.hosts else 0.0)
+        while time.monotonic() < deadline and self.job_store.left() < len(self._members):
             time.sleep(0.05)
 
-    def _join(self) -> RendezvousInfo | None:
-        """The next complete round, or None where its leader was lost before it told where workers
-        meet.
-        """
-        self._drop_leader()
-        try:
-            info = self.join_round()
-        except (RendezvousGracefulExitError, RendezvousClosedError):
+    # -- joining
+
+    def _join(self) -> None:
+        """Become a member of the next round that takes this node."""
+        number = max(self._round, self.job_store.newest_round()) + 1
+        while True:
+            asked = self.job_store.join(number, self.node)
+            is_known = number == self._round + 1
+            before = self._members if is_known else self.job_store.members(number - 1) or ()
+            looks_now = asked == 1 or asked >= self._meeting.most
+            members = self._wait_for_members(_Round(number, before), looks_now=looks_now)
+            if self.node in members:
+                self._round, self._members = number, members
+                return
             ending = self.job_store.ending()
-            if ending is None:
-                ending = JobEnding(Exit.FAILED, "the rendezvous was closed by another agent")
-            raise JobEndedError(ending) from None
-        except RendezvousTimeoutError:
-            raise InfrastructureError(
-                f"fewer than {self.settings.min_nodes} nodes met within the join timeout "
-                f"({self.settings.timeout.join.total_seconds():g} s); start more agents, or lower "
-                "--nnodes"
-            ) from None
-        except RendezvousConnectionError as lost:
-            raise StoreLostError("the rendezvous store was lost while joining") from lost
-        except DistError:
-            self.job_store.ending()  # raises where not the leader but the store was lost
-            return None
-        return info
+            if ending is not None:
+                raise JobEndedError(self._as_read_later(ending))
+            number += 1
+
+    def _as_read_later(self, ending: JobEnding) -> JobEnding:
+        if self.start is not None:
+            return ending
+        return JobEnding(ending.exit_code, f"the job has already ended: {ending.reason}")
+
+    def _wait_for_members(self, coming: _Round, *, looks_now: bool) -> tuple[Node, ...]:
+        """The round's members, once it is closed, by this agent or another. The agent that came
+        first looks often, and the one that makes the round full at once; the others wait.
+        """
+        seldom = min(max(self._meeting.most / _LOOKS_PER_SECOND, _OTHERS_LOOK), _LONGEST_LOOK)
+        pause = 0.0 if looks_now else seldom
+        while not self.job_store.expect_members(coming.number, pause):
+            stands = self.job_store.members(coming.number)
+            if stands is not None or self.job_store.ending() is not None:
+                return stands or ()
+            joined = self.job_store.joined(coming.number)
+            silent = self._beats.silent(list(dict.fromkeys([*joined, *coming.before])))
+            here = [node for node in joined if node not in silent]
+            self._refuse_same_rank(here)
+            chosen = self._chosen(coming, here, silent)
+            if chosen:
+                return self.job_store.close_round(coming.number, chosen)
+            closes = here[0] == self.node and coming.open_since is not None
+            pause = _CLOSER_LOOKS if closes else seldom
+        return self.job_store.members(coming.number) or ()
+
+    def _chosen(
+        self, coming: _Round, here: Sequence[Node], silent: frozenset[Node]
+    ) -> tuple[Node, ...]:
+        """The members by rank, if the round can be closed now by this agent."""
+        now = time.monotonic()
+        absent = [node for node in coming.before if node not in here and node not in silent]
+        if absent and not any(node in coming.before for node in here):
+            coming.open_since = coming.enough_since = None
+            return ()  # a cycle runs: who waits here is seen by its leader
+        coming.open_since = coming.open_since or now
+        if absent and now - coming.open_since <= self._meeting.join_timeout:
+            return ()  # they stop their workers
+        meeting = self._meeting
+        if len(here) < meeting.least:
+            coming.enough_since = None
+            self._check_patience(coming, here, silent, now - coming.open_since)
+            return ()
+        coming.enough_since = coming.enough_since or now
+        is_last_call_over = now - coming.enough_since >= meeting.last_call
+        if len(here) < meeting.most and not (is_last_call_over and here[0] == self.node):
+            return ()
+        members = sorted(here, key=lambda node: node not in coming.before)[: meeting.most]
+        return tuple(sorted(members, key=Node.order))
+
+    def _check_patience(
+        self, coming: _Round, here: Sequence[Node], silent: frozenset[Node], waited: float
+    ) -> None:
+        meeting = self._meeting
+        lost = names(node for node in coming.before if node in silent)
+        if coming.before and not coming.said and waited > _OTHERS_LOOK:
+            coming.said = True
+            log.warning(
+                "%d of %d nodes are here%s; waiting up to %g s for more",
+                len(here),
+                meeting.least,
+                f" ({lost} was lost)" if lost else "",
+                meeting.join_timeout,
+            )
+        if waited <= meeting.join_timeout:
+            return
+        short = f"fewer than {meeting.least} nodes met within the join timeout "
+        short += f"({meeting.join_timeout:g} s)"
+        if self.start is None:
+            self.withdraw()
+            raise InfrastructureError(f"{short}; start more agents, or lower --nnodes")
+        reason = f"{short} after cycle {self.start.cycle_id} failed"
+        reason += f": {lost} was lost and no other node took its place" if lost else ""
+        ending = JobEnding(Exit.INFRASTRUCTURE, reason, self.start.cycle_id)
+        raise JobEndedError(self.end(self._decider.final(self.job_store, self.start, ending)))
+
+    def _refuse_same_rank(self, here: Sequence[Node]) -> None:
+        same = [node for node in here if node.rank is not None and node.rank == self.node.rank]
+        if len(same) > 1 and same[0] != self.node:
+            self.withdraw()
+            raise UsageError(
+                f"two agents have --node-rank {self.node.rank} (the other is on {same[0].address}); "
+                "give each node its own, or use --rdzv-backend c10d, which needs none"
+            )
+
+    def _waiting(self) -> list[Node]:
+        """Nodes that the running cycle could take in."""
+        if len(self._members) >= self._meeting.most:
+            return []
+        joined = self.job_store.joined(self._round + 1)
+        silent = self._beats.silent(joined)
+        return [node for node in joined if node not in silent]
+
+    def _next_round(self) -> int:
+        return max(self._round, self.job_store.newest_round()) + 1
+
+    # -- deciding
+
+    def _lead(self) -> CycleStart | JobEnding:
+        addresses = tuple(node.address for node in self._members)
+        ending = self.job_store.ending()
+        decided = ending or self._decider.outcome(self.job_store, self._round, addresses)
+        if isinstance(decided, JobEnding):
+            return self.job_store.decide_round(self._round, self.end(decided))
+        place = self._worker_store.renew()
+        return self.job_store.decide_round(self._round, decided.at(*place))
+
+    def _follow(self) -> CycleStart | JobEnding | None:
+        self._leader = LeaderConnection(self._members[0])
+        deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
+        pause = _FIRST_LOOK
+        next_look = time.monotonic() + pause
+        while time.monotonic() < deadline:
+            if self.job_store.expect_outcome(self._round, timeout=_SLICE) or self.leader_is_gone():
+                return self.job_store.outcome(self._round)
+            if time.monotonic() >= next_look:
+                if self._beats.silent(self._members[:1]):
+                    return None
+                pause = min(pause * 2, _LONGEST_LOOK)
+                next_look = time.monotonic() + pause
+        return self.job_store.outcome(self._round)
 
     def _drop_leader(self) -> None:
         if self._leader is not None:
             self._leader.close()
             self._leader = None
-
-    def _lead(self) -> CycleStart | JobEnding:
-        self.job_store.tell_leader(self.round, f"{self.address} {self._alive.port}")
-        ending = self.job_store.ending()
-        decided = ending or self._decider.outcome(self.job_store, self.round, self.addresses())
-        if self._fixed_rank is not None:
-            self._empty_worker_store()
-        if isinstance(decided, JobEnding):
-            decided = self._end(decided)
-        return self.job_store.settle(self.round, decided)
-
-    def _follow(self) -> CycleStart | JobEnding | None:
-        deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
-        world = len(self.addresses())
-        pause = _FIRST_LOOK
-        next_look = time.monotonic() + pause
-        while time.monotonic() < deadline:
-            arrived = self.job_store.expect_outcome(self.round, timeout=_SLICE)
-            self._connect_to_leader()
-            if arrived:
-                return self.job_store.outcome(self.round)
-            if self.leader_is_gone():
-                return self.job_store.outcome(self.round)
-            if time.monotonic() >= next_look:
-                if self.participants() < world:
-                    return None
-                pause = min(pause * 2, _LONGEST_LOOK)
-                next_look = time.monotonic() + pause
-        return None
-
-    def _connect_to_leader(self) -> None:
-        """Not where ranks are fixed: there the leader hosts the store, whose loss tells the
-        same.
-        """
-        if self._leader is not None or self._fixed_rank is not None:
-            return
-        told = self.job_store.leader_of(self.round)
-        if told is not None:
-            address, _, port = told.rpartition(" ")
-            self._leader = LeaderConnection(address, int(port))
-
-    def _end(self, ending: JobEnding) -> JobEnding:
-        stands = self.job_store.end(ending)
-        self.set_closed()
-        return stands
-
-    def _empty_worker_store(self) -> None:
-        """That store must be as good as new for every cycle: all workers are down when a round is
-        complete.
-        """
-        for key in self.deadline_store.list_keys():
-            if not key.lstrip("/").startswith(_OUR_KEYS):
-                self.deadline_store.delete_key(key)
-
-
-def create_rendezvous(parameters: RendezvousParameters) -> tuple[DecidingRendezvous, JobStore]:
-    """Torch's `create_handler`, for our class, and the job's store beside it."""
-    try:
-        settings = rendezvous_settings(parameters)
-        read_timeout = parameters.get_as_int("read_timeout", _DEFAULT_READ_TIMEOUT)
-        patience = StorePatience(
-            parameters.endpoint,
-            say_after=settings.keep_alive_interval.total_seconds()
-            * max(1, settings.keep_alive_max_attempt - 1),
-            give_up_after=float(read_timeout or _DEFAULT_READ_TIMEOUT),
-        )
-        store = _connected(parameters)
-        calls = StoreCalls(patience)
-        handler = DecidingRendezvous.on(
-            DeadlineStore(store, calls), settings, parameters.local_addr
-        )
-        return handler, JobStore(lambda: another_connection(store), settings.run_id, patience)
-    except ValueError as wrong:
-        raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
-    except RendezvousConnectionError as unreachable:
-        raise StoreLostError(
-            f"no rendezvous store at {parameters.endpoint}; start the agent that hosts it, "
-            "or correct --rdzv-endpoint (or --master-addr and --master-port)"
-        ) from unreachable
-
-
-def _connected(parameters: RendezvousParameters) -> Store:
-    """Torch waits for the store's host up to its read timeout; signals are heard meanwhile."""
-    never = StorePatience(parameters.endpoint, say_after=1e6, give_up_after=1e6)
-    _, store = StoreCalls(never).make(lambda: create_backend(parameters))
-    return store

@@ -1,22 +1,29 @@
-"""What the agents of a job agreed on, in the rendezvous store.
+"""What the agents of a job agreed on, in a store of their own.
 
 Every fact is written once: by compare-and-set where several agents might write it, or under a key
 that only one agent owns. Keys, below one prefix per job:
 
-    incarnation             of this submission; the first writer wins round/<r>               the
-    outcome of rendezvous round r: a start or the ending round/<r>/leader        where the process
-    of that round's leader listens while it lives ending                  why the job ended; the
-    first writer wins left                    how many agents have read the ending cycle/<n>/failed
-    the first agent that saw cycle n fail, and what it saw cycle/<n>/over          that cycle n is
-    over, for whatever reason: every agent waits for this key cycle/<n>/evidence/<g>  what the agent
-    of group rank g knows about the failure, or how its ranks ended cycle/<n>/told          the
-    group ranks whose evidence is there cycle/<n>/done          how many agents finished cycle n
-    with success cycle/<n>/dumped        how many agents have the dumps of their hanging ranks
-    cycle/<n>/quiet/<g>     for how long the ranks of g have been silent
+| key | what it holds |
+|---|---|
+| `incarnation` | of this submission; the first writer wins |
+| `beat/<node>` | a counter while the agent lives; empty once it has left |
+| `newest_round` | the number of a round that is closed, and of which later ones may be |
+| `round/<r>/joined` | the agents that want to be in round r, in the order they came |
+| `round/<r>/members` | who is in it, by rank; the first writer wins, and the round is closed |
+| `round/<r>` | its outcome: a start or the ending |
+| `ending` | why the job ended; the first writer wins |
+| `<key>/agreed` | that members, an outcome or the ending are there: every agent waits for these |
+| `left` | how many agents have read the ending |
+| `cycle/<n>/failed` | the first agent that saw cycle n fail, and what it saw |
+| `cycle/<n>/over` | that cycle n is over, for whatever reason: every agent waits for this key |
+| `cycle/<n>/evidence/<g>` | what the agent of group rank g knows about the end of its ranks |
+| `cycle/<n>/told` | the group ranks whose evidence is there |
+| `cycle/<n>/done`, `dumped` | how many agents finished it, or have the dumps of hanging ranks |
+| `cycle/<n>/quiet/<g>` | for how long the ranks of g have been silent |
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
@@ -24,6 +31,7 @@ from aorta.launch.records import (
     CycleEvidence,
     CycleStart,
     JobEnding,
+    Node,
     decode_ending,
     decode_evidence,
     decode_start,
@@ -32,6 +40,7 @@ from aorta.launch.records import (
 from aorta.launch.store_calls import (
     DeadlineStore,
     KeyWatch,
+    RoundStore,
     StoreCalls,
     StorePatience,
     store_answers,
@@ -39,52 +48,85 @@ from aorta.launch.store_calls import (
 
 _ENDING = "ending"
 _LEFT = "left"
+_NEWEST = "newest_round"
 
 
 class JobStore:
-    """The agreements of one job. It has connections of its own: a wait must not hold up keep-alive
-    heartbeats.
+    """The agreements of one job. `another` makes further connections to `store`: a wait must not
+    hold up anything else. Every method may raise `StoreLostError`.
     """
 
     def __init__(
-        self, connect_to_store: Callable[[], Store], run_id: str, patience: StorePatience
+        self, store: Store, another: Callable[[], Store], run_id: str, patience: StorePatience
     ) -> None:
         prefix = f"aorta/launch/{run_id}"
-
-        def connect() -> Store:
-            return PrefixStore(prefix, connect_to_store())
-
-        calls = StoreCalls(patience)
-        with store_answers():
-            self._store = DeadlineStore(calls.make(connect), calls)
-        self._watch = KeyWatch(connect)
+        self._store = DeadlineStore(PrefixStore(prefix, store), StoreCalls(patience))
+        self._watch = KeyWatch(lambda: PrefixStore(prefix, another()))
 
     def mint(self, incarnation: str) -> str:
         """The id of this submission: the first one that an agent proposed."""
         return self._compare_set("incarnation", incarnation).decode()
 
-    def settle(self, round_number: int, outcome: CycleStart | JobEnding) -> CycleStart | JobEnding:
+    def decide_round(
+        self, round_number: int, outcome: CycleStart | JobEnding
+    ) -> CycleStart | JobEnding:
         """Write a round's outcome unless it is written; returns what stands."""
         key = "start" if isinstance(outcome, CycleStart) else "end"
         said = json.dumps({key: encode(outcome)})
-        return _decode_outcome(self._compare_set(f"round/{round_number}", said))
+        return _decode_outcome(self._agree(f"round/{round_number}", said))
 
     def outcome(self, round_number: int) -> CycleStart | JobEnding | None:
         found = self._get(f"round/{round_number}")
         return _decode_outcome(found) if found is not None else None
 
-    def tell_leader(self, round_number: int, where: str) -> None:
-        """Where the process of a round's leader can be seen to live."""
-        self._set(f"round/{round_number}/leader", where)
+    def beat(self, node: str, count: str) -> None:
+        self._set(f"beat/{node}", count)
 
-    def leader_of(self, round_number: int) -> str | None:
-        found = self._get(f"round/{round_number}/leader")
-        return found.decode() if found is not None else None
+    def mark_gone(self, node: str) -> None:
+        self._set(f"beat/{node}", "")
+
+    def beats(self, nodes: Sequence[str]) -> list[bytes]:
+        """Of agents that have beaten at least once, or left."""
+        with store_answers():
+            return self._store.multi_get([f"beat/{node}" for node in nodes])
+
+    def newest_round(self) -> int:
+        """A round that is closed, or -1."""
+        return int(self._get(_NEWEST) or -1)
+
+    def join(self, round_number: int, node: Node) -> int:
+        """Ask to be a member; returns how many have asked so far."""
+        with store_answers():
+            self._store.append(f"round/{round_number}/joined", f"{node.encoded()}\n")
+        return self._add(f"round/{round_number}/count", 1)
+
+    def joined(self, round_number: int) -> list[Node]:
+        told = self._get(f"round/{round_number}/joined") or b""
+        return list(dict.fromkeys(Node.decoded(line) for line in told.decode().splitlines()))
+
+    def close_round(self, round_number: int, members: Sequence[Node]) -> tuple[Node, ...]:
+        """Write who is in it unless it is written; returns who is."""
+        said = json.dumps([node.encoded() for node in members])
+        stands = self._agree(f"round/{round_number}/members", said)
+        self._set(_NEWEST, str(round_number))
+        return _decode_members(stands)
+
+    def members(self, round_number: int) -> tuple[Node, ...] | None:
+        """None while the round is open."""
+        found = self._get(f"round/{round_number}/members")
+        return _decode_members(found) if found is not None else None
+
+    def expect_members(self, round_number: int, timeout: float) -> bool:
+        """Whether a round is closed, waiting for it up to `timeout` seconds."""
+        return self._is_agreed(f"round/{round_number}/members", timeout)
+
+    def of_round(self, round_number: int, is_hopeless: Callable[[], bool]) -> RoundStore:
+        """For what torch's agents tell each other about their workers."""
+        return RoundStore(self._store, f"round/{round_number}/torch", is_hopeless)
 
     def expect_outcome(self, round_number: int, timeout: float) -> bool:
         """Whether a round has its outcome, waiting for it up to `timeout` seconds."""
-        self._watch.expect(f"round/{round_number}")
-        return self._watch.has_arrived(timeout)
+        return self._is_agreed(f"round/{round_number}", timeout)
 
     def last_start(self, before_round: int) -> CycleStart | None:
         """The newest cycle that was started. Rounds whose leader died before deciding are passed
@@ -97,15 +139,14 @@ class JobStore:
         return None
 
     def end(self, ending: JobEnding) -> JobEnding:
-        return decode_ending(self._compare_set(_ENDING, encode(ending)))
+        return decode_ending(self._agree(_ENDING, encode(ending)))
 
     def ending(self) -> JobEnding | None:
         found = self._get(_ENDING)
         return decode_ending(found) if found is not None else None
 
     def expect_ending(self, timeout: float) -> bool:
-        self._watch.expect(_ENDING)
-        return self._watch.has_arrived(timeout)
+        return self._is_agreed(_ENDING, timeout)
 
     def leave(self) -> None:
         """Say that this agent has read the ending."""
@@ -178,14 +219,14 @@ class JobStore:
     def finished(self, cycle: int) -> int:
         return self._add(f"cycle/{cycle}/done", 0)
 
-    def say_dumped(self, cycle: int) -> None:
+    def mark_dumped(self, cycle: int) -> None:
         """Say that this agent has asked its ranks where they hang, and needs them no longer."""
         self._add(f"cycle/{cycle}/dumped", 1)
 
     def dumped(self, cycle: int) -> int:
         return self._add(f"cycle/{cycle}/dumped", 0)
 
-    def tell_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
+    def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
         self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
@@ -198,6 +239,18 @@ class JobStore:
     def _compare_set(self, key: str, value: str) -> bytes:
         with store_answers():
             return self._store.compare_set(key, "", value)
+
+    def _agree(self, key: str, value: str) -> bytes:
+        """The first value wins, and who waits for it is woken: by a second key, for a server of
+        torch 2.4 wakes nobody for what was compared and set.
+        """
+        stands = self._compare_set(key, value)
+        self._set(f"{key}/agreed", "1")
+        return stands
+
+    def _is_agreed(self, key: str, timeout: float) -> bool:
+        self._watch.expect(f"{key}/agreed")
+        return self._watch.has_arrived(timeout)
 
     def _get(self, key: str) -> bytes | None:
         with store_answers():
@@ -214,6 +267,10 @@ class JobStore:
 
 def _evidence_key(cycle: int, group_rank: int) -> str:
     return f"cycle/{cycle}/evidence/{group_rank}"
+
+
+def _decode_members(text: bytes) -> tuple[Node, ...]:
+    return tuple(Node.decoded(node) for node in json.loads(text))
 
 
 def _decode_outcome(text: bytes) -> CycleStart | JobEnding:

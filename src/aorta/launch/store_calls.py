@@ -6,16 +6,21 @@ What the agents of a job agree on is in `store.py`; this module knows nothing of
 
 import logging
 import queue
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
-from torch.distributed import DistError, DistNetworkError, PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    PrefixStore,
+    Store,
+)
 
 from aorta.core.errors import InfrastructureError
 
@@ -25,8 +30,8 @@ T = TypeVar("T")
 
 _NEVER = timedelta(days=20)  # the longest that the store takes
 
-_FIRST_WAIT = 0.005  # seconds, of an agent whose write of the shared state came too late
-_MOST_DOUBLINGS = 7  # of it: .64 s at most
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.25  # seconds, for a key that another agent will write
+_ASK_WHETHER_HOPELESS = 1.0
 
 
 class StoreLostError(InfrastructureError):
@@ -35,14 +40,6 @@ class StoreLostError(InfrastructureError):
     """
 
     kind = "store_lost"
-
-
-class _Multi(Protocol):
-    """Every store; the type stubs do not know it yet."""
-
-    def multi_set(self, keys: list[str], values: list[Any]) -> None: ...
-
-    def append(self, key: str, value: str) -> None: ...
 
 
 class StorePatience:
@@ -124,56 +121,64 @@ def _is_done_within(future: Future[Any], seconds: float) -> bool:
 
 
 class DeadlineStore:
-    """As much of torch's `Store` as torch elastic uses, through `StoreCalls`."""
+    """As much of torch's `Store` as is used here, through `StoreCalls`."""
 
     def __init__(self, store: Store, calls: StoreCalls) -> None:
-        self.torch_store = store
+        self.torch_store: Any = store  # the type stubs do not know all that every store has
         self.calls = calls
-        self._too_late = 0  # how often in a row
-
-    def prefixed(self, prefix: str) -> "DeadlineStore":
-        return DeadlineStore(PrefixStore(prefix, self.torch_store), self.calls)
 
     def get(self, key: str) -> bytes:
-        return self.calls.make(lambda: self.torch_store.get(key))
+        return self.calls.make(lambda: bytes(self.torch_store.get(key)))
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        return self.calls.make(lambda: self.torch_store.multi_get(keys))
+        return self.calls.make(lambda: list(self.torch_store.multi_get(keys)))
 
     def set(self, key: str, value: Any) -> None:
         self.calls.make(lambda: self.torch_store.set(key, value))
 
     def multi_set(self, keys: list[str], values: list[Any]) -> None:
-        store = cast("_Multi", self.torch_store)
-        self.calls.make(lambda: store.multi_set(keys, values))
+        self.calls.make(lambda: self.torch_store.multi_set(keys, values))
 
     def append(self, key: str, value: str) -> None:
-        store = cast("_Multi", self.torch_store)
-        self.calls.make(lambda: store.append(key, value))
+        self.calls.make(lambda: self.torch_store.append(key, value))
 
     def add(self, key: str, amount: int) -> int:
-        return self.calls.make(lambda: self.torch_store.add(key, amount))
+        return self.calls.make(lambda: int(self.torch_store.add(key, amount)))
 
     def check(self, keys: list[str]) -> bool:
-        return self.calls.make(lambda: self.torch_store.check(keys))
+        return self.calls.make(lambda: bool(self.torch_store.check(keys)))
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        """Who comes too late waits a while and looks again: else the next attempt of everybody
-        comes too late as well.
-        """
-        stands = self.calls.make(lambda: self.torch_store.compare_set(key, expected, desired))
-        if stands in (desired.encode(), expected.encode()):
-            self._too_late = 0
-            return stands
-        self._too_late = min(self._too_late + 1, _MOST_DOUBLINGS)
-        time.sleep(random.random() * _FIRST_WAIT * 2**self._too_late)
-        return self.get(key)
+        return self.calls.make(lambda: bytes(self.torch_store.compare_set(key, expected, desired)))
 
-    def delete_key(self, key: str) -> bool:
-        return self.calls.make(lambda: self.torch_store.delete_key(key))
 
-    def list_keys(self) -> list[str]:
-        return self.calls.make(self.torch_store.list_keys)
+class RoundStore(DeadlineStore):
+    """What the agents of one round tell each other. A key that only a lost node would write is
+    given up.
+    """
+
+    def __init__(self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], bool]) -> None:
+        super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
+        self._is_hopeless = is_hopeless
+        self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
+
+    def get(self, key: str) -> bytes:
+        self._wait_for([key])
+        return super().get(key)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        self._wait_for(keys)
+        return super().multi_get(keys)
+
+    def _wait_for(self, keys: list[str]) -> None:
+        pause = _FIRST_LOOK
+        while not self.check(keys):
+            if time.monotonic() >= self._next_question:
+                self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
+                if self._is_hopeless():
+                    raise DistStoreError("a node of this round was lost")
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LAST_LOOK)
 
 
 class KeyWatch:

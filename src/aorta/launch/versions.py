@@ -1,36 +1,42 @@
-"""Which torch the launcher knows: it builds on classes of torch elastic that torch promises to
-nobody.
+"""Which torch the launcher was run with: it builds on names of torch elastic that torch promises to
+nobody (`torch_elastic.py`).
 """
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 
 from aorta.core.errors import InfrastructureError
 
-OLDEST, NEWEST = (2, 13), (2, 15)  # what is between was not tried, but both ends were
+log = logging.getLogger(__name__)
+
+OLDEST, NEWEST = (2, 4), (2, 15)  # `make test-torch` runs both and some between
 
 
 def demand_known_torch() -> None:
-    """Before torch is imported, so that a class it no longer has ends in a sentence and not in a
-    traceback.
+    """Before torch is imported. One that is too old ends in a sentence; one that is newer than any
+    that was tried is only named.
     """
     try:
         installed = version("torch")
     except PackageNotFoundError:
         return  # its import says what is missing
-    if not OLDEST <= _release(installed) <= NEWEST:
+    release = _release(installed)
+    if release < OLDEST:
         raise InfrastructureError(
-            f"aorta launch knows torch {_known()}, and torch {installed} is installed; "
-            f"pip install 'aorta-triage[launch]' brings one it knows"
+            f"aorta launch works with torch {_shown(OLDEST)} and newer, and torch {installed} is "
+            "installed"
+        )
+    if release > NEWEST:
+        log.warning(
+            "torch %s is newer than %s, the newest that aorta launch was tried with; going on",
+            installed,
+            _shown(NEWEST),
         )
 
 
 def _release(text: str) -> tuple[int, int]:
     major, minor, *_ = text.split("+", maxsplit=1)[0].split(".")
     return int(major), int(minor)
-
-
-def _known() -> str:
-    return " to ".join(_shown(release) for release in sorted({OLDEST, NEWEST}))
 
 
 def _shown(release: tuple[int, int]) -> str:

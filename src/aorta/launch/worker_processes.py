@@ -1,4 +1,4 @@
-"""What is left of the worker processes of one agent, below torch's contexts: a last broom, and
+"""What is left of the worker processes of one agent, below torch's contexts: their descendants, and
 their error files.
 """
 
@@ -28,7 +28,6 @@ class WorkerFamilies:
     def __init__(self) -> None:
         adopt_orphans()
         self._seen: set[tuple[int, str]] = set()  # a number may be used again
-        self.spared: int | None = None  # a process of the agent's own, which no rank started
 
     def remember(self, ranks: Iterable[int]) -> None:
         """Look who belongs to these ranks, before they are stopped."""
@@ -51,13 +50,13 @@ class WorkerFamilies:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
-            for pid in left:  # orphans are this process's to bury
+            for pid in left:  # orphans are this process's to reap
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
         self._seen.clear()
 
     def _left(self, mark: bytes) -> set[int]:
-        here = descendants(os.getpid(), () if self.spared is None else (self.spared,))
+        here = descendants(os.getpid())
         return {pid for pid in here if (pid, started(pid)) in self._seen or _is_marked(pid, mark)}
 
 

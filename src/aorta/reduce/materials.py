@@ -88,11 +88,11 @@ class _Variables:
     source: None = field(default=None, init=False)
     inside: None = field(default=None, init=False)
     # Where a configuration says it.
-    stands: "Standing | None" = field(default=None, kw_only=True)
+    stands: "SettingInFile | None" = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Standing:
+class SettingInFile:
     """A value in a configuration: in which file of the working directory, and which part of it."""
 
     name: str
@@ -181,8 +181,8 @@ class _Files:
 
 
 def _cheap_copy(source: Path, target: Path) -> None:
-    """The same file under another name: sharing its blocks where the file system can, else its
-    inode, else a copy.
+    """The file's content under another name: sharing its blocks where the file system can, else a
+    copy. Never the same inode, which a trial that appends would write through.
     """
     source = source.resolve()
     target.unlink(missing_ok=True)
@@ -190,10 +190,7 @@ def _cheap_copy(source: Path, target: Path) -> None:
         fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
         return
     target.unlink(missing_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:  # another file system, or somebody else's file
-        shutil.copyfile(source, target)
+    shutil.copyfile(source, target)
 
 
 def place_all(
@@ -252,7 +249,7 @@ def place_inside(
     return placed
 
 
-def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, Standing]]:
+def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, SettingInFile]]:
     for material in materials:
         if isinstance(material, _Plain | _Listed) and material.stands is not None:
             yield material, material.stands
@@ -324,7 +321,7 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
 
 
-def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> Standing | None:
+def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
     if spec.file is None:
         return None
     path = cwd / spec.file
@@ -334,7 +331,7 @@ def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> Standing | None:
             f"found no whole number or plain list in line {spec.line} of {spec.file!r}",
             where="file",
         )
-    return Standing(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
+    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
 
 
 def _inside(path: Path, cwd: Path) -> str:
@@ -434,17 +431,38 @@ def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
         raise UsageError(
             f"{spec.initial!r} is not a folder; a file is file_subset", where="initial"
         )
-    names: list[str] = []
-    digest = hashlib.sha256()
+    names = tuple(str(path.relative_to(root)) for path in _files_in(root))
+    inside = _inside(root, cwd) if spec.in_place else None
+    return _Files(_subset(spec, names), root, _digest_of(root), inside)
+
+
+def _files_in(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders.sort()
-        for name in sorted(files):
-            path = Path(folder) / name
-            if path.is_file():
-                names.append(str(path.relative_to(root)))
-                digest.update(f"{names[-1]}\0{path.stat().st_size}\0".encode("utf-8", "replace"))
-    inside = _inside(root, cwd) if spec.in_place else None
-    return _Files(_subset(spec, tuple(names)), root, digest.hexdigest(), inside)
+        yield from (path for name in sorted(files) if (path := Path(folder) / name).is_file())
+
+
+def _digest_of(source: Path) -> str:
+    """Of a file's content, or of the names and contents of a folder's files."""
+    if source.is_file():
+        return hashlib.sha256(source.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for path in _files_in(source):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(source)}\0{content}\0".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def changed_sources(materials: Sequence[Material]) -> list[Path]:
+    """The user's own files and folders that are not what they were when they were read."""
+    changed = []
+    for material in materials:
+        if material.source is not None and material.digest:
+            with suppress(OSError):
+                if _digest_of(material.source) != material.digest:
+                    changed.append(material.source)
+    return changed
 
 
 def _number(value: float | str | None) -> float:

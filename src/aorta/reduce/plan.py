@@ -11,6 +11,7 @@ from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.core.trial import Verdict
+from aorta.engine.journal import DATA
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
@@ -23,7 +24,12 @@ from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
-from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+from aorta.workloads.trial import (
+    WorkloadExperiment,
+    WorkloadRequest,
+    script_digests,
+    workload_experiment,
+)
 
 Found = TypeVar("Found")
 
@@ -115,9 +121,10 @@ class ReducePlan:
             "oracle": [repr(self.oracle), content.ranks, repr(content.gate)],
             "judging": repr(content.budget.k_of_n),
             "axes": [repr(axis) for axis in self.axes],
-            "data": [material.digest for material in self.materials],
+            DATA: [material.digest for material in self.materials],
             "environment": repr(self.request.environment),
             "variables": sorted(self.base.env.items()),
+            **script_digests(self.base),
         }
 
 

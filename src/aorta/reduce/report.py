@@ -152,7 +152,7 @@ class ReduceReport:
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],
-            "trials": len(self.records),
+            "trials": self.ending.trials,
             "candidates": self.candidates,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -300,7 +300,7 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     if report.has_reproducer and before is not None and after is not None:
         lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
     spent = show_duration(report.ending.seconds)
-    trials, played = len(report.records), report.ending.resumed_trials
+    trials, played = report.ending.trials, report.ending.resumed_trials
     lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
     lines += [f"           {words}" for words in report.ending.warm_words]
     if played == trials > 0:

@@ -24,7 +24,7 @@ from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
-from aorta.scrub.findings import Detectors, Kind
+from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
 from aorta.scrub.structure import learn_document, scrub_document
 
@@ -78,8 +78,8 @@ class OpenedRun:
 class _SecretsAlone(Scrubber):
     """For a page that stays on its own machine: there a path is worth nothing but as it is."""
 
-    def text(self, text: str, *, where: str = "", detectors: Detectors = Detectors.ALL) -> Scrubbed:
-        found = super().text(text, where=where, detectors=detectors)
+    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
+        found = super().text(text, where=where, code=code)
         secrets = tuple(one for one in found.taken if one[2] is Kind.CREDENTIAL)
         parts, at = [], 0
         for begin, end, _, placeholder in secrets:

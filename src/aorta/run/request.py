@@ -10,7 +10,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -37,7 +37,12 @@ from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.startable import check_startable
-from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+from aorta.workloads.trial import (
+    WorkloadExperiment,
+    WorkloadRequest,
+    script_digests,
+    workload_experiment,
+)
 
 SCHEMA = "aorta.run/1"
 
@@ -85,10 +90,16 @@ class RunReport:
     failure: Failure | None
     step_times_ms: Sequence[float] = field(default_factory=tuple)
     asked: int = 0  # how many trials the user wanted
+    is_kept: bool = True  # False on every rank but the first, whose results are kept
 
     @property
     def tally(self) -> Tally:
         return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def starts(self) -> int:
+        """What the interval of the rate rests on: forks of one server share its hash seed."""
+        return independent_starts(self.records)
 
     @property
     def retried(self) -> int:
@@ -108,11 +119,12 @@ class RunReport:
         tally = self.tally
         return {
             "workload": self.workload,
-            "run_dir": str(self.run_dir),
+            "run_dir": str(self.run_dir) if self.is_kept else None,
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
-            "rate": rate_to_json(tally.reproduced, tally.evidence),
+            "rate": rate_to_json(tally.reproduced, tally.evidence, self.starts),
+            "independent_starts": self.starts,
             "signature": self.failure.text if self.failure else None,
             "failure": failure_to_json(self.failure),
             "step_time_ms": _step_times(self.step_times_ms),
@@ -138,7 +150,8 @@ def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple
             return _run_in(session, request, what, experiment, executor, listeners())
         with tempfile.TemporaryDirectory(prefix="aorta-rank-") as scratch:
             session = Session.fresh(Path(scratch), "run")
-            return _run_in(session, request, what, experiment, executor, ())
+            report = _run_in(session, request, what, experiment, executor, ())
+            return replace(report, is_kept=False)
 
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
@@ -185,13 +198,16 @@ def _session(request: RunRequest, workload: str) -> Session:
     return Session.fresh(place.parent, "run", name=place.name, workload=workload)
 
 
-def _fingerprint(request: RunRequest, what: WorkloadRequest) -> Mapping[str, object]:
+def _fingerprint(
+    request: RunRequest, what: WorkloadRequest, experiment: WorkloadExperiment
+) -> Mapping[str, object]:
     return {
         "workload": [what.workload, dict(what.config), what.steps],
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
         "number of trials": request.asked or repr(request.judge),
+        **script_digests(experiment),
     }
 
 
@@ -216,7 +232,7 @@ def _run_in(
             search=EveryPoint([Point.of({})]),
             judges=SameJudge(request.judge),
             experiment=experiment,
-            fingerprint=_fingerprint(request, what),
+            fingerprint=_fingerprint(request, what, experiment),
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             keep=_keeper(session.path, what, env),
             warm=WarmRules(),
@@ -253,7 +269,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
-        "warm": record.spared > 0,
+        "warm": record.saved > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

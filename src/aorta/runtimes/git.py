@@ -185,8 +185,33 @@ class Repository:
         return answer.out.split()[0]
 
     def only_in(self, newer: str, older: str) -> list[Commit]:
-        """The commits that `newer` has and `older` has not, every one after its parents."""
-        return _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
+        """The commits that `newer` has and `older` has not, every one after its parents.
+
+        Git stops looking by the dates of commits: where one is dated later than what follows it,
+        `log newer ^older` also lists commits that both have. Then all of their history is read.
+        """
+        found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
+        if not self._lists_too_much(found, older):
+            return found
+        shared = self._ancestry(older)
+        return [commit for commit in found if commit.sha not in shared]
+
+    def _lists_too_much(self, found: Sequence[Commit], older: str) -> bool:
+        """Whether one of them is in `older`, too: then so is one whose parents are not listed."""
+        inside = {commit.sha for commit in found}
+        lowest = [c.sha for c in found if inside.isdisjoint(c.parents) and c.sha != older]
+        if older in inside:
+            return True
+        for start in range(0, len(lowest), _AT_ONCE):
+            some = lowest[start : start + _AT_ONCE]
+            apart = self._asked("merge-base", "--independent", older, *some).split()
+            if not set(some) <= set(apart):
+                return True
+        return False
+
+    def _ancestry(self, newest: str) -> set[str]:
+        """A commit and everything that it is built on, whatever the dates."""
+        return set(self._asked("rev-list", newest).split())
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""
@@ -198,8 +223,10 @@ class Repository:
         """Single commits, and every commit of a range A..B."""
         found: set[str] = set()
         for revision in revisions:
-            if ".." in revision:
-                found.update(self._asked("rev-list", "--end-of-options", revision).split())
+            older, dots, newer = revision.partition("..")
+            if dots:
+                ends = self.resolve(newer or "HEAD"), self.resolve(older or "HEAD")
+                found.update(commit.sha for commit in self.only_in(*ends))
             else:
                 found.add(self.resolve(revision))
         return frozenset(found)
@@ -279,6 +306,11 @@ def without_secrets(text: str) -> str:
     there as a user.
     """
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
+
+
+def without_credentials(address: str) -> str:
+    """The address as somebody without a token would write it."""
+    return _CREDENTIALS.sub("", address)
 
 
 def _commits(said: str) -> list[Commit]:

@@ -1,10 +1,9 @@
 """What the trials so far say about where the change is, and which state would say most next.
 
-Every candidate change splits all trials in two: those without it, which failed at the good rate,
-and those with it, which failed at the bad rate. Both rates are unknown and integrated over. Along a
-path, candidates between the same trials have the same weight, so all sums run over these *atoms*
-and the cost does not grow with the number of changes. Where some changes are likelier from the
-start, the prior goes in steps, and atoms end where a step does.
+Every change splits all trials in two: those of states without it, which failed at the good rate,
+and those with it, which failed at the bad rate. Both rates are unknown and integrated over. Changes
+that split all trials alike, and were as likely before them, are one *atom*: the sums run over
+atoms, so that their cost hardly grows with the number of changes.
 
 Trials still running are answered both ways: a belief is a set of scenarios, each with its
 probability.
@@ -12,16 +11,14 @@ probability.
 
 import heapq
 import math
-import operator
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import groupby
-from typing import TypeVar
+from operator import mul
 
 from aorta.search.rates import BetaMixture
-from aorta.search.timeline import Change, Timeline, Vector
+from aorta.search.timeline import Timeline, Vector, bits_of, lowest_bit
 
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
@@ -30,17 +27,13 @@ Weighed = tuple[float, tuple[float, float], float]
 and the probability of the last kind.
 """
 Prior = Sequence[tuple[int, float]]
-"""From this candidate on, the weight of each; in order, the first at 0."""
-
-EVERY_CHANGE_ALIKE: Prior = ((0, 1.0),)
+"""Masks that share no change, and how likely each change in them is before any trial."""
 
 Weights = Callable[[], Sequence[tuple[int, int, float]]]
 """What is believed now: `(first candidate, one past the last, weight of each)`."""
 
-_T = TypeVar("_T")
-
 _SCENARIOS_KEPT = 32
-_NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
+_NEGLIGIBLE = 1e-6  # of the belief
 
 
 @dataclass(frozen=True)
@@ -119,25 +112,32 @@ class MixedRates:
         return whole, (good, bad), weights[-1]
 
 
+@dataclass(frozen=True)
+class _Atom:
+    mask: int
+    prior: float  # of each change in it
+
+    def cut(self, held: int) -> Iterator[tuple["_Atom", bool]]:
+        """Its parts, and whether a state that holds these changes has them."""
+        for mask, included in ((self.mask & held, True), (self.mask & ~held, False)):
+            if mask:
+                yield _Atom(mask, self.prior), included
+
+
 class Belief:
-    """A distribution over the candidates of one path. Candidate `i` is the change from state i to
-    state i + 1.
-    """
+    """A distribution over the changes of a timeline. States are given by their masks."""
 
     def __init__(
         self,
         rates: Rates | MixedRates,
-        starts: Sequence[int],
-        stop: int,
-        prior: Sequence[float],
-        scenarios: Sequence[tuple[float, tuple[Split, ...]]],
+        atoms: Sequence[_Atom],
+        scenarios: Sequence[tuple[float, Sequence[Split]]],
     ) -> None:
-        self._rates, self._starts, self._stop = rates, tuple(starts), stop
-        self._prior = tuple(prior)
-        self._lengths = [b - a for a, b in zip(starts, (*starts[1:], stop), strict=True)]
+        self._rates, self._atoms = rates, tuple(atoms)
+        self._sizes = [atom.mask.bit_count() for atom in atoms]
+        priors = [atom.prior for atom in atoms]
         self._scenarios = [
-            _Scenario(chance, splits, rates, self._prior, self._lengths)
-            for chance, splits in scenarios
+            _Scenario(chance, splits, rates, self._sizes, priors) for chance, splits in scenarios
         ]
 
     @classmethod
@@ -146,260 +146,160 @@ class Belief:
         rates: Rates,
         timeline: Timeline,
         trials: Mapping[Vector, Counts],
-        floor: int = 0,
-        prior: Prior = EVERY_CHANGE_ALIKE,
+        among: int | None = None,
+        prior: Prior | None = None,
     ) -> "Belief":
-        """The belief after these trials. No change before `floor` is a candidate."""
-        runs = list(_runs(timeline, trials, floor))
-        starts, splits, weights = zip(*_in_steps(runs, prior, timeline.changes), strict=True)
-        return cls(rates.after(splits), starts, timeline.changes, weights, [(1.0, splits)])
+        """The belief after these trials, where the change is one of `among`; by default any. By
+        default a change is as likely as the commits that it brings.
+        """
+        masks = timeline.classes if prior is None else prior
+        kept = (mask if among is None else mask & among for mask, _ in masks)
+        cut = [
+            (_Atom(mask, weight), (0, 0, 0, 0))
+            for mask, (_, weight) in zip(kept, masks, strict=True)
+            if mask
+        ]
+        for vector, (hits, misses) in trials.items():
+            held = timeline.mask(vector)
+            cut = [
+                (part, _with(split, hits, misses, included=included))
+                for atom, split in cut
+                for part, included in atom.cut(held)
+            ]
+        splits = [split for _, split in cut]
+        return cls(rates.after(splits), [atom for atom, _ in cut], [(1.0, splits)])
 
-    def supposing(self, position: int) -> "Belief":
-        """The belief with one more trial at `position` whose end is not known yet."""
-        starts, cut = self._cut(position)
-        branches: list[tuple[float, tuple[Split, ...]]] = []
+    def supposing(self, held: int) -> "Belief":
+        """With one more trial of a state that holds these changes, whose end is not known yet."""
+        parts = [
+            (part, index, included)
+            for index, atom in enumerate(self._atoms)
+            for part, included in atom.cut(held)
+        ]
+        branches: list[tuple[float, list[Split]]] = []
+        counts = self._inside(held)
         for scenario in self._scenarios:
-            failing = scenario.failing(*self._locate(position))
-            splits = cut(scenario.splits)
+            failing = scenario.failing(counts)
             for hit, chance in ((1, failing), (0, 1.0 - failing)):
-                told = tuple(
-                    with_trial(split, hit, included=start < position)
-                    for start, split in zip(starts, splits, strict=True)
-                )
-                branches.append((scenario.chance * chance, told))
+                splits = [
+                    _with(scenario.splits[index], hit, 1 - hit, included=included)
+                    for _, index, included in parts
+                ]
+                branches.append((scenario.chance * chance, splits))
         kept = heapq.nlargest(_SCENARIOS_KEPT, branches, key=lambda branch: branch[0])
         whole = math.fsum(chance for chance, _ in kept)
-        told_of = [(chance / whole, splits) for chance, splits in kept]
-        return Belief(self._rates, starts, self._stop, cut(self._prior), told_of)
+        scenarios = [(chance / whole, splits) for chance, splits in kept]
+        return Belief(self._rates, [part for part, _, _ in parts], scenarios)
 
-    def gain(self, position: int) -> float:
-        """The information in nats that one trial at `position` is expected to bring about the
-        change.
+    def gain(self, held: int) -> float:
+        """The information in nats that one trial of a state that holds these changes is expected to
+        bring.
         """
-        atom, offset = self._locate(position)
-        return self._gain_in(atom)(offset)
-
-    @cached_property
-    def best_position(self) -> int:
-        """The state whose trial brings most. Within an atom the gain is concave, so it is searched,
-        not scanned.
-        """
-        best = max(
-            map(self._best_of, self._plausible_atoms()), key=lambda found: round(found[1], 12)
-        )
-        return best[0]
-
-    def _best_of(self, atom: int) -> tuple[int, float]:
-        offset, gain = _concave_maximum(self._gain_in(atom), self._lengths[atom])
-        return self._starts[atom] + offset, gain
-
-    def plausible_positions(self) -> range:
-        """The states between which nearly all of the belief lies."""
-        atoms = list(self._plausible_atoms())
-        last = atoms[-1]
-        return range(self._starts[atoms[0]], self._starts[last] + self._lengths[last] + 1)
-
-    def mass(self, start: int, stop: int) -> float:
-        """The probability that the change is one of the candidates in [start, stop)."""
-        total = 0.0
-        for atom, (begin, length) in enumerate(zip(self._starts, self._lengths, strict=True)):
-            overlap = min(stop, begin + length) - max(start, begin)
-            if overlap > 0:
-                total += overlap * self._weights[atom]
-        return total
-
-    def atoms(self) -> Iterator[tuple[int, int, float]]:
-        """`(start, stop, weight of each candidate)`, along the path."""
-        for begin, length, weight in zip(self._starts, self._lengths, self._weights, strict=True):
-            yield begin, begin + length, weight
-
-    @cached_property
-    def _weights(self) -> list[float]:
-        """Of each candidate of an atom, over all scenarios."""
+        counts = self._inside(held)
         if len(self._scenarios) == 1:
-            return self._scenarios[0].weights
-        chances = [scenario.chance for scenario in self._scenarios]
-        return [
-            math.fsum(map(operator.mul, chances, weights))
-            for weights in zip(*(scenario.weights for scenario in self._scenarios), strict=True)
+            return self._scenarios[0].gain(counts)
+        return math.fsum([s.chance * s.gain(counts) for s in self._scenarios])
+
+    def _inside(self, held: int) -> list[int]:
+        return [(atom.mask & held).bit_count() for atom in self._atoms]
+
+    def weighted(self) -> list[tuple[int, float]]:
+        """Masks and the probability of each change in them, the likeliest first; what is negligible
+        is left out.
+        """
+        found = [
+            (atom.mask, math.fsum(s.chance * s.weights[index] for s in self._scenarios))
+            for index, atom in enumerate(self._atoms)
         ]
+        kept = [(a, w) for a, w in found if w * a.bit_count() > _NEGLIGIBLE]
+        return sorted(kept, key=lambda pair: (-pair[1], lowest_bit(pair[0])))
+
+    def mass(self, changes: int) -> float:
+        """The probability that the change is one of these."""
+        return math.fsum(
+            s.chance * s.weights[index] * (atom.mask & changes).bit_count()
+            for index, atom in enumerate(self._atoms)
+            for s in self._scenarios
+        )
+
+    def runs(self, changes: int) -> Iterator[tuple[int, int, float]]:
+        """`(first, one past the last, probability of each)` in the order of the changes."""
+        weights = [0.0] * changes
+        for atom, weight in self.weighted():
+            for rank in bits_of(atom):
+                weights[rank] = weight
+        start = 0
+        for weight, group in groupby(weights):
+            stop = start + len(list(group))
+            yield start, stop, weight
+            start = stop
 
     def entropy(self) -> float:
         """In nats: what is still not known about the change."""
-        return -math.fsum(
-            (stop - start) * weight * math.log(weight)
-            for start, stop, weight in self.atoms()
-            if weight > 0
-        )
+        return -math.fsum(a.bit_count() * w * math.log(w) for a, w in self.weighted())
 
     def expected_rates(self) -> tuple[float, float]:
         """The mean failure rates of the good and the bad side."""
-        good = math.fsum(s.chance * s.mean_of(s.good, self._lengths) for s in self._scenarios)
-        bad = math.fsum(s.chance * s.mean_of(s.bad, self._lengths) for s in self._scenarios)
+        good = math.fsum(s.chance * s.mean_of(s.good, self._sizes) for s in self._scenarios)
+        bad = math.fsum(s.chance * s.mean_of(s.bad, self._sizes) for s in self._scenarios)
         return good, bad
 
-    def _plausible_atoms(self) -> Iterator[int]:
-        below = 0.0
-        for atom, (start, stop, weight) in enumerate(self.atoms()):
-            above = below + weight * (stop - start)
-            if above > _NEGLIGIBLE and below < 1.0 - _NEGLIGIBLE:
-                yield atom
-            below = above
-
-    def _gain_in(self, atom: int) -> Callable[[int], float]:
-        if len(self._scenarios) == 1:
-            return self._scenarios[0].gain_in(atom)
-        gains = [(s.chance, s.gain_in(atom)) for s in self._scenarios]
-        return lambda offset: math.fsum([chance * gain(offset) for chance, gain in gains])
-
-    def _locate(self, position: int) -> tuple[int, int]:
-        """The atom that a state ends in: the last one that starts before it."""
-        atom = max(0, bisect_left(self._starts, position) - 1)
-        return atom, position - self._starts[atom]
-
-    def _cut(self, position: int) -> tuple[list[int], "_Cut"]:
-        """The atoms with one boundary more, and how what is known of each atom follows."""
-        if position in self._starts or position >= self._stop:
-            return list(self._starts), _Cut(None)
-        atom = self._locate(position)[0]
-        starts = [*self._starts[: atom + 1], position, *self._starts[atom + 1 :]]
-        return starts, _Cut(atom)
-
-
-@dataclass(frozen=True)
-class _Cut:
-    atom: int | None
-
-    def __call__(self, of_each: tuple[_T, ...]) -> tuple[_T, ...]:
-        if self.atom is None:
-            return of_each
-        return (*of_each[: self.atom + 1], *of_each[self.atom :])
+    def noisy(self) -> float:
+        """The probability that the test fails on good states, too."""
+        return math.fsum(
+            s.chance * s.mean_of([self._rates.noisy(split) for split in s.splits], self._sizes)
+            for s in self._scenarios
+        )
 
 
 class _Scenario:
-    """One way the running trials may end: the weight of each candidate, and sums along the path."""
+    """One way the running trials may end: the weight of a change of each atom, and how often both
+    sides fail then.
+    """
 
     def __init__(
         self,
         chance: float,
-        splits: tuple[Split, ...],
+        splits: Sequence[Split],
         rates: Rates | MixedRates,
-        prior: Sequence[float],
-        lengths: Sequence[int],
+        sizes: Sequence[int],
+        priors: Sequence[float],
     ) -> None:
         self.chance, self.splits = chance, splits
         means = [rates.means(split) for split in splits]
         self.good, self.bad = [good for good, _ in means], [bad for _, bad in means]
         logs = [rates.log_marginal(split) for split in splits]
         top = max(logs)
-        raw = [weight * math.exp(log - top) for weight, log in zip(prior, logs, strict=True)]
-        whole = math.fsum(n * weight for n, weight in zip(lengths, raw, strict=True))
+        raw = [prior * math.exp(log - top) for prior, log in zip(priors, logs, strict=True)]
+        whole = math.fsum(size * weight for size, weight in zip(sizes, raw, strict=True))
         self.weights = [weight / whole for weight in raw]
-        self._sum_along_the_path(lengths)
+        noise_good = [entropy(rate) for rate in self.good]
+        noise_bad = [entropy(rate) for rate in self.bad]
+        self._chance = self.mean_of(self.good, sizes)
+        self._noise = self.mean_of(noise_good, sizes)
+        self._rise = self._steps(self.good, self.bad)
+        self._louder = self._steps(noise_good, noise_bad)
 
-    def _sum_along_the_path(self, lengths: Sequence[int]) -> None:
-        """At the start of each atom: the chance to fail there, and the entropy that would be left
-        of it.
-        """
-        noise_good, noise_bad = [entropy(q) for q in self.good], [entropy(p) for p in self.bad]
-        masses = [n * weight for n, weight in zip(lengths, self.weights, strict=True)]
-        chance = math.fsum(m * q for m, q in zip(masses, self.good, strict=True))
-        noise = math.fsum(m * h for m, h in zip(masses, noise_good, strict=True))
-        self._chance_at, self._noise_at = [], []
-        self._chance_slope, self._noise_slope = [], []
-        for atom, mass in enumerate(masses):
-            self._chance_at.append(chance)
-            self._noise_at.append(noise)
-            rise = self.bad[atom] - self.good[atom]
-            noisier = noise_bad[atom] - noise_good[atom]
-            self._chance_slope.append(self.weights[atom] * rise)
-            self._noise_slope.append(self.weights[atom] * noisier)
-            chance += mass * rise
-            noise += mass * noisier
+    def mean_of(self, of_each: Sequence[float], sizes: Sequence[int]) -> float:
+        """Over all changes."""
+        return math.fsum(n * w * x for n, w, x in zip(sizes, self.weights, of_each, strict=True))
 
-    def failing(self, atom: int, offset: int) -> float:
-        return self._chance_at[atom] + offset * self._chance_slope[atom]
+    def _steps(self, good: Sequence[float], bad: Sequence[float]) -> list[float]:
+        """What one change more inside a state adds."""
+        return [w * (b - g) for w, g, b in zip(self.weights, good, bad, strict=True)]
 
-    def gain_in(self, atom: int) -> Callable[[int], float]:
-        """What a trial so far into the atom is expected to tell."""
-        chance, rise = self._chance_at[atom], self._chance_slope[atom]
-        noise, noisier = self._noise_at[atom], self._noise_slope[atom]
+    def failing(self, inside: Sequence[int]) -> float:
+        rise: float = sum(map(mul, inside, self._rise))
+        return self._chance + rise
 
-        def gain(offset: int) -> float:
-            return entropy(chance + offset * rise) - (noise + offset * noisier)
-
-        return gain
-
-    def mean_of(self, rates: Sequence[float], lengths: Sequence[int]) -> float:
-        return math.fsum(
-            n * weight * rate for n, weight, rate in zip(lengths, self.weights, rates, strict=True)
-        )
+    def gain(self, inside: Sequence[int]) -> float:
+        louder: float = sum(map(mul, inside, self._louder))
+        return entropy(self.failing(inside)) - self._noise - louder
 
 
-def _in_steps(
-    runs: Sequence[tuple[int, Split]], prior: Prior, stop: int
-) -> Iterator[tuple[int, Split, float]]:
-    """The runs of candidates, cut where the prior changes, and the prior weight of each candidate
-    in them.
-    """
-    starts, steps = [start for start, _ in runs], [start for start, _ in prior]
-    for mark in sorted({*starts, *(step for step in steps if step in range(starts[0], stop))}):
-        split = runs[bisect_right(starts, mark) - 1][1]
-        yield mark, split, prior[bisect_right(steps, mark) - 1][1]
-
-
-def _runs(
-    timeline: Timeline, trials: Mapping[Vector, Counts], floor: int
-) -> Iterator[tuple[int, Split]]:
-    """The atoms: stretches of the path whose candidates split the trials alike."""
-    placed: list[tuple[int, Counts]] = []
-    for vector, counts in trials.items():
-        position = timeline.position(vector)
-        if position is None:
-            yield from _runs_off_the_path(timeline, trials, floor)
-            return
-        placed.append((position, counts))
-    yield from _runs_on_the_path(placed, timeline.changes, floor)
-
-
-def _runs_on_the_path(
-    placed: list[tuple[int, Counts]], stop: int, floor: int
-) -> Iterator[tuple[int, Split]]:
-    h0 = m0 = 0
-    h1, m1 = sum(hits for _, (hits, _) in placed), sum(misses for _, (_, misses) in placed)
-    start = floor
-    for position, (hits, misses) in sorted(placed):
-        if start < position:
-            yield start, (h0, m0, h1, m1)
-            start = position
-        h0, m0, h1, m1 = h0 + hits, m0 + misses, h1 - hits, m1 - misses
-    if start < stop:
-        yield start, (h0, m0, h1, m1)
-
-
-def _runs_off_the_path(
-    timeline: Timeline, trials: Mapping[Vector, Counts], floor: int
-) -> Iterator[tuple[int, Split]]:
-    """With trials of another order of the changes, candidates are told apart one by one."""
-    path = timeline.path[floor:]
-    splits = [_split(trials, change) for change in path]
-    for split, group in groupby(range(len(path)), lambda offset: splits[offset]):
-        yield floor + next(group), split
-
-
-def _split(trials: Mapping[Vector, Counts], change: Change) -> Split:
-    h0 = m0 = h1 = m1 = 0
-    for vector, (hits, misses) in trials.items():
-        if vector[change.package] > change.rank:
-            h1, m1 = h1 + hits, m1 + misses
-        else:
-            h0, m0 = h0 + hits, m0 + misses
-    return h0, m0, h1, m1
-
-
-def with_trial(split: Split, hit: int, *, included: bool) -> Split:
+def _with(split: Split, hits: int, misses: int, *, included: bool) -> Split:
     h0, m0, h1, m1 = split
-    return (h0, m0, h1 + hit, m1 + 1 - hit) if included else (h0 + hit, m0 + 1 - hit, h1, m1)
+    return (h0, m0, h1 + hits, m1 + misses) if included else (h0 + hits, m0 + misses, h1, m1)
 
 
 def _log_sum(one: float, other: float) -> float:
@@ -410,15 +310,3 @@ def entropy(chance: float) -> float:
     if chance <= 0.0 or chance >= 1.0:
         return 0.0
     return -chance * math.log(chance) - (1.0 - chance) * math.log1p(-chance)
-
-
-def _concave_maximum(value: Callable[[int], float], last: int) -> tuple[int, float]:
-    """The place in 1..last where a concave function is largest."""
-    low, high = 1, last
-    while low < high:
-        middle = (low + high) // 2
-        if value(middle) < value(middle + 1):
-            low = middle + 1
-        else:
-            high = middle
-    return low, value(low)

@@ -1,91 +1,284 @@
-"""Bisection of a timeline whose trials may lie.
+"""Bisection of a timeline whose trials may lie: of one line, of several packages, or with merges.
 
-Both ends are run first until their failure rates are roughly known. While no trial contradicts a
-sharp boundary the open interval is halved, which needs the fewest builds; as soon as the failure
-shows itself to be flaky, each next trial is the one expected to say most about where the change is.
-It stops when one candidate holds the wanted probability and both of its sides have been seen.
-States that cannot be built or tested are gone around; what they hide is told as one group, after
-other orders of the same changes have been tried.
+Both ends are run first. While no trial contradicts another, the next state is the one that cuts the
+changes left most nearly in half, as in `git bisect`, which needs the fewest builds; as soon as one
+does, it is the one whose trial is expected to say most. Every trial counts for or against exactly
+the changes that its state holds. The search stops when one change, or a group that no testable
+state tells apart, holds the wanted probability and both of its sides were seen.
+
+It always stops: after `most_trials` at the latest, and as soon as states that were tried before are
+tried again without any gain.
 """
 
-from bisect import bisect_left
+import math
 from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
-from aorta.search.belief import EVERY_CHANGE_ALIKE, Belief, Prior
-from aorta.search.bisecting import (
-    SIDE_RUNS,
-    USUAL_RATES,
-    WORTHLESS,
-    Bisection,
-    BisectionSettings,
-    Question,
+from aorta.core.trial import Verdict
+from aorta.search.belief import Belief, Counts, MixedRates, Prior, Rates
+from aorta.search.contradiction import repaired_among
+from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
+from aorta.search.rates import (
+    BAD_RATE,
+    FLAKY,
+    GOOD_RATE,
+    NOISY_BAD,
+    NOISY_GOOD,
+    NOISY_SHARE,
+    NOISY_SHARE_WITH_MERGES,
+    QUIET,
+    STEADY,
 )
-from aorta.search.contradiction import fixed_in_between
-from aorta.search.ends import EndsVerdict
-from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
-from aorta.search.timeline import Timeline, Vector
+from aorta.search.testable import Testability
+from aorta.search.timeline import Change, Timeline, Vector, bits_of, lowest_bit
 
-__all__ = ["USUAL_RATES", "BisectionSettings", "TimelineBisection"]
+_T = TypeVar("_T")
 
+_FAINT = 4e-3  # of what is not known: a side that says less than this is not run again
+_WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
+# Failures, before silence elsewhere says much: how often the bad side fails must be known first.
+_FIRMLY = 3
+_SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
+# Trials of a state with evidence that told nothing, and outnumber it, before it is asked no more.
+_ASTRAY = 3
+_CLEAR = math.log(8)  # how clear a state beside the answer must be before it is left alone
+# Of the doubt that is allowed, where the answer is checked. Where the rates are guessed from few
+# trials some of it is of them: 7 of 100 answers were wrong at .5 and .1 with all of it.
+_ONCE_FLAKY_DOUBT = 0.7
+_NOISY_DOUBT = 0.15  # the same with merges, for a test that is known to be noisy
+_LIKELY = 0.5  # to be testable: a state beside the answer that is not is no check of it
 _NEARLY = 0.995  # of the information of the best state, from one that needs no build
+_NEGLIGIBLE = 1e-3  # of the belief: no question is worth asking out there
+_WEIGHED = 128  # states weighed for one question before only a sample of them is
+# For each halving of the changes and two more: what so many trials did not tell, more will not.
+_MOST_TRIALS = 60
+_IDLE = 4  # trials in a row of states tried before that change the belief by nothing
 
 
-class TimelineBisection(Bisection):
-    """The search. `answer` is the interval known so far; `fixed_before` tells of an older break
-    that was repaired.
+def _rates(noisy: float) -> Rates:
+    kinds = ((1 - noisy, Rates(QUIET, FLAKY)), (noisy, Rates(NOISY_GOOD, NOISY_BAD)))
+    return Rates(GOOD_RATE, BAD_RATE, STEADY, MixedRates(kinds))
+
+
+USUAL_RATES, RATES_WITH_MERGES = _rates(NOISY_SHARE), _rates(NOISY_SHARE_WITH_MERGES)
+
+Question = tuple[Vector, Purpose]
+
+
+def rates_for(timeline: Timeline) -> Rates:
+    return RATES_WITH_MERGES if timeline.has_merges else USUAL_RATES
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Changes that hold the one sought with probability `mass`, and the two states they lie
+    between.
+    """
+
+    changes: tuple[Change, ...]
+    good: Vector
+    bad: Vector
+    mass: float
+
+    @property
+    def packages(self) -> list[int]:
+        return sorted({change.package for change in self.changes})
+
+
+@dataclass(frozen=True)
+class BisectionSettings:
+    """`trust_ends`: one end that cannot be tested is taken as it was said. `trust_bad`: so is the
+    bad end without a trial. `confirm`: run the two sides of a sharp boundary again until the wanted
+    probability is reached. `sanity_probes`: states inside the side that should fail, and one in the
+    other, that are tried once the answer stands (with merges one each, where trials contradicted
+    each other); without `probe_steady` only where trials contradicted each other. `silent`: trials
+    of a bad end that never fails, before that is believed. `close_enough` may end the search before
+    one candidate is left. `prior`: which changes are likelier from the start. `beyond`: the first
+    state stands for everything before the others and cannot be run; that the change is older than
+    all of them is then one candidate.
+    """
+
+    confidence: float = 0.95
+    rates: Rates | None = None  # those that are usual for the kind of history
+    check_ends: bool = True
+    trust_ends: bool = True
+    trust_bad: bool = False
+    confirm: bool = True
+    sanity_probes: int = 0
+    probe_steady: bool = True
+    silent: int = SILENT
+    confirmations: int | None = None  # further runs of both ends and of both sides at least
+    close_enough: Callable[[Candidates], bool] | None = None
+    prior: Prior | None = None
+    beyond: bool = False
+
+
+class Bisection:
+    """The search. `answer` is what is known so far; `fixed_before` are older breaks that were
+    repaired, as two states each; `taken_on_trust` the ends that count as they were said, by whether
+    they fail.
     """
 
     def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
-        super().__init__(timeline, settings)
-        self._floor = 0
-        self._rotation = Rotation()
+        self.timeline, self.settings = timeline, settings or BisectionSettings()
+        self.trials: dict[Vector, Counts] = {}
+        self.fixed_before: list[tuple[Vector, Vector]] = []
+        self.taken_on_trust: dict[Vector, bool] = {}
+        self.prior_rates = self.settings.rates or rates_for(timeline)
+        self._recorded: set[Point] = set()
+        self._lost: set[Vector] = set()  # states whose trials never came to an end of their own
+        self._probed: set[Vector] = set()  # states that only a sanity probe asked for
+        self._testability = Testability()
+        self._astray: Counter[Vector] = Counter()
+        self._untestable_ends: set[Vector] = set()  # they count as they were said
+        self._idle = 0
+        self._next: list[Question | None] = []  # the next question, once it was looked for
+        self._among = (1 << timeline.changes) - 1
+        self._is_whole = False
+        self._other_orders: dict[Vector, None] = {}  # states of the same changes in another order
+        self._orders_tried: tuple[int, int] = (0, 0)  # of this group, so many
+        runs = self.settings.confirmations
+        self._side_runs = _SIDE_RUNS if runs is None else 1 + runs
+        self._ends = Ends(timeline, self.prior_rates, self.settings.silent, 1 + (runs or 0))
+        self._ends_verdict = EndsVerdict.OPEN
+        if not self.settings.check_ends:
+            self._ends_verdict = EndsVerdict.DIFFER
+            if not self.settings.beyond:
+                self._trust(timeline.good_end, hit=False)
+                self._trust(timeline.bad_end, hit=True)
+        elif self.settings.trust_bad:
+            self._trust(timeline.bad_end, hit=True)
         self._believe()
 
+    # -- the contract
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        waiting = Counter(self.timeline.vector(point) for point in pending)
+        taken = {*self._recorded, *pending}
+        asked: list[Point] = []
+        while len(asked) < n and (question := self._question(waiting)):
+            vector, purpose = question
+            waiting[vector] += 1
+            point = self.timeline.point(vector, purpose).fresh(taken)
+            taken.add(point)
+            asked.append(point)
+        return asked
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        if point in self._recorded:
+            return
+        self._recorded.add(point)
+        vector = self.timeline.vector(point)
+        if verdict.reproduces is None:
+            if verdict.tally.error:
+                self._lost.add(vector)
+            self._could_not_tell(vector)
+            self._learn()
+            return
+        again, before = vector in self.trials, self._belief.entropy()
+        if not again:
+            self._testability.learn(self.timeline, vector, ran=True)
+            if point.purpose is Purpose.REPLAY:
+                self._probed.add(vector)
+        if (
+            vector not in self._untestable_ends
+            and self.taken_on_trust.pop(vector, None) is not None
+        ):
+            del self.trials[vector]  # now it is known
+            if self.settings.check_ends:
+                self._ends_verdict = EndsVerdict.OPEN
+        hits, misses = self.trials.get(vector, (0, 0))
+        hit = int(verdict.reproduces)
+        self.trials[vector] = (hits + hit, misses + 1 - hit)
+        self._learn()
+        again = again and self._ends_known and point.purpose is not Purpose.CALIBRATE
+        nothing = again and abs(self._belief.entropy() - before) < _WORTHLESS
+        self._idle = self._idle + 1 if nothing else 0
+        self._next = []
+
     def wants(self, point: Point) -> bool:
+        """Whether its verdict would still be used."""
         if self.done:
             return False
-        position = self.timeline.position(self.timeline.vector(point))
-        if position is None or not self._ends_known or point.purpose is not Purpose.PROBE:
+        if not self._ends_known or point.purpose is not Purpose.PROBE:
             return True
-        window = self._sharp_window()
-        return window is None or window[0] <= position <= window[1]
+        return self._is_open(self.timeline.vector(point))
+
+    def assume(self, trials: Mapping[Vector, Counts]) -> None:
+        """Trials that were made elsewhere, before this search began."""
+        self.trials |= trials
+        for vector in trials:
+            self.taken_on_trust.pop(vector, None)
+        self._ends_verdict = EndsVerdict.OPEN if self.settings.check_ends else EndsVerdict.DIFFER
+        self._learn()
+
+    def remember(self, point: Point, verdict: Verdict) -> None:
+        """A question that was asked elsewhere: never to be asked again. Its answer is in what is
+        assumed.
+        """
+        self._recorded.add(point)
+        vector = self.timeline.vector(point)
+        if verdict.reproduces is None and vector not in self.trials:
+            self._could_not_tell(vector)
+            self._learn()
+
+    @property
+    def done(self) -> bool:
+        return self._question(Counter()) is None
+
+    @property
+    def best(self) -> Point | None:
+        answer = self.answer
+        return self.timeline.point(answer.bad, Purpose.PROBE, 0) if answer else None
 
     # -- what is known
 
     @property
-    def answer(self) -> Interval | None:
-        """The likeliest group of candidates, or the shortest interval that holds the wanted
-        probability.
-        """
+    def ends(self) -> EndsVerdict:
+        return self._ends_verdict
+
+    @property
+    def answer(self) -> Candidates | None:
+        """The likeliest group of candidates, or the fewest that hold the wanted probability."""
         if not self._ends_known:
             return None
-        if window := self._unconfirmed or self._close_window:
-            return Interval(self.timeline, *window, self._belief.mass(*window))
-        return self._group if self.is_sure else self._shortest()
+        left = self._left()
+        sharp = left if not self.settings.confirm or self._is_close(left) else None
+        return self._between(sharp or self._group)
 
     @property
     def is_sure(self) -> bool:
         """Whether one candidate, or one group that nothing can split, holds the wanted
         probability.
         """
-        window = self._unconfirmed
-        closed = window is not None and window[1] - window[0] == 1
-        return self._ends_known and (closed or self._group.mass >= self._wanted)
+        if not self._ends_known:
+            return False
+        left = None if self.settings.confirm else self._left()
+        closed = left is not None and left.bit_count() == 1
+        return closed or (self._is_whole and self._mass >= self._wanted)
 
     @property
-    def _unconfirmed(self) -> tuple[int, int] | None:
-        """The boundary where it is taken as it was seen, without further trials of its sides."""
-        return None if self.settings.confirm else self._sharp_window()
+    def agrees(self) -> bool:
+        """Whether no trial contradicts another: nothing was seen to be flaky."""
+        return self._left() is not None
 
-    def atoms(self) -> Sequence[tuple[int, int, float]]:
-        return list(self._belief.atoms())
+    @property
+    def possible(self) -> int:
+        """How many commits may still be the one: those that no trial rules out, or, where trials
+        contradict each other, the fewest that hold the wanted probability.
+        """
+        return self._weight(self._left() or self._group)
 
     @property
     def rates(self) -> tuple[float, float]:
         return self._belief.expected_rates()
+
+    def atoms(self) -> Sequence[tuple[int, int, float]]:
+        """What is believed now: `(first candidate, one past the last, weight of each)`."""
+        return list(self._belief.runs(self.timeline.changes))
 
     def expected_questions(self) -> int:
         """About how many more trials: exact halving where nothing is flaky, by information
@@ -93,231 +286,472 @@ class TimelineBisection(Bisection):
         """
         if self.done:
             return 0
-        window = self._sharp_window()
-        if window:
-            return max(0, window[1] - window[0] - 1).bit_length() + SIDE_RUNS
-        gain = max(self._belief.gain(self._belief.best_position), WORTHLESS)
-        return min(self._trials_left, max(1, round(self._belief.entropy() / gain)))
+        if left := self._left():
+            halvings = (self._weight(left) - 1).bit_length()
+            checks = _SIDE_RUNS if halvings else self._checks_left(left)
+            return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
+        best = self._most_telling(Counter())
+        gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
+        more = round(self._belief.entropy() / max(gain, _WORTHLESS))
+        return min(self._trials_left, max(1, more))
+
+    def _checks_left(self, left: int) -> int:
+        """How often both sides of one change must agree with it once more until it is sure."""
+        trials, sides = self._counted(), self._sides(left)
+        for more in range(_SIDE_RUNS * UNSTEADY):
+            belief = Belief.after(
+                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
+            )
+            if belief.mass(left) >= self._wanted:
+                return more
+            vector = sides[more % 2]
+            hits, misses = trials.get(vector, (0, 0))
+            trials[vector] = (hits + more % 2, misses + 1 - more % 2)
+        return _SIDE_RUNS * UNSTEADY
+
+    def sides(self) -> tuple[Counts, Counts]:
+        """The trials of all states without any of the candidates left, and of those with all of
+        them. What was only taken on trust is no trial.
+        """
+        answer = self.answer
+        sums = [[0, 0], [0, 0]]
+        for vector, (hits, misses) in self.trials.items():
+            if answer is None:
+                break
+            has = {self.timeline.contains(vector, change) for change in answer.changes}
+            if len(has) == 1:
+                trusted = self.taken_on_trust.get(vector)
+                side = sums[has.pop()]
+                side[0] += hits - (trusted is True)
+                side[1] += misses - (trusted is False)
+        return (sums[0][0], sums[0][1]), (sums[1][0], sums[1][1])
+
+    @property
+    def untestable(self) -> frozenset[Vector]:
+        return frozenset(self._testability.untestable)
+
+    def is_exhausted(self, vector: Vector) -> bool:
+        """A state that could be tested once, and then no more; or what lies beyond all states."""
+        if self.settings.beyond and not any(vector):
+            return True
+        astray = self._astray[vector]
+        return astray >= _ASTRAY and astray > sum(self.trials[vector])
+
+    @property
+    def states_tried(self) -> int:
+        """Distinct states that were built: what a bisection costs where building is what takes the
+        time.
+        """
+        return len(self.untestable | self.trials.keys())
+
+    @property
+    def most_trials(self) -> int:
+        """No search runs more than this, whatever it is told."""
+        return round(_MOST_TRIALS * (2 + math.log2(self.timeline.changes + 1)))
+
+    @property
+    def _ends_known(self) -> bool:
+        return self.ends is EndsVerdict.DIFFER
+
+    @property
+    def _wanted(self) -> float:
+        """The probability that an answer must have. Once trials contradicted each other some of the
+        doubt that is allowed is kept back.
+        """
+        confidence = self.settings.confidence
+        if not self.settings.sanity_probes or self.agrees:
+            return confidence
+        doubt = _ONCE_FLAKY_DOUBT
+        if self.timeline.has_merges:
+            doubt = 1 - (1 - _NOISY_DOUBT) * self._belief.noisy()
+        return 1 - doubt * (1 - confidence)
+
+    @property
+    def _trials_left(self) -> int:
+        return max(0, self.most_trials - len(self._recorded))
+
+    def _weight(self, mask: int) -> int:
+        """How many commits these changes bring."""
+        return sum(w * (mask & of_class).bit_count() for of_class, w in self.timeline.classes)
+
+    def _between(self, group: int) -> Candidates:
+        good, bad = self._sides(group)
+        changes = tuple(self.timeline.path[bit] for bit in bits_of(group))
+        return Candidates(changes, good, bad, self._belief.mass(group))
+
+    def _sides(self, group: int) -> tuple[Vector, Vector]:
+        """The states on both sides of one change; of several, or where those cannot be tested, the
+        nearest ones that were.
+        """
+        if group.bit_count() == 1:
+            around = self.timeline.around(lowest_bit(group))
+            if not self._testability.untestable.intersection(around):
+                return around
+        bad = self._nearest(self.timeline.bad_end, group, fails=True)
+        return self._nearest(self.timeline.good_end, group, fails=False, within=bad), bad
+
+    def _nearest(
+        self, end: Vector, group: int, *, fails: bool, within: Vector | None = None
+    ) -> Vector:
+        best, size = end, self._size(end)
+        inside = self.timeline.mask(within) if within is not None else -1
+        for vector, (hits, misses) in self.trials.items():
+            held = self.timeline.mask(vector)
+            if (hits > misses) is not fails or held & ~inside:
+                continue
+            if held & group != (group if fails else 0):
+                continue
+            if (held.bit_count() < size) if fails else (held.bit_count() > size):
+                best, size = vector, held.bit_count()
+        return best
+
+    def _size(self, vector: Vector) -> int:
+        return self.timeline.mask(vector).bit_count()
 
     # -- choosing the next question
 
     def _question(self, waiting: Counter[Vector]) -> Question | None:
+        if waiting:
+            return self._find_question(waiting)
+        if not self._next:  # it is wanted many times between two trials
+            self._next = [self._find_question(waiting)]
+        return self._next[0]
+
+    def _find_question(self, waiting: Counter[Vector]) -> Question | None:
         if self.ends is EndsVerdict.OPEN:
-            return self._wanted_end(waiting)
-        if not self._ends_known:
+            end = self._ends.wanted(self.trials, waiting)
+            return (end, Purpose.CALIBRATE) if end else None
+        if not self._ends_known or not self._trials_left or self._idle >= _IDLE:
             return None
-        if self._is_spent or self._is_close_enough:
+        left = self._left()
+        if self._is_close(left or self._group):
             return None
-        stand_in = self._in_place_of_the_bad_end(lambda: self.timeline.every_state()[-2::-1])
+        stand_in = self._in_place_of_the_bad_end()
         if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
             return stand_in, Purpose.PROBE
-        if self._group.mass < self._wanted:
-            position, purpose = self._next_position(waiting)
-            return None if position is None else (self.timeline.state(position), purpose)
-        return self._confirmation(self._group, waiting) if self.settings.confirm else None
+        if self.is_sure:
+            return self._unseen_side(waiting) or (
+                self._confirmation(waiting) if self.settings.confirm else None
+            )
+        if left is None:
+            telling = self._most_telling(waiting)
+            return (telling, Purpose.PROBE) if telling else None
+        if halved := self._halving(left, waiting):
+            return halved, Purpose.PROBE
+        side = self._surer_side(left, waiting) if self.settings.confirm else None
+        return (side, Purpose.CONFIRM) if side else None
+
+    def _is_close(self, group: int | None) -> bool:
+        close_enough = self.settings.close_enough
+        return close_enough is not None and bool(group) and close_enough(self._between(group or 0))
 
     def _is_open(self, vector: Vector) -> bool:
-        window, position = self._sharp_window(), self.timeline.position(vector)
-        return window is None or position is None or position in range(window[0] + 1, window[1])
+        """Whether its trial would cut what is left."""
+        left = self._left()
+        return left is None or (self.timeline.mask(vector) & left) not in (0, left)
 
-    @property
-    def _is_close_enough(self) -> bool:
-        return self._close_window is not None or (
-            self.settings.close_enough is not None and self.settings.close_enough(self._shortest())
-        )
-
-    @property
-    def _close_window(self) -> tuple[int, int] | None:
-        """The last state that passed and the first that failed, where they are near enough to each
-        other.
+    def _left(self) -> int | None:
+        """The changes that every failing state has and no passing one; None once a trial
+        contradicts another.
         """
-        close_enough, window = self.settings.close_enough, self._sharp_window()
-        if close_enough is None or window is None:
+        return self._left_now
+
+    def _find_left(self) -> int | None:
+        left = self._among
+        for vector, (hits, misses) in self._counted().items():
+            if hits and misses:
+                return None
+            held = self.timeline.mask(vector)
+            left &= held if hits else ~held if misses else left
+        return left or None
+
+    def _in_place_of_the_bad_end(self) -> Vector | None:
+        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps:
+        if that passes, little is left to look at, and nobody builds half of a history that shows no
+        failure.
+        """
+        end = self.timeline.bad_end
+        if end not in self._untestable_ends or not self.settings.check_ends:
             return None
-        return window if close_enough(Interval(self.timeline, *window, 1.0)) else None
+        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
+            return None
+        others = (state for state in self.timeline.every_state() if state != end)
+        states, step = sorted(others, key=self._size, reverse=True), 1
+        while step <= len(states) and states[step - 1] in self.untestable:
+            step *= 2
+        vector = states[step - 1] if step <= len(states) else None
+        return None if vector in self.trials else vector
 
-    def _next_position(self, waiting: Counter[Vector]) -> tuple[int | None, Purpose]:
-        window = self._sharp_window()
-        pending = sorted(
-            position
-            for vector, count in waiting.items()
-            for position in [self.timeline.position(vector)] * count
-            if position is not None
-        )
-        if window is None:
-            return self._most_telling(pending), Purpose.PROBE
-        halved = self._halving(window, pending)
-        if halved is not None:
-            return halved, Purpose.PROBE
-        sides = self._surer_side(window, pending) if self.settings.confirm else None
-        return sides, Purpose.CONFIRM
-
-    def _halving(self, window: tuple[int, int], pending: list[int]) -> int | None:
-        """The middle of the widest open gap, or the most promising state near it if that cannot be
-        built.
-        """
-        marks = sorted({*window, *(p for p in pending if p in range(*window))})
-        weight = self.timeline.weight_before
-        gaps = sorted(pairwise(marks), key=lambda gap: weight[gap[0]] - weight[gap[1]])
-        for low, high in gaps:
-            inside = range(low + 1, high)
-            if inside and self._chance(middle := self._middle(low, high)) == 1.0:
-                return middle
-            promising = [
-                ((weight[p] - weight[low]) * (weight[high] - weight[p]) * self._chance(p), -p)
-                for p in inside
-                if self._chance(p)
-            ]
-            if promising:
-                return -max(promising)[1]
+    def _halving(self, left: int, waiting: Counter[Vector]) -> Vector | None:
+        """The state nearest to half of the largest part that the running trials leave."""
+        parts = [left]
+        for vector in waiting:
+            held = self.timeline.mask(vector)
+            parts = [side for part in parts for side in (part & held, part & ~held) if side]
+        for part in sorted(parts, key=self._weight, reverse=True):
+            best: tuple[float, Vector] | None = None
+            whole = self._weight(part)
+            for vector in self._cutting(part):
+                inside = self._weight(part & self.timeline.mask(vector))
+                fewer = min(inside, whole - inside)
+                if not fewer or vector in waiting or (best and fewer <= best[0]):
+                    continue
+                evenly = fewer * self._chance_of(vector)
+                if evenly and (best is None or evenly > best[0]):
+                    best = evenly, vector
+            if best:
+                return best[1]
         return None
 
-    def _middle(self, low: int, high: int) -> int:
-        """The state that halves what lies between two others: each change counts as the commits it
-        brings.
-        """
-        weight = self.timeline.weight_before
-        at = bisect_left(weight, (weight[low] + weight[high]) / 2, low + 1, high - 1)
-        before = at - 1
-        if before > low and weight[high] - weight[before] <= weight[at] - weight[low]:
-            return before
-        return at
+    def _cutting(self, part: int) -> Iterator[Vector]:
+        """The states that may hold some of these changes and not all of them."""
+        yield from self.timeline.cutting(part)
+        yield from self._other_orders
 
-    def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int | None:
-        """The boundary is sharp so far: its two sides are built, and only their rates are in
-        question.
+    def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
+        """Nothing contradicts the answer, and only the rates are in question: one of its sides once
+        more.
         """
-        sides = [side for side in window if not self.is_exhausted(self.timeline.state(side))]
-        if window[1] in sides and not self._fails_firmly(
-            Counter(self.timeline.state(p) for p in pending)
-        ):
-            return window[1]
-        belief = self._supposing(pending)
-        return max(sides, key=belief.gain, default=None)
+        good, bad = self._sides(left)
+        if self._may_run(bad) and not self._fails_firmly(waiting):
+            return bad
+        belief = self._supposing(waiting)
+        gains = {
+            vector: belief.gain(self.timeline.mask(vector))
+            for vector in (good, bad, *self.trials)
+            if self._may_run(vector)
+        }
+        best = max(gains, key=gains.__getitem__, default=None)
+        worth = best is not None and gains[best] >= _FAINT * belief.entropy()
+        return best if worth else None
 
-    def _supposing(self, pending: list[int]) -> Belief:
+    def _fails_firmly(self, waiting: Mapping[Vector, int]) -> bool:
+        """Whether enough failures were seen, or are being looked for, to know what a silent trial
+        means.
+        """
+        return sum(hits for hits, _ in self.trials.values()) + sum(waiting.values()) >= _FIRMLY
+
+    def _supposing(self, waiting: Counter[Vector]) -> Belief:
         belief = self._belief
-        for position in pending:
-            belief = belief.supposing(position)
+        for vector in waiting.elements():
+            belief = belief.supposing(self.timeline.mask(vector))
         return belief
 
-    def _most_telling(self, pending: list[int]) -> int | None:
-        belief = self._supposing(pending)
-        best = self._built_instead(belief, belief.best_position)
-        if self._answers(best) < 1.0:
-            best = max(
-                belief.plausible_positions(), key=lambda p: belief.gain(p) * self._answers(p)
-            )
-        if belief.gain(best) * self._answers(best) < WORTHLESS:
+    def _most_telling(self, waiting: Counter[Vector]) -> Vector | None:
+        belief = self._supposing(waiting)
+
+        def worth(vector: Vector) -> float:
+            if not self._may_run(vector):
+                return 0.0
+            return belief.gain(self.timeline.mask(vector)) * self._chance_of(vector)
+
+        plausible = sum(m for m, w in self._belief.weighted() if w * m.bit_count() > _NEGLIGIBLE)
+        states = list(self._cutting(plausible))
+        stride = math.isqrt(len(states)) if len(states) > _WEIGHED else 1
+        worths = {states[place]: worth(states[place]) for place in range(0, len(states), stride)}
+        if stride > 1:  # between the best of the sample and its neighbours
+            best = states.index(max(worths, key=worths.__getitem__))
+            near = states[max(0, best - stride + 1) : best + stride]
+            worths |= {vector: worth(vector) for vector in near if vector not in worths}
+        worths |= {vector: worth(vector) for vector in self.trials if vector not in worths}
+        chosen = max(worths, key=worths.__getitem__)
+        if worths[chosen] < _WORTHLESS:
             return None
-        return best
+        # One that needs no build, if it says nearly as much.
+        built = max(self.trials, key=lambda vector: worths[vector])
+        return built if worths[built] >= _NEARLY * worths[chosen] else chosen
 
-    def _answers(self, position: int) -> float:
-        """The chance that a trial of this state tells anything."""
-        return 0.0 if self.is_exhausted(self.timeline.state(position)) else self._chance(position)
+    def _may_run(self, vector: Vector) -> bool:
+        if vector in self._untestable_ends and sum(self.trials[vector]) == 1:
+            return False
+        return not self.is_exhausted(vector) and bool(self._chance_of(vector))
 
-    def _built_instead(self, belief: Belief, best: int) -> int:
-        """A state that is built already, where its trial says nearly as much as one that must be
-        built first.
+    def _unseen_side(self, waiting: Counter[Vector]) -> Question | None:
+        """No answer without a failure on its bad side and a pass on its good one, where those can
+        be had: also without checks, and where an end was taken on trust.
         """
-        built = [p for vector in self.trials if (p := self.timeline.position(vector)) is not None]
-        nearly = max(built, key=belief.gain)
-        return nearly if belief.gain(nearly) >= _NEARLY * belief.gain(best) else best
-
-    def _chance(self, position: int) -> float:
-        return self._chance_of(self.timeline.state(position))
-
-    def _confirmation(self, group: Interval, waiting: Counter[Vector]) -> Question | None:
-        runs = SIDE_RUNS if self._sharp_window() else 1
-        for vector in (group.bad, group.good):
-            if (
-                not self.is_exhausted(vector)
-                and sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs
-            ):
+        good, bad = self._sides(self._left() or self._group)
+        (_, passes), (fails, _) = self.sides()
+        for vector, seen in ((bad, fails), (good, passes)):
+            if not seen and not waiting[vector] and self._may_run(vector):
                 return vector, Purpose.CONFIRM
-        if self._sharp_window() and not self.settings.steady_sentinels:
+        return None
+
+    def _confirmation(self, waiting: Counter[Vector]) -> Question | None:
+        steady = self._left() is not None
+        good, bad = self._sides(self._group)
+        for vector in (bad, good):
+            tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
+            at_least = self._side_runs if steady or self.settings.confirmations else 1
+            if self._may_run(vector) and tried < at_least:
+                return vector, Purpose.CONFIRM
+        if steady and (self.timeline.has_merges or not self.settings.probe_steady):
             return None
-        places = self._sentinel_positions(group)
-        return self._elsewhere(((self.timeline.state(p), p >= group.stop) for p in places), waiting)
+        for vector, fails in self._sanity_states():
+            if not (waiting.get(vector) or self._is_clear(vector, fails=fails)):
+                return vector, Purpose.REPLAY
+        return None
 
-    def _splits(self, position: int) -> bool:
-        """Whether a trial at this state could still tell its two neighbours apart, or has done
-        so.
+    def _sanity_states(self) -> Iterator[tuple[Vector, bool]]:
+        """States that hold the whole answer, and one that holds nothing of it, as unlike those
+        tried as can be; and whether each should fail.
         """
-        return self._chance(position) > 0
+        probes = self.settings.sanity_probes
+        failing = min(probes, 1) if self.timeline.has_merges else probes
+        tried = [self.timeline.mask(vector) for vector in self.trials.keys() - self._probed]
+        sample = _sample(self.timeline.every_state())
+        for fails in [*[True] * failing, *[False] * bool(probes)]:
+            wanted = self._group if fails else 0
+            beside = [
+                (far, -place)
+                for place, vector in enumerate(sample)
+                if (held := self.timeline.mask(vector)) & self._group == wanted
+                and (held & self._among or not held)
+                and self._may_run(vector)
+                and self._chance_of(vector) > _LIKELY
+                and (far := min((held ^ other).bit_count() for other in tried))
+            ]
+            if beside:
+                vector = sample[-max(beside)[1]]
+                tried.append(self.timeline.mask(vector))
+                yield vector, fails
 
-    def _shortest(self) -> Interval:
-        return shortest_interval(self.timeline, self._belief, self.settings.confidence)
+    def _is_clear(self, vector: Vector, *, fails: bool) -> bool:
+        """Whether the trials of a state already say clearly enough that it is as it should be, or
+        that it is not.
+        """
+        hits, misses = self.trials.get(vector, (0, 0))
+        good, bad = self.rates
+        weight = hits * math.log(bad / good) + misses * math.log((1 - bad) / (1 - good))
+        return hits + misses >= UNSTEADY or (weight > _CLEAR if fails else weight < -_CLEAR)
 
     # -- bookkeeping
 
+    def _learn(self) -> None:
+        if self._ends_verdict is EndsVerdict.OPEN:
+            exhausted = {vector for vector in self._astray if self.is_exhausted(vector)}
+            self._ends_verdict = self._ends.verdict(self.trials, self.untestable | exhausted)
+            self._move_off_an_untestable_end()
+        elif self._ends_known and self.settings.check_ends and self._ends.are_alike(self.trials):
+            self._ends_verdict = EndsVerdict.GOOD_FAILS_TOO
+        self._believe()
+
+    def _move_off_an_untestable_end(self) -> None:
+        """One end that cannot be tested is taken as it was said, as by `git bisect`; both are no
+        question.
+        """
+        sides = {
+            EndsVerdict.GOOD_UNTESTABLE: (self.timeline.good_end, False),
+            EndsVerdict.BAD_UNTESTABLE: (self.timeline.bad_end, True),
+        }
+        side = sides.get(self._ends_verdict)
+        if side is None or not self.settings.trust_ends or self.timeline.changes < 2:
+            return
+        end, hit = side
+        if self._untestable_ends:
+            self._ends_verdict = EndsVerdict.BAD_UNTESTABLE
+        elif end not in self._lost and end not in self.taken_on_trust:
+            self._trust(end, hit=hit)
+            self._untestable_ends.add(end)
+            self._testability.untestable.discard(end)
+            self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
+
+    def _trust(self, vector: Vector, *, hit: bool) -> None:
+        self.taken_on_trust[vector] = hit
+        self.trials[vector] = (int(hit), int(not hit))
+
+    def _could_not_tell(self, vector: Vector) -> None:
+        """A state with evidence stays testable: one trial of it went astray. It is not asked for
+        ever.
+        """
+        if vector in self.trials and vector not in self.taken_on_trust:
+            self._astray[vector] += 1
+        else:
+            self._testability.learn(self.timeline, vector, ran=False)
+
+    def _chance_of(self, vector: Vector) -> float:
+        """The chance that a state can be tested at all."""
+        if vector in self.trials and vector not in self._testability.untestable:
+            return 1.0
+        return self._testability.chance(self.timeline, vector)
+
     def _believe(self) -> None:
-        self._belief = self._belief_now()
+        self._next = []
+        self._take_in()
         if not self._ends_known:
             return
-        if fixed := fixed_in_between(self.timeline, self.trials, self._floor, self.prior_rates):
-            sides = self.timeline.state(fixed.broken), self.timeline.state(fixed.repaired)
-            self.fixed_before.append(sides)
-            self._floor = fixed.repaired
-            self._belief = self._belief_now()
-        while (group := self._stuck_group()) and (order := self._rotation.next_order(group)):
-            self.timeline = self.timeline.reordered(group.start, group.stop, order)
-            self._belief = self._belief_now()
+        if older := self._repaired():
+            self.fixed_before.append(older)
+            self._among &= ~self.timeline.mask(older[1])
+            self._take_in()
+        while self._is_whole and self._mass >= self._wanted and self._try_another_order():
+            self._is_whole = not self._can_be_cut(self._group)
 
-    def _belief_now(self) -> Belief:
-        self._counted = {
-            vector: counts
-            for vector, counts in self.trials.items()
-            if not any(vector) or (self.timeline.position(vector) or 0) >= self._floor
-        }
-        belief = Belief.after(
-            self.prior_rates, self.timeline, self._counted, self._floor, self._prior
+    def _counted(self) -> dict[Vector, Counts]:
+        """The trials that say something of the changes that are candidates."""
+        masks = ((vector, self.timeline.mask(vector)) for vector in self.trials)
+        return {v: self.trials[v] for v, held in masks if held & self._among or not held}
+
+    def _take_in(self) -> None:
+        self._left_now = self._find_left()
+        self._belief = Belief.after(
+            self.prior_rates, self.timeline, self._counted(), self._among, self.settings.prior
         )
-        self._group = likeliest_group(
-            self.timeline, belief, self._splits if self.untestable else None
+        self._group, self._mass = self._likeliest()
+        self._is_whole = not self._can_be_cut(self._group)
+
+    def _likeliest(self) -> tuple[int, float]:
+        """The fewest changes that together hold the wanted probability; those that nothing tells
+        apart go together.
+        """
+        group, mass, wanted = 0, 0.0, self._wanted
+        for atom, weight in self._belief.weighted():
+            if mass >= wanted:
+                break
+            group |= atom
+            mass += weight * atom.bit_count()
+        return group, mass
+
+    def _can_be_cut(self, group: int) -> bool:
+        """Whether a state that can be tested has some of these changes and not the others."""
+        if group.bit_count() == 1:
+            return False
+        return any(
+            self.timeline.mask(vector) & group not in (0, group) and self._chance_of(vector)
+            for vector in self._cutting(group)
         )
-        return belief
 
-    @property
-    def _prior(self) -> Prior:
-        given = self.settings.prior
-        return self.timeline.prior if given is EVERY_CHANGE_ALIKE else given
-
-    def _stuck_group(self) -> Interval | None:
-        """A group that holds the answer, spans packages, and that no question on this path can
-        split.
+    def _try_another_order(self) -> bool:
+        """Changes of several packages that no state tells apart may be so in another order: each
+        package first, once.
         """
-        group = self._group
-        sure = group.mass >= self._wanted
-        return group if sure and len(group.packages) > 1 else None
+        answer = self._between(self._group)
+        packages = answer.packages
+        group, turn = self._orders_tried
+        turn = turn if group == self._group else 0
+        if len(packages) < 2 or turn >= len(packages):
+            return False
+        self._orders_tried = self._group, turn + 1
+        order = [*packages[turn:], *packages[:turn]]
+        found = self.timeline.in_order(answer.good, answer.bad, order)
+        self._other_orders |= dict.fromkeys(v for v in found if self.timeline.position(v) is None)
+        return True
 
-    @property
-    def _contradicted(self) -> bool:
-        return self._sharp_window() is None
-
-    def _sharp_window(self) -> tuple[int, int] | None:
-        """(last good, first bad) on this path while every trial agrees with one sharp boundary."""
-        low, high = self._floor, self.timeline.changes
-        for vector, (hits, misses) in self._counted.items():
-            if hits and misses:
-                return None
-            if hits:
-                high = min(high, self.timeline.first_with(vector))
-            else:
-                low = max(low, self.timeline.last_within(vector))
-        return (low, high) if low < high else None
-
-    def _sentinel_positions(self, group: Interval) -> list[int]:
-        """The middles of the widest untried stretches: inside the bad side, and one inside the good
-        side.
+    def _repaired(self) -> tuple[Vector, Vector] | None:
+        """Two states between which an older break was repaired, along states that each contain the
+        one before.
         """
-        sought = self.trials.keys() - self._sentinels
-        tried = {p for v in sought if (p := self.timeline.position(v)) is not None}
-        chosen: list[int] = []
-        sides = [(group.stop, self.timeline.changes)] * self.settings.sentinels
-        for low, high in [*sides, *[(self._floor, group.start)] * bool(sides)]:
-            known = sorted({low, high, *(p for p in {*tried, *chosen} if low < p < high)})
-            wide = max(pairwise(known), key=lambda g: g[1] - g[0], default=None)
-            if wide and wide[1] - wide[0] > 1 and self._chance(sum(wide) // 2):
-                chosen.append(sum(wide) // 2)
-        return chosen
+        chain: list[tuple[Vector, Counts]] = []
+        for vector in sorted(self.trials, key=self._size, reverse=True):
+            held = self.timeline.mask(vector)
+            inside = not chain or held & self.timeline.mask(chain[-1][0]) == held
+            if held & self._among and inside:
+                chain.append((vector, self.trials[vector]))
+        chain.reverse()
+        found = repaired_among([counts for _, counts in chain], self.prior_rates)
+        return (chain[found.broken][0], chain[found.repaired][0]) if found else None
+
+
+def _sample(states: Sequence[_T]) -> Sequence[_T]:
+    """All of them, or every second, third and so on, so that fewer than can be weighed are left."""
+    return states[:: len(states) // 1500 + 1]

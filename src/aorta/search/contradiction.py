@@ -6,12 +6,11 @@ integrated over.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from aorta.search.belief import Counts, Rates
-from aorta.search.timeline import Timeline, Vector
 
 _CLEARLY = math.log(50)
 _BLOCKS = 4  # good, bad, repaired, bad
@@ -23,18 +22,6 @@ class Repaired:
 
     broken: int
     repaired: int
-
-
-def fixed_in_between(
-    timeline: Timeline, trials: Mapping[Vector, Counts], floor: int, rates: Rates
-) -> Repaired | None:
-    placed = sorted(
-        (position, counts)
-        for vector, counts in trials.items()
-        if (position := timeline.position(vector)) is not None and position >= floor
-    )
-    found = repaired_among([counts for _, counts in placed], rates)
-    return Repaired(placed[found.broken][0], placed[found.repaired][0]) if found else None
 
 
 def repaired_among(counted: Sequence[Counts], rates: Rates) -> Repaired | None:

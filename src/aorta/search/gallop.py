@@ -18,9 +18,8 @@ from enum import StrEnum
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.search.belief import Belief, Counts, Prior
-from aorta.search.bisection import BisectionSettings, TimelineBisection
+from aorta.search.bisection import Bisection, BisectionSettings, Candidates
 from aorta.search.ends import SILENT, UNSTEADY
-from aorta.search.interval import Interval
 from aorta.search.timeline import History, Timeline
 
 _LIKELY_GOOD = 0.5
@@ -59,7 +58,7 @@ class GallopBack:
         self._told: set[Point] = set()
         self._walking = True
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
-        self._search = TimelineBisection(Timeline([history]), self._over_all(settings))
+        self._search = Bisection(Timeline([history]), self._over_all(settings))
         if known_bad:
             self._search.assume({(len(names),): (_NEWEST_RUNS, 0)})
         if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
@@ -77,10 +76,10 @@ class GallopBack:
         )
 
     @property
-    def bisection(self) -> TimelineBisection | None:
+    def bisection(self) -> Bisection | None:
         """The search between a good and a bad state, once there is a good one."""
         answer = None if self._walking else self._search.answer
-        return self._search if answer is not None and answer.start > 0 else None
+        return self._search if answer is not None and any(answer.good) else None
 
     @property
     def verdict(self) -> GallopVerdict:
@@ -187,7 +186,8 @@ class GallopBack:
         trials = {**search.trials, vector: (hits, misses + further_misses)}
         prior = search.settings.prior
         belief = Belief.after(search.prior_rates, search.timeline, trials, prior=prior)
-        return belief.mass(index + 1, search.timeline.changes) >= _LIKELY_GOOD
+        newer = (1 << search.timeline.changes) - (1 << index + 1)
+        return belief.mass(newer) >= _LIKELY_GOOD
 
     def _look_whether_bracketed(self) -> None:
         if not self._walking or not self._newest_is_known or not self._runs(self._newest)[0]:
@@ -213,11 +213,13 @@ class GallopBack:
         return Point.of({self.axis: self.names[index]}, purpose).fresh(taken)
 
 
-def _inside(close_enough: Callable[[Interval], bool] | None) -> Callable[[Interval], bool] | None:
+def _inside(
+    close_enough: Callable[[Candidates], bool] | None,
+) -> Callable[[Candidates], bool] | None:
     """Nothing is close to what is older than every state."""
     if close_enough is None:
         return None
-    return lambda interval: interval.start > 0 and close_enough(interval)
+    return lambda found: any(found.good) and close_enough(found)
 
 
 def _by_age(places: Sequence[float], first: float) -> Prior:
@@ -225,14 +227,11 @@ def _by_age(places: Sequence[float], first: float) -> Prior:
     than all".
     """
     unit = max(places[-1] - first, 1.0)
-    doublings = [_doubling(places[-1] - place, unit) for place in places[1:]]
-    sizes = Counter(doublings)
-    steps: list[tuple[int, float]] = [(0, 1.0)]
-    for candidate, doubling in enumerate(doublings, 1):
-        weight = 1.0 / sizes[doubling]
-        if candidate == 1 or doubling != doublings[candidate - 2]:
-            steps.append((candidate, weight))
-    return tuple(steps)
+    masks: dict[int, int] = {}
+    for candidate, place in enumerate(places[1:], 1):
+        doubling = _doubling(places[-1] - place, unit)
+        masks[doubling] = masks.get(doubling, 0) | 1 << candidate
+    return [(1, 1.0), *((mask, 1.0 / mask.bit_count()) for mask in masks.values())]
 
 
 def _doubling(age: float, unit: float) -> int:

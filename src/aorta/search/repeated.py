@@ -104,9 +104,6 @@ Place = tuple[int, int]
 class Interleaved:
     """`place(cell, n)` orders the n-th trials; `is_open(cell, tallies)` says whether a cell wants
     another trial.
-
-    `follow_up` is asked once every cell has enough: it may name further cells, and is asked again
-    after those.
     """
 
     def __init__(
@@ -115,12 +112,10 @@ class Interleaved:
         *,
         place: Callable[[str, int], Place],
         is_open: Callable[[str, Mapping[str, Tally]], bool],
-        follow_up: Callable[[Mapping[str, Tally]], Sequence[str]] = lambda _: (),
     ) -> None:
         self.tallies: dict[str, Tally] = {cell: Tally() for cell in cells}
         self._place = place
         self._is_open = is_open
-        self._follow_up = follow_up
         self._told: dict[str, set[int]] = {cell: set() for cell in cells}
         self._open = set(cells)
         self._refresh()
@@ -186,11 +181,6 @@ class Interleaved:
         do.
         """
         self._open = {cell for cell in self._open if self._is_open(cell, self.tallies)}
-        if not self._open:
-            further = [cell for cell in self._follow_up(self.tallies) if cell not in self.tallies]
-            self.tallies.update((cell, Tally()) for cell in further)
-            self._told.update((cell, set()) for cell in further)
-            self._open = set(further)
 
 
 def cell_point(cell: str, number: int) -> Point:

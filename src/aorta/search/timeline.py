@@ -1,19 +1,23 @@
-"""One merged timeline of the changes of several packages.
+"""The changes between a good and a bad end, and the states that hold some of them.
 
-A *vector* says how many changes of each package are applied: the good end is all zeros, the bad end
-all of them. A *path* is an order of all the changes; its states are its prefixes, so neighbouring
-states differ by one change of one package and whatever flips between them is the culprit: no second
-phase has to find out which package it was.
+A *vector* names a state: how many changes of each package are applied. The changes of a timeline
+are numbered by one order of all of them, its *path*; which of them a state holds is a *mask*, a
+number with a bit for each. On a path neighbouring states differ by one change of one package, so
+whatever flips between them is the culprit. In a history with merges (`GraphTimeline`) every commit
+is a state of its own, which holds what it is built on and nothing of what happened beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from aorta.core.axis import Point, Purpose
 
 Vector = tuple[int, ...]
+
+# With more changes, the masks of all states are too much to keep for a picture.
+_DRAWN = 2000
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Change:
 
 class Timeline:
     """Histories, and one order of all their changes."""
+
+    has_merges = False
 
     def __init__(self, histories: Sequence[History], order: Sequence[int] | None = None) -> None:
         self.histories = tuple(histories)
@@ -88,15 +94,14 @@ class Timeline:
         return tuple(accumulate(each, initial=0))
 
     @cached_property
-    def prior(self) -> tuple[tuple[int, float], ...]:
-        """A change is as likely as the commits it brings: `(from this one on, the weight of
-        each)`.
-        """
-        steps = [(0, 1.0)]
-        for position, (before, after) in enumerate(pairwise(self.weight_before)):
-            if position == 0 or after - before != steps[-1][1]:
-                steps.append((position, float(after - before)))
-        return tuple(steps[1:] or steps)
+    def classes(self) -> tuple[tuple[int, int], ...]:
+        """Changes that bring equally many commits: `(mask, commits of each)`."""
+        masks: dict[int, int] = {}
+        weights = self.weight_before
+        for bit in range(self.changes):
+            weight = weights[bit + 1] - weights[bit]
+            masks[weight] = masks.get(weight, 0) | 1 << bit
+        return tuple((mask, weight) for weight, mask in masks.items())
 
     @property
     def good_end(self) -> Vector:
@@ -106,45 +111,47 @@ class Timeline:
     def bad_end(self) -> Vector:
         return self._states[-1]
 
+    def mask(self, vector: Vector) -> int:
+        """The changes that a state holds."""
+        if (position := self.position(vector)) is not None:
+            return (1 << position) - 1
+        return sum(self._masks[package][rank] for package, rank in enumerate(vector))
+
+    @cached_property
+    def _masks(self) -> tuple[tuple[int, ...], ...]:
+        """By package and number of its changes applied: the changes."""
+        masks = [[0] for _ in self.histories]
+        for bit, change in enumerate(self.path):
+            masks[change.package].append(masks[change.package][-1] | 1 << bit)
+        return tuple(tuple(of_package) for of_package in masks)
+
     def contains(self, vector: Vector, change: Change) -> bool:
         return vector[change.package] > change.rank
+
+    def around(self, bit: int) -> tuple[Vector, Vector]:
+        """The states before and after one change."""
+        return self._states[bit], self._states[bit + 1]
+
+    def cutting(self, part: int) -> Iterator[Vector]:
+        """The states that hold some of these changes and not all of them; perhaps others too."""
+        low, high = lowest_bit(part), part.bit_length()
+        return iter(self._states[low + 1 : high])
 
     def every_state(self) -> Sequence[Vector]:
         """The good end first, the bad end last."""
         return self._states
 
-    def state(self, position: int) -> Vector:
-        """The versions after the first `position` changes."""
-        return self._states[position]
-
     def position(self, vector: Vector) -> int | None:
         """Where a vector stands on this path, or None: it belongs to another order."""
         return self._positions.get(vector)
 
-    def first_with(self, vector: Vector) -> int:
-        """The first state of this path that holds everything `vector` holds."""
-        if (position := self.position(vector)) is not None:
-            return position
-        needed = (self._step[Change(p, rank - 1)] for p, rank in enumerate(vector) if rank)
-        return max(needed, default=-1) + 1
-
-    def last_within(self, vector: Vector) -> int:
-        """The last state of this path that holds nothing `vector` does not hold."""
-        if (position := self.position(vector)) is not None:
-            return position
-        missing = (Change(p, rank) for p, rank in enumerate(vector))
-        return min((self._step[c] for c in missing if c in self._step), default=self.changes)
-
-    @cached_property
-    def _step(self) -> Mapping[Change, int]:
-        return {change: index for index, change in enumerate(self.path)}
-
-    def reordered(self, start: int, stop: int, first: Sequence[int]) -> "Timeline":
-        """The same changes, those in [start, stop) taken package by package in the order
-        `first`.
-        """
-        block = sorted(self.order[start:stop], key=list(first).index)
-        return Timeline(self.histories, (*self.order[:start], *block, *self.order[stop:]))
+    def in_order(self, good: Vector, bad: Vector, packages: Sequence[int]) -> Iterator[Vector]:
+        """The states between two others, going package by package in this order."""
+        here = list(good)
+        for package in packages:
+            for rank in range(good[package] + 1, bad[package] + 1):
+                here[package] = rank
+                yield tuple(here)
 
     def versions(self, vector: Vector) -> dict[str, str]:
         return {
@@ -167,6 +174,81 @@ class Timeline:
             {version: rank for rank, version in enumerate(history.versions)}
             for history in self.histories
         )
+
+
+@dataclass(frozen=True)
+class GraphHistory:
+    """The states of one package, the good end first and the bad end last, and the mask of each.
+    `before` and `after` are the states on both sides of each change. The order of the changes is
+    one in which none comes before another that it is built on.
+    """
+
+    package: str
+    states: tuple[str, ...]
+    holds: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def changes(self) -> int:
+        return len(self.before)
+
+
+class GraphTimeline(Timeline):
+    """A history with merges. A vector is one number: that of a state."""
+
+    has_merges = True
+
+    def __init__(self, graph: GraphHistory) -> None:
+        super().__init__([History(graph.package, graph.states)], (0,) * graph.changes)
+        self.graph = graph
+
+    @property
+    def good_end(self) -> Vector:
+        return (0,)
+
+    @property
+    def bad_end(self) -> Vector:
+        return (len(self.graph.states) - 1,)
+
+    def mask(self, vector: Vector) -> int:
+        return self.graph.holds[vector[0]]
+
+    def contains(self, vector: Vector, change: Change) -> bool:
+        return bool(self.graph.holds[vector[0]] >> change.rank & 1)
+
+    def around(self, bit: int) -> tuple[Vector, Vector]:
+        return (self.graph.before[bit],), (self.graph.after[bit],)
+
+    def cutting(self, part: int) -> Iterator[Vector]:
+        return ((n,) for n, held in enumerate(self.graph.holds) if held & part not in (0, part))
+
+    def every_state(self) -> Sequence[Vector]:
+        return [(state,) for state in range(len(self.graph.states))]
+
+    def position(self, vector: Vector) -> int:
+        """How near two states are: neighbours in this order mostly are so in the history."""
+        return vector[0]
+
+    def to_json(self) -> dict[str, object]:
+        graph = self.graph
+        histories = [{"package": graph.package, "versions": list(graph.states)}]
+        drawn: dict[str, object] = {"histories": histories, "order": list(self.order)}
+        if graph.changes <= _DRAWN:
+            drawn["holds"] = [format(held, "x") for held in graph.holds]
+        return drawn
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The numbers of the changes in a mask, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def lowest_bit(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
 
 
 def _by_date(histories: Sequence[History]) -> tuple[int, ...]:

@@ -103,9 +103,7 @@ def _notes(matrix: Matrix) -> list[str]:
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):
         lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind "
-            "that; `control: true` in the "
-            "recipe (or `--control`) runs the baseline slowed as much, and tells the two apart."
+            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that."
         )
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"
@@ -147,9 +145,6 @@ _LEGEND = {
     Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another "
     "name.",
     Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
-    Call.ONLY_SLOWER: "- `only slower`: slowing the baseline as much makes the failure rarer too; "
-    "the mitigation is not credited.",
-    Call.CONTROL: "- `(control)`: the baseline slowed as much as a mitigation, and not mitigated.",
     Call.DID_NOT_RUN: "- `did not run`: no trial of the cell came to its work; it says nothing.",
 }
 

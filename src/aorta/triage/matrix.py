@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Tally
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats, Speed, speed_of
-from aorta.triage.controls import Controls
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import SCHEMA_VERSION
 from aorta.triage.statistics import (
@@ -111,6 +111,7 @@ class Matrix:
     ending: Ending
     created: str
     warnings: Sequence[str] = field(default_factory=tuple)
+    failure: Failure | None = None
 
     @property
     def baseline(self) -> Row:
@@ -169,6 +170,8 @@ class Matrix:
                 "statement": STATEMENT,
             },
             "warnings": list(self.warnings),
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "other_failures": [list(kind) for kind in self.other_failures.most_common()],
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,
@@ -184,63 +187,38 @@ class SearchResult:
     """What the search knows when it ends."""
 
     plan: Plan
-    controls: Controls
-    tallies: Mapping[str, Tally]
+    measured: Mapping[str, CellStats]
+    independent: Mapping[str, Tally]  # of each cell, for tests: forks of one server are one start
     resumed: Mapping[str, int]
     numbers: Callable[[str], Collection[int]]
+    failure: Failure | None  # the baseline's
 
 
 def build_matrix(
     tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
-    cells = [*plan.cells, *tried.controls.cells.values()]
-    measured = {cell.name: tried.controls.measure(cell.name) for cell in cells}
-    comparisons = compare_all(
-        {cell.name: tried.tallies[cell.name] for cell in plan.cells}, plan.baseline.name, plan.inert
-    )
-    rows = [_row(tried, cell, measured, comparisons) for cell in cells]
-    return Matrix(
-        plan,
-        rows,
-        ending,
-        created,
-        [*_doubts(plan, rows), *_uncontrolled(tried, rows), *_lost_cells(rows), *warnings],
-    )
+    tallies = dict(tried.independent)
+    comparisons = compare_all(tallies, plan.baseline.name, plan.inert)
+    rows = [_row(tried, cell, comparisons[cell.name]) for cell in plan.cells]
+    said = [*_doubts(plan, rows), *_lost_cells(rows), *warnings]
+    return Matrix(plan, rows, ending, created, said, tried.failure)
 
 
-def _row(
-    tried: SearchResult,
-    cell: PlannedCell,
-    measured: Mapping[str, CellStats],
-    comparisons: Mapping[str, CellComparison],
-) -> Row:
-    plan = tried.plan
-    is_baseline = cell.name == plan.baseline.name
-    is_control = cell.name in tried.controls.cells
-    baseline = measured[plan.baseline.name]
-    tally = tried.tallies[cell.name]
+def _row(tried: SearchResult, cell: PlannedCell, comparison: CellComparison) -> Row:
+    plan, stats = tried.plan, tried.measured[cell.name]
+    content, is_baseline = plan.recipe.content, cell.name == plan.baseline.name
+    baseline = tried.measured[plan.baseline.name]
     return Row(
         cell=cell,
-        stats=measured[cell.name],
-        comparison=_control_call(tally)
-        if is_control
-        else tried.controls.credited(cell.name, comparisons[cell.name], tried.tallies),
-        speed=speed_of(
-            measured[cell.name],
-            baseline,
-            plan.recipe.content.confound.threshold,
-            is_baseline=is_baseline,
-        ),
+        stats=stats,
+        comparison=comparison,
+        speed=speed_of(stats, baseline, content.confound.threshold, is_baseline=is_baseline),
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
-        note="" if is_control else Stopping(plan).note(cell.name, tally),
-        rate_interval=interval(tally, None if is_control else plan.recipe.content.stop_after),
+        note=Stopping(plan).note(cell.name, stats.tally),
+        rate_interval=interval(stats.tally, content.stop_after),
     )
-
-
-def _control_call(tally: Tally) -> CellComparison:
-    return CellComparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
 
 
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
@@ -265,31 +243,6 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
             f"{caps.floor + 1} are needed"
         )
     return said
-
-
-def _uncontrolled(tried: SearchResult, rows: Sequence[Row]) -> list[str]:
-    """A control that was asked for and could not be made is said, because without it `works` is
-    only half an answer.
-    """
-    if tried.plan.recipe.content.control is None:
-        return []
-    without = [
-        row.name
-        for row in rows
-        if row.comparison.call is Call.WORKS
-        and row.speed.ratio is None
-        and row.name not in tried.controls.controlled.values()
-    ]
-    if not without:
-        return []
-    return [
-        (
-            f"{', '.join(without)}: no control was run, because how fast the steps are is not "
-            "known: print step times, write "
-            "them to $AORTA_STEP_TIMES (a line for each step, in ms), or say how much to slow: "
-            "control: {slowdown: 2}"
-        )
-    ]
 
 
 def _lost_cells(rows: Sequence[Row]) -> list[str]:

@@ -98,7 +98,12 @@ def optimize(
             plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
         different = failed_differently(answer.records)
-        optimized = replace(optimized, warnings=warnings, failed_differently=different)
+        optimized = replace(
+            optimized,
+            warnings=warnings,
+            failed_differently=different,
+            failure=answer.expected,
+        )
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
         return StackReport(optimized, session.path)
@@ -119,7 +124,7 @@ class _StackRun:
         self.judges = GoneJudges(plan.original.trials, plan.goal.max_rate)
 
     def learn(self, record: TrialRecord) -> None:
-        if record.spared:
+        if record.saved:
             self._warm_documents.append(self.trial_file(record.point, record.index))
 
     def begin_again(self) -> tuple[CureSearch, GoneJudges]:

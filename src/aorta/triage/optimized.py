@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.durations import show_duration
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.events import Ending, Reason
@@ -74,6 +75,7 @@ class Optimized:
     stacks_judged: int = 0
     warnings: Sequence[str] = ()
     failed_differently: Sequence[str] = ()
+    failure: Failure | None = None  # the original's
 
     @property
     def candidates(self) -> list[str]:
@@ -123,6 +125,8 @@ class Optimized:
             "warm": self.ending.warm_to_json(),
             "stacks_judged": self.stacks_judged,
             "warnings": list(self.warnings),
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "failed_differently": list(self.failed_differently),
         }
 

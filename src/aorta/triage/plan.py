@@ -25,10 +25,14 @@ from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
 from aorta.workloads.discovery import COMMAND, check_workload
 from aorta.workloads.results import TrialLabel
-from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+from aorta.workloads.trial import (
+    WorkloadExperiment,
+    WorkloadRequest,
+    script_digests,
+    workload_experiment,
+)
 
 NO_TICKET = "_no_ticket_"
-CONTROL_SUFFIX = ".slowed"
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,7 @@ class Plan:
             "workload": [content.workload, repr(self.baseline.experiment.deciding)],
             "cells": [_fingerprint_of(cell) for cell in self.cells],
             "recipe": settings,
+            **script_digests(self.baseline.experiment),
         }
 
 
@@ -128,7 +133,6 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     ]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
-    _check_control_names(recipe)
     baseline = cells[baseline_index(recipe)]
     here = platform or platform_here()
     marked = tuple(
@@ -218,16 +222,6 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
             )
 
 
-def _check_control_names(recipe: Recipe) -> None:
-    taken = [cell.name for cell in recipe.content.cells if cell.name.endswith(CONTROL_SUFFIX)]
-    if recipe.content.control is not None and taken:
-        raise SpecError(
-            f"the cell {taken[0]!r} is named like a control; with control:, names that end in "
-            f"{CONTROL_SUFFIX} are given by the run",
-            where=f"{recipe.file}: cells",
-        )
-
-
 def _why_inert(
     cell: PlannedCell, baseline: PlannedCell, recipe: Recipe, platform: Platform
 ) -> str | None:
@@ -289,8 +283,6 @@ class Schedule:
             if number < self._first:
                 return (-1, number)
             number = 2 * (number - self._first) + 1
-        if cell not in self._names:
-            return (0, number)  # a follow-up, which is on its own
         if self._order.by == "cells":
             return (self._names.index(cell), number)
         return (number, self._round(number)[cell])

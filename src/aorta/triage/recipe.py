@@ -104,12 +104,6 @@ class TrialOrder(StrictModel):
     seed: int = Field(default=0, ge=0)
 
 
-class Control(StrictModel):
-    """A cell that is only slowed: by this factor, or by as much as each mitigation that slows."""
-
-    slowdown: float | None = Field(default=None, gt=1, le=100)
-
-
 class Cell(StrictModel):
     name: str
     mitigations: Names
@@ -140,10 +134,6 @@ def _order(value: object) -> object:
     return {"by": value} if isinstance(value, str) else value
 
 
-def _control(value: object) -> object:
-    return {True: {}, False: None}[value] if isinstance(value, bool) else value
-
-
 def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, (str, int, float)) else value
 
@@ -160,10 +150,10 @@ class RecipeFile(StrictModel):
     extra_env: dict[str, str] = Field(default_factory=dict)
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
     save_logs: bool = True
+    warm: bool = False  # as --warm
     stop_after: StopAfter | None = None
     exact_trials: bool = False
     order: Annotated[TrialOrder, BeforeValidator(_order)] = TrialOrder()
-    control: Annotated[Control | None, BeforeValidator(_control)] = None
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
 
@@ -300,8 +290,6 @@ def resolved_yaml(recipe: Recipe) -> str:
     """
     content = recipe.content.model_dump(exclude_defaults=True, mode="json")
     content["schema_version"] = SCHEMA_VERSION
-    if recipe.content.control is not None:
-        content["control"] = recipe.content.control.model_dump(exclude_defaults=True)
     if recipe.content.workload == COMMAND:
         _make_cwd_absolute(content.setdefault("workload_config", {}), recipe.base, default=".")
         for cell in content["cells"]:

@@ -67,7 +67,6 @@ class TriageRequest:
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
     exact_trials: bool = False
-    control: bool = False
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
@@ -91,15 +90,21 @@ def triage(
     mode.
     """
     recipe, settings = recipe_of(request), _settings(request)
+    executor = request.executor
+    if recipe.content.warm:
+        executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        return optimize(recipe, settings, _goal(request), request.executor.open, listeners())
+        return optimize(recipe, settings, _goal(request), executor.open, listeners())
     alone = [without_single_verdicts(listener) for listener in listeners()]
-    return run_recipe(recipe, settings, request.executor.open, alone)
+    return run_recipe(recipe, settings, executor.open, alone)
 
 
 def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     recipe, settings = recipe_of(request), _settings(request)
+    executor = request.executor
+    if recipe.content.warm:
+        executor = replace(executor, warm=True)
     if request.mode == "optimize":
         yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
         return
@@ -193,16 +198,12 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
 
 
 def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
-    """The recipe with what the command line adds: cells of its axes, another number of trials, a
-    control.
-    """
+    """The recipe with what the command line adds: cells of its axes, another number of trials."""
     content = recipe.content.model_dump(mode="python")
     if request.trials is not None:
         content["trials"] = request.trials
     if request.exact_trials:
         content["exact_trials"] = True
-    if request.control and content["control"] is None:
-        content["control"] = {}
     content["cells"] = [*content["cells"], *_added_cells(recipe, request)]
     checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
     check_names(checked)
@@ -284,7 +285,6 @@ def build_recipe_from_flags(
         "steps": request.steps,
         "workload_config": dict(command or {}),
         "exact_trials": request.exact_trials,
-        "control": request.control,
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }

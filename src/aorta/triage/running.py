@@ -22,12 +22,11 @@ from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, of_independent_starts
 from aorta.executors import Executor
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
 from aorta.triage.matrix import Matrix, SearchResult, build_matrix
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan, check_ticket_directory
@@ -110,8 +109,14 @@ def run_recipe(
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected
-        tallies = {name: run.stats(name).tally for name in search.tallies}
-        tried = SearchResult(plan, run.controls, tallies, counts, search.told)
+        measured = {name: run.stats(name) for name in plan.names}
+        independent = {
+            name: of_independent_starts(
+                stats.tally, [r for r in answer.records if cell_of(r.point) == name]
+            )
+            for name, stats in measured.items()
+        }
+        tried = SearchResult(plan, measured, independent, counts, search.told, answer.expected)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return MatrixReport(matrix, session.path)
@@ -171,18 +176,7 @@ class _MatrixRun:
 
     def _beginning(self) -> Interleaved:
         plan = self.plan
-        self.controls = Controls(plan, self.stats)
-        stopping = Stopping(plan)
-        return Interleaved(
-            plan.names,
-            place=Schedule(plan).place,
-            is_open=lambda cell, tallies: (
-                self.controls.is_open(cell, tallies)
-                if cell in self.controls.cells
-                else stopping.is_open(cell, tallies)
-            ),
-            follow_up=self.controls.wanted,
-        )
+        return Interleaved(plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open)
 
     def begin_again(self) -> tuple[Search, Judges]:
         self.search = self._beginning()
@@ -192,16 +186,13 @@ class _MatrixRun:
     def oracle(self) -> Deciding:
         return self.plan.baseline.experiment.deciding
 
-    def cell(self, name: str) -> PlannedCell:
-        return self.controls.cells.get(name) or self.plan.by_name[name]
-
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        experiment = self.cell(cell_of(point)).experiment
+        experiment = self.plan.by_name[cell_of(point)].experiment
         return experiment.trial(Point.of({}), point.replica + index, trial_dir)
 
     def stats(self, name: str) -> CellStats:
         """What is known of a cell, read from the records of the trials that were used."""
-        cell = self.cell(name)
+        cell = self.plan.by_name[name]
         numbers = sorted(self.search.told(name))
         documents = self._documents(cell, numbers)
         return aggregate_cell(documents, cell.request.steps, expected=self.expected)
@@ -213,7 +204,7 @@ class _MatrixRun:
 
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
-        cell = run.cell(cell_of(record.point))
+        cell = run.plan.by_name[cell_of(record.point)]
         found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
         document = trial_document(label, cell.request, end, found, env=snapshots(cell))
@@ -232,6 +223,7 @@ class TolerantExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.warm = getattr(executor, "warm", False)
         self._not_started: list[TrialEnd] = []
 
     @property

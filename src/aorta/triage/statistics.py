@@ -49,13 +49,11 @@ class Call(StrEnum):
     """The answer for one cell, in the words of the matrix."""
 
     BASELINE = "(baseline)"
-    CONTROL = "(control)"
     WORKS = "works"
     WORSE = "worse"
     NO_EFFECT = "no effect"
     NOT_KNOWN = "not known"
     OTHER_FAILURE = "other failure"  # the failure went, and another came
-    ONLY_SLOWER = "only slower"  # slowing the baseline alone makes it rarer too
     INERT = "inert"
     DID_NOT_RUN = "did not run"
 
@@ -354,16 +352,6 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellC
     if base.reproduced == 0 and cell.reproduced == 0:
         return say(Call.NOT_KNOWN, why="the baseline never failed")
     return say(Call.NOT_KNOWN, needed=trials_needed(cell, base, comparisons))
-
-
-def is_rarer(control: Tally, baseline: Tally, comparisons: int) -> bool:
-    """Whether slowing alone makes the failure rarer than in the baseline."""
-    return _of(p_fewer, control, baseline) * comparisons < SIDE_ALPHA
-
-
-def beats(cell: Tally, control: Tally) -> bool:
-    """Whether the cell fails significantly less often than one that was only slowed."""
-    return _of(p_fewer, cell, control) < SIDE_ALPHA
 
 
 def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | None:

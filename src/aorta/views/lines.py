@@ -21,8 +21,8 @@ def describe_values(point: Point) -> str:
 
 def shown_time(record: TrialRecord) -> str:
     """How long it was waited for."""
-    seconds = show_duration(record.duration - record.spared)
-    return f"{seconds} (warm)" if record.spared else seconds
+    seconds = show_duration(record.duration - record.saved)
+    return f"{seconds} (warm)" if record.saved else seconds
 
 
 class PlainProgress:

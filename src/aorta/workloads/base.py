@@ -219,6 +219,11 @@ def check_launch(name: str, workload: type[Workload], world: World) -> None:
 
 
 def rank_of(environ: Mapping[str, str]) -> int:
+    """Which of several ranks this is. RANK without a WORLD_SIZE above 1 is left over in a shell:
+    what launches ranks sets both.
+    """
+    if environ.get("WORLD_SIZE", "").strip() in {"", "1"}:
+        return 0
     text = environ.get("RANK", "0")
     try:
         return int(text)

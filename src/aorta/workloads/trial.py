@@ -7,11 +7,15 @@ of ours: it becomes itself. Names of environments and mitigations are resolved b
 they are already what they stand for.
 """
 
+import hashlib
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +28,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
+from aorta.engine.journal import SCRIPT
 from aorta.registry.environments import layered, stack_mitigations
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
@@ -196,6 +201,43 @@ class WorkloadExperiment:
         )
 
 
+_SCRIPT_NAMES = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".lua", ".jl", ".r")
+_LARGEST_SCRIPT = 16 << 20
+
+
+def script_digests(experiment: WorkloadExperiment) -> dict[str, str]:
+    """What makes a resumed command another one: a digest of each script that it names, as parts of
+    a fingerprint. Empty for a registered workload.
+    """
+    subject = experiment.subject
+    if not isinstance(subject, _CommandSubject):
+        return {}
+    found: dict[str, str] = {}
+    for word in _words_of(subject.command):
+        path = subject.cwd / word
+        try:
+            if path.is_file() and path.stat().st_size <= _LARGEST_SCRIPT:
+                content = path.read_bytes()
+                if path.suffix.lower() in _SCRIPT_NAMES or content.startswith(b"#!"):
+                    found[f"{SCRIPT}{word}"] = hashlib.sha256(content).hexdigest()
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _words_of(command: Sequence[str]) -> Iterator[str]:
+    """Every word that may name a file: those of a shell's text one by one, `-m NAME` as its file."""
+    for before, word in pairwise(("", *command)):
+        if before.startswith("-") and before.endswith("c"):
+            with suppress(ValueError):
+                yield from _words_of(shlex.split(word, comments=True))
+        elif before == "-m":
+            inside = word.replace(".", "/")
+            yield from (f"{inside}.py", f"{inside}/__main__.py")
+        else:
+            yield word
+
+
 def workload_experiment(request: WorkloadRequest) -> WorkloadExperiment:
     """The experiment of one request; whatever is wrong with it is said here, before anything
     runs.
@@ -274,28 +316,6 @@ class _RegisteredSubject:
             f"{RESERVED_PREFIX}trial_dir": str(trial_dir),
             f"{RESERVED_PREFIX}log_prefix": str(trial_dir / "workload"),
         }
-
-
-def slowed_experiment(experiment: WorkloadExperiment, factor: float) -> WorkloadExperiment:
-    """The same trials, each taking `factor` times as long."""
-    environment, interpreter = _with_script(experiment.environment, "workloads/slowed.py")
-    words = (*interpreter, f"{factor:.3f}")
-    return replace(
-        experiment, environment=environment, subject=_SlowedSubject(experiment.subject, words)
-    )
-
-
-@dataclass(frozen=True)
-class _SlowedSubject:
-    subject: _Subject
-    words: tuple[str, ...]
-
-    @property
-    def cwd(self) -> Path:
-        return self.subject.cwd
-
-    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
-        return (*self.words, *self.subject.argv(trial_dir, env, index))
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:

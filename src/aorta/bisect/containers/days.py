@@ -19,15 +19,15 @@ from aorta.bisect.stages import OutcomeCache
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
+from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
 from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
-from aorta.search.bisection import BisectionSettings
+from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
-from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
 
 AXIS = "container"
@@ -77,8 +77,11 @@ def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
 ) -> ContainerSides | Findings:
     search = _search(run, containers, family)
-    command = command_inside(run.command(), environment, None)
-    experiment = ContainersExperiment(command, lambda name: family.images[name], AXIS)
+    run.image_of = family.images.__getitem__
+    command = command_inside(run.command(), environment)
+    experiment = ContainersExperiment(
+        command, lambda name: family.images[name], AXIS, plugin=containers.plugin
+    )
     earlier = EarlierOutcomes(
         run.stages.stage_path(STAGE) / PRIVATE / "known.json",
         lambda name: digest_in(replace(environment, image=family.images[name])),
@@ -94,7 +97,7 @@ def between_days(
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
         return _unfinished(search, answer, family, interval, remembered.used)
-    good, bad = _names(interval)
+    good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     return ContainerSides(
         family.images[good], family.images[bad], interval.mass, (good, bad), remembered.used
@@ -110,7 +113,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
         family.ordinals,
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
-            confidence=spec.confidence, close_enough=_within(containers.threshold_days)
+            confidence=spec.confidence, close_enough=_within(family, containers.threshold_days)
         ),
         known_bad=skip and containers.end_date is not None,
         known_good=skip and containers.start_date is not None,
@@ -118,7 +121,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Interval | None, cached: int
+    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None, cached: int
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -137,7 +140,7 @@ def _unfinished(
     )
     if interval is None:
         return findings
-    good, bad = _names(interval)
+    good, bad = _sides_in(family, interval)
     return replace(
         findings,
         good={AXIS: good},
@@ -152,23 +155,23 @@ def _never_started(answer: Answer) -> bool:
     return all("container did not start" in record.why for record in answer.records)
 
 
-def _within(days: int) -> Callable[[Interval], bool] | None:
+def _within(family: Family, days: int) -> Callable[[Candidates], bool] | None:
     """A day is as near as two containers can be: without a threshold the search goes on until it is
     sure.
     """
     if days == 1:
         return None
 
-    def close_enough(interval: Interval) -> bool:
-        good, bad = _names(interval)
+    def close_enough(found: Candidates) -> bool:
+        good, bad = _sides_in(family, found)
         return (day(bad) - day(good)).days <= days
 
     return close_enough
 
 
-def _names(interval: Interval) -> tuple[str, str]:
-    versions = interval.timeline.histories[0].versions
-    return versions[interval.start], versions[interval.stop]
+def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
+    """The last good day and the first bad one; the first state is older than all of them."""
+    return family.days[found.good[0] - 1], family.days[found.bad[0] - 1]
 
 
 class DayImages:
@@ -233,6 +236,7 @@ class EarlierOutcomes:
                 self._cache_of(str(digest)).add({}, event.record.outcome)
 
 
+_MOST_FAMILIES = 12
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
 
 
@@ -241,16 +245,37 @@ def family_of(spec: ContainersSpec, template: str) -> Family:
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
-    found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
+    tags = list_tags(ImageRepository.of(name))
+    found = (pattern.match(listed) for listed in tags)
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
-    until = spec.end_date or "9999-12-31"
-    images = {text: reference.replace("{date}", text) for text in days if text <= until}
-    if len(images) < 2:
+    until = spec.end_date
+    images = {
+        text: reference.replace("{date}", text) for text in days if not until or text <= until
+    }
+    if not days:
         raise NoAnswerError(
-            f"the registry lists {len(images)} containers like {tag} up to {until}; two are needed",
+            f"the registry lists no container like {tag}{_families_in(tags, template)}", where=name
+        )
+    if len(images) < 2:
+        limit = f" up to {until}" if until else ""
+        raise NoAnswerError(
+            f"the registry lists {counted_words(len(images), 'container')} like {tag}{limit}; "
+            "two are needed",
             where=name,
         )
     return Family(images)
+
+
+def _families_in(tags: Sequence[str], template: str) -> str:
+    """The families that there are instead, where the tags say so."""
+    form = re.escape(split_reference(template)[1])
+    for mark, group in ((r"\{container\}", "(?P<family>.+)"), (r"\{date\}", _DATE)):
+        form = form.replace(mark, group, 1)
+    if "?P<family>" not in form or "?P<date>" not in form:
+        return ""
+    matches = (re.fullmatch(form, tag) for tag in tags)
+    families = sorted({match["family"] for match in matches if match})[:_MOST_FAMILIES]
+    return f"; there are {', '.join(families)}" if families else ""
 
 
 def _is_day(text: str) -> bool:

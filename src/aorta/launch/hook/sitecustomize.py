@@ -4,8 +4,7 @@ and Flight Recorder.
 Python imports `sitecustomize` at start. This one takes itself off the path, loads the user's own if
 there is one, and then leaves two things behind: a real-time signal on which faulthandler writes the
 stacks of all threads, which works even while the main thread is stuck in a collective or holds the
-interpreter lock; and a thread that dumps the Flight Recorder when the agent asks for it with a
-file.
+interpreter lock; and a thread that waits for another signal to dump the Flight Recorder.
 """
 
 import faulthandler
@@ -15,10 +14,9 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
-_INTERVAL = 0.25  # seconds between looks for a request
+_STACKS, _DUMP = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the agent sends them
 _HERE = str(Path(__file__).parent)
 
 
@@ -39,19 +37,21 @@ def _hand_over() -> None:
 
 def _write_stacks_on_request(path: str) -> None:
     stacks = Path(path).open("w")  # noqa: SIM115 - faulthandler keeps writing to it until the process ends
-    faulthandler.register(signal.SIGRTMAX - 3, file=stacks, all_threads=True, chain=False)
+    faulthandler.register(_STACKS, file=stacks, all_threads=True, chain=False)
 
 
 def _dump_flight_recorder_on_request(path: str) -> None:
+    """Blocked in every thread from here on, so that this one alone receives it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_DUMP})
     threading.Thread(target=_wait_and_dump, args=(Path(path),), daemon=True).start()
 
 
 def _wait_and_dump(path: Path) -> None:
-    request = path.with_suffix(".request")
-    while not request.exists():
-        time.sleep(_INTERVAL)
-    _dump(path)
-    request.unlink(missing_ok=True)  # tells the agent that no more will come
+    signal.sigwait({_DUMP})
+    try:
+        _dump(path)
+    finally:
+        path.touch()  # tells the agent that no more will come
 
 
 def _dump(path: Path) -> None:
@@ -72,5 +72,6 @@ def _dump(path: Path) -> None:
 
 _hand_over()
 if os.environ.get("RANK") is not None and "AORTA_STACKS_FILE" in os.environ:
-    _write_stacks_on_request(os.environ.pop("AORTA_STACKS_FILE"))
     _dump_flight_recorder_on_request(os.environ.pop("AORTA_FLIGHT_RECORDER_FILE"))
+    # Last: where this file is, the agent sends both signals.
+    _write_stacks_on_request(os.environ.pop("AORTA_STACKS_FILE"))

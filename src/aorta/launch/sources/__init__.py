@@ -1,7 +1,7 @@
 """Whom the launcher asks: one small contract, four kinds of source behind it.
 
 `trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can
-begin begins there; `read` asks for the verdict. Both may block: the panel calls them from threads
+begin begins there; `read` asks for the verdict. Both may block: the launcher calls them from threads
 of their own and keeps the time.
 """
 

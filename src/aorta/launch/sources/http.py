@@ -13,14 +13,15 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.http_client import HttpError, JsonClient
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
+from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
 _LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
 _PEER_PAUSE = 1.0  # the peer allows 60 questions a minute
 _GRACE = 2.0  # what a long poll may take beyond the time it was given
 _NOT_FOUND = 404  # the server does not know this wire, or this cycle
-_REFUSED = {400, 403}  # it may not or cannot read the paths it was given
+_LATER_KEYS = {"lived_sec", "heartbeat_step", "started", "ended"}
+_REFUSED = {400, 403, 422}  # it may not or cannot read the paths, or does not know a key
 
 
 class HttpSource:
@@ -29,7 +30,7 @@ class HttpSource:
         self._kind = kind
         self._timeout = timeout
         self._speaks_peer: bool | None = None  # until an answer has told
-        self._telling = threading.RLock()
+        self._triggers = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -39,13 +40,13 @@ class HttpSource:
         del everybody  # the service hears every agent itself
         try:
             for evidence in failed.evidence:
-                self._tell(evidence, len(failed.start.nodes))
+                self._tell(evidence, failed.start)
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
 
-    def _tell(self, evidence: CycleEvidence, agents: int) -> None:
-        body = _cycle_body(evidence, agents)
-        with self._telling:
+    def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
+        body = _cycle_body(evidence, start)
+        with self._triggers:
             if not self._is_peer(lambda: self._post(body, evidence)):
                 return
             for path in _peer_paths(evidence):
@@ -57,7 +58,7 @@ class HttpSource:
 
         Who reads while another thread is still telling waits here for what that one learns.
         """
-        with self._telling:
+        with self._triggers:
             if self._speaks_peer:
                 return True
             try:
@@ -71,14 +72,23 @@ class HttpSource:
             return False
 
     def _post(self, body: Mapping[str, Any], evidence: CycleEvidence) -> None:
-        try:
-            self._client.call("POST", "/v1/cycles", self._timeout, body)
-        except HttpError as wrong:  # our paths mean nothing there; what was read here still does
-            if wrong.status not in _REFUSED or not evidence.tails:
-                raise
-            failures = [{**failure, "error_file": None} for failure in body["failures"]]
-            body = {**body, "log_paths": [], "failures": failures}
-            self._client.call("POST", "/v1/cycles", self._timeout, body)
+        """A service of an earlier release knows fewer keys; to one on another machine our paths
+        mean nothing, but what was read here does.
+        """
+        earlier = {key: value for key, value in body.items() if key not in _LATER_KEYS}
+        failures = [{**failure, "error_file": None} for failure in body["failures"]]
+        tails_alone = {"log_paths": [], "failures": failures}
+        bodies = [body, earlier]
+        if evidence.tails:
+            bodies = [body, {**body, **tails_alone}, earlier, {**earlier, **tails_alone}]
+        for number, each in enumerate(bodies, 1):
+            try:
+                self._client.call("POST", "/v1/cycles", self._timeout, each)
+            except HttpError as wrong:
+                if wrong.status not in _REFUSED or number == len(bodies):
+                    raise
+            else:
+                return
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
         deadline = time.monotonic() + self._timeout
@@ -144,7 +154,11 @@ def _decision_path(failed: FailedCycle, wait: float) -> str:
     return f"/v1/cycles/{job}/{cycle}/decision?{urlencode({'wait': f'{wait:g}'})}"
 
 
-def _cycle_body(evidence: CycleEvidence, agents: int) -> dict[str, Any]:
+def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
+    """Moments are seconds since the epoch, `lived_sec` the seconds from the cycle's start to the
+    failure as this agent saw it, `heartbeat_step` the furthest step that a rank here told.
+    """
+    ended = evidence.ended
     return {
         "job_id": evidence.job_id,
         "cycle_id": evidence.cycle_id,
@@ -152,7 +166,11 @@ def _cycle_body(evidence: CycleEvidence, agents: int) -> dict[str, Any]:
         "log_paths": [*evidence.log_paths, *_stacks(evidence)],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],
         "failures": evidence.failure_rows(),
-        "agents_expected": agents,
+        "agents_expected": len(start.nodes),
+        "started": start.started,
+        "ended": ended,
+        "lived_sec": None if ended is None else max(0.0, ended - start.started),
+        "heartbeat_step": evidence.step,
     }
 
 

@@ -28,6 +28,7 @@ from aorta.attribution.documents import decision_document, finding_document, pas
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.sources import failures_of, find_logs
 from aorta.core.errors import InfrastructureError
+from aorta.launch.cycle_dir import is_there
 from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
@@ -99,16 +100,23 @@ def warm_up() -> None:
 
 def everything_known(failed: FailedCycle) -> Evidence:
     paths = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
-    dumps = tuple(path for path in paths if path.suffix == ".json" and path.exists())
+    dumps = tuple(path for path in paths if path.suffix == ".json" and is_there(path))
     hung = _hung_ranks(failed.evidence, dumps)
+    steps = [piece.step for piece in failed.evidence if piece.step is not None]
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
         failures=failures_of(
-            [row for piece in failed.evidence for row in piece.failure_rows(hung)]
+            [
+                {**row, "agent": piece.agent}
+                for piece in failed.evidence
+                for row in piece.failure_rows(hung)
+            ]
         ),
         flight_recorder=dumps,
         history=tuple(_history(failed)),
+        heartbeat_step=max(steps, default=None),
+        lived_sec=None if failed.ended is None else failed.ended - failed.start.started,
         earlier_logs=tuple(
             log for piece in failed.evidence for log in _earlier_logs(piece, failed)
         ),
@@ -128,7 +136,7 @@ def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> fro
 
 def _logs(piece: CycleEvidence) -> list[LogSource]:
     paths = [Path(path) for path in (*piece.log_paths, *piece.dumps)]
-    here = [path for path in paths if path.suffix != ".json" and path.exists()]
+    here = [path for path in paths if path.suffix != ".json" and is_there(path)]
     return [replace(log, node=piece.node) for log in find_logs(here)]
 
 
@@ -150,12 +158,12 @@ def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
         return []
     now = [Path(path) for path in piece.log_paths]
     paths = {path.parent.with_name(f"cycle_{before}") / path.name for path in now}
-    return list(find_logs(sorted(path for path in paths if path.exists())))
+    return list(find_logs(sorted(path for path in paths if is_there(path))))
 
 
 def _is_here(piece: CycleEvidence, rank: int) -> bool:
     names = {f"rank_{rank}.out", f"rank_{rank}.err"}
-    return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
+    return any(Path(path).name in names and is_there(Path(path)) for path in piece.log_paths)
 
 
 def _history(failed: FailedCycle) -> Iterator[PastCycle]:

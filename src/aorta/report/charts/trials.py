@@ -28,12 +28,12 @@ from aorta.report.markup import Markup, el
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialBar:
     outcome: Outcome
     seconds: float
 
 
-def draw_trials(trials: Sequence[Ended], width: int, says: str) -> Markup:
+def draw_trials(trials: Sequence[TrialBar], width: int, says: str) -> Markup:
     left, right, top, bottom = 52, width - 14, 14, 190
     across = PixelScale(0.5, len(trials) + 0.5, left, right, whole=True)
     up = linear_scale([trial.seconds for trial in trials], bottom, top)

@@ -40,11 +40,10 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
-from aorta.report.run_reader import OpenedRun, Trial, read_json, read_records_of, read_tail
+from aorta.report.run_reader import OpenedRun, Trial, read_json, read_tail
 from aorta.search.belief import Belief, Counts
-from aorta.search.bisecting import RATES_WITH_MERGES, USUAL_RATES
-from aorta.search.graph import GraphBelief, GraphHistory, GraphTimeline
-from aorta.search.timeline import History, Timeline, Vector
+from aorta.search.bisection import rates_for
+from aorta.search.timeline import GraphHistory, GraphTimeline, History, Timeline, Vector
 
 _MOST_BELIEFS = 400
 
@@ -81,18 +80,14 @@ def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefRepla
 
 
 def _believed(timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
-    if isinstance(timeline, GraphTimeline):
-        every = (1 << timeline.changes) - 1
-        belief = GraphBelief.after(RATES_WITH_MERGES, timeline.graph, counts, every)
-        return list(belief.runs(timeline.changes))
-    return list(Belief.after(USUAL_RATES, timeline, counts, prior=timeline.prior).atoms())
+    belief = Belief.after(rates_for(timeline), timeline, counts)
+    return list(belief.runs(timeline.changes))
 
 
 def _position(timeline: Timeline, vector: Vector) -> int | None:
-    """How many of the changes a state contains."""
-    if isinstance(timeline, GraphTimeline):
-        return timeline.graph.holds[vector[0]].bit_count()
-    return timeline.position(vector)
+    """How many of the changes a state contains; None for one of another order."""
+    on_path = timeline.position(vector) is not None
+    return timeline.mask(vector).bit_count() if on_path else None
 
 
 def timeline_of(document: Document) -> Timeline | None:
@@ -152,11 +147,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
     folder = (root / name).resolve()
     if not folder.is_dir() or not folder.is_relative_to(root.resolve()):
         return []
-    mine = [r for r in read_records_of(root) if r.point.config_key == folder.name]
-    telling = [r for r in mine if r.outcome.value == wanted] or mine
-    places = [folder / Path(telling[-1].path).name] if telling else []
-    places += [folder, *sorted(folder.glob("*/"), reverse=True)]
-    for place in places:
+    for place in (folder, *sorted(folder.glob("*/"), reverse=True)):
         found = [line for log in ("stdout.log", "stderr.log") for line in read_tail(place / log)]
         if any(line.strip() for line in found):
             return found[-_MOST_LOG_LINES:]

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
-from aorta.report.charts.drawing import PixelScale, canvas, label, marks, x_axis, y_axis
+from aorta.report.charts.drawing import (
+    PixelScale,
+    canvas,
+    label,
+    log_scale,
+    marks,
+    x_axis,
+    y_axis,
+)
 from aorta.report.documents import Document, number, rows, section, words
 from aorta.report.markup import Markup
 from aorta.report.model import (
@@ -58,7 +66,13 @@ def page(run: OpenedRun) -> Page:
         answer=_answer(run, result, first),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
         picture=_picture(run.material, first),
-        sections=[*_operation(first), *_nonfinite(result), *_grew(result), *_notes(result)],
+        sections=[
+            *_operation(first),
+            *_nonfinite(result),
+            *_history(result),
+            *_grew(result),
+            *_notes(result),
+        ],
         missing=[] if result else ["no comparison has ended yet"],
     )
 
@@ -92,12 +106,10 @@ def _place(at: Document) -> str:
 
 
 def _how_far(first: Document) -> str:
-    apart, expected = first.get("difference"), first.get("expected_rounding")
-    inherited = first.get("inherited", 0.0)
-    return (
-        f"It differs by {_shown(apart)}; rounding and what it read explain {_shown(expected)}; "
-        f"what it read differs by {_shown(inherited)}."
-    )
+    said = words(first, "sentence")
+    if said:
+        return f"{said[0].upper()}{said[1:]}."
+    return f"It differs by {_shown(first.get('difference'))}."  # of ranks
 
 
 def _shown(value: object) -> str:
@@ -182,6 +194,51 @@ def _nonfinite(result: Document) -> list[Section]:
             "The first NaN or infinity", [where, Table(heads, table_rows, frozenset({3, 4, 5}))]
         )
     ]
+
+
+def _history(result: Document) -> list[Section]:
+    """The steps before the first NaN or infinity: largest value and norm, by module."""
+    history = rows(result, "history")
+    if not history:
+        return []
+    kinds = ("activation", "gradient")
+    sizes = [(one, kind, section(one, kind)) for one in history for kind in kinds]
+    table_rows = [
+        [
+            words(one, "module") or "(no module)",
+            int(number(one, "step") or 0),
+            *(_shown(section(one, kind).get(of)) for kind in kinds for of in ("max", "norm")),
+        ]
+        for one in history
+    ]
+    heads = ["module", "step", "activation", "its norm", "gradient", "its norm"]
+    places = [
+        (kind, number(one, "step") or 0.0, number(size, "max") or 0.0)
+        for one, kind, size in sizes
+        if size
+    ]
+    title = "How large the numbers were before"
+    says = "the largest activation and gradient of each module, step by step, in powers of ten"
+    figure = Figure(
+        title,
+        lambda width: _draw_sizes(places, width, says),
+        says,
+        Table(heads, table_rows, frozenset(range(1, 6))),
+        legend=[("clean", "an activation"), ("other", "a gradient")],
+    )
+    return [Section(title, [figure])]
+
+
+def _draw_sizes(places: Sequence[tuple[str, float, float]], width: int, says: str) -> Markup:
+    left, right, top, bottom = 52, width - 14, 14, 220
+    steps = [step for _, step, _ in places]
+    across = PixelScale(min(steps), max(*steps, min(steps) + 1), left, right, whole=True)
+    up = log_scale([size for _, _, size in places], bottom, top)
+    parts: list[Markup | None] = [*y_axis(up, left, right), *x_axis(across, bottom + 8)]
+    for kind, mark in (("activation", "clean"), ("gradient", "other")):
+        parts.append(marks(mark, [(across(x), up(y)) for of, x, y in places if of == kind]))
+    parts.append(label(right, bottom + 40, "step", "tick", "end"))
+    return canvas(width, bottom + 48, says, parts)
 
 
 def _grew(result: Document) -> list[Section]:

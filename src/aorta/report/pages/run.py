@@ -8,7 +8,7 @@ from typing import Any
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import RunDir
-from aorta.report.charts.trials import Ended, draw_rate, draw_trials
+from aorta.report.charts.trials import TrialBar, draw_rate, draw_trials
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
@@ -89,7 +89,7 @@ def _answer(run: OpenedRun, name: str) -> Headline:
 def _picture(run: OpenedRun) -> Figure | None:
     if not run.trials:
         return None
-    ended = [Ended(trial.outcome, trial.duration) for trial in run.trials]
+    ended = [TrialBar(trial.outcome, trial.duration) for trial in run.trials]
     says = f"{counted(len(ended), 'trial')}: how long each took and how it ended"
     return Figure(
         "How long each trial took, and how it ended",

@@ -33,7 +33,7 @@ class Diverge:
         request = DivergeRequest(
             command=bad.command if isinstance(bad.command, str) else tuple(bad.command),
             cwd=bad.cwd,
-            bad_env=bad.env,
+            bad_set=bad.env,
             good_mitigations=good.mitigations,
             good=good.revision,
             mitigations_files=state.request.mitigations_files,

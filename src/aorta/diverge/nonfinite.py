@@ -1,0 +1,160 @@
+"""The first NaN or infinity, and how large the numbers of each module were in the steps before."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.diverge.comparing import place_of
+from aorta.diverge.stream import Operation, Stream
+
+_STEPS_BEFORE = 20
+_MOST_MODULES = 64
+_SHOWN_MODULES = 8
+_SHOWN_STEPS = 5
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """The first result with NaN or infinity in it whose inputs had none."""
+
+    operation: Operation
+    rank: int
+    parents: tuple[Operation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **place_of(self.operation, self.rank),
+            "outputs": [digest.to_json() for digest in self.operation.outputs],
+            "inputs": [
+                {**place_of(parent, self.rank), **digest.to_json()}
+                for parent in self.parents
+                for digest in parent.outputs[:1]
+            ],
+        }
+
+
+def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
+    """The earliest over all ranks. A mask is made of infinities on purpose: a constant is not where
+    they come from.
+    """
+    found = [first for stream in streams if (first := _first_nonfinite(stream)) is not None]
+    return min(found, key=lambda n: (n.operation.step, n.operation.index), default=None)
+
+
+def _first_nonfinite(stream: Stream) -> NonFinite | None:
+    known = stream.by_index()
+    for operation in stream.operations:
+        if all(d.is_finite for d in operation.outputs) or _is_constant(operation):
+            continue
+        parents = tuple(known[i] for writers in operation.inputs for i, _ in writers if i in known)
+        if all(d.is_finite for parent in parents for d in parent.outputs):
+            return NonFinite(operation, stream.rank, parents)
+    return None
+
+
+_FILLING = re.compile(r"full(_like)?|fill_|masked_fill_?|scalar_tensor|where")
+
+
+def _is_constant(operation: Operation) -> bool:
+    return _FILLING.fullmatch(operation.op.rpartition("::")[2]) is not None
+
+
+# -- what came before it ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """The largest absolute value, and the largest norm, among what the operations of a module gave
+    in one step: going forward, and of gradients going backward. None where it gave none.
+    """
+
+    step: int
+    module: str
+    activation: tuple[float, float] | None
+    gradient: tuple[float, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        both = {"activation": self.activation, "gradient": self.gradient}
+        return {
+            "step": self.step,
+            "module": self.module,
+            **{name: {"max": of[0], "norm": of[1]} if of else None for name, of in both.items()},
+        }
+
+
+def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magnitudes, ...]:
+    """The twenty steps before the first NaN or infinity, and its own up to there, by module in the
+    order of the program. Of very many modules, those whose numbers grew most.
+    """
+    (stream,) = (s for s in streams if s.rank == found.rank)
+    end = found.operation
+    largest: dict[tuple[str, int, str], tuple[float, float]] = {}
+    for operation in stream.operations:
+        if operation.index >= end.index:
+            break
+        if operation.step >= end.step - _STEPS_BEFORE and operation.phase in "fb":
+            key = (operation.module, operation.step, operation.phase)
+            size = _size(operation)
+            before = largest.get(key, (0.0, 0.0))
+            largest[key] = (max(before[0], size[0]), max(before[1], size[1]))
+    modules = dict.fromkeys(module for module, _, _ in largest)
+    kept = sorted(modules, key=lambda m: (m != end.module, -_growth(m, largest)))[:_MOST_MODULES]
+    steps = sorted({step for _, step, _ in largest})
+    return tuple(
+        Magnitudes(step, module, activation, gradient)
+        for module in modules
+        if module in kept
+        for step in steps
+        if (activation := largest.get((module, step, "f"))) or largest.get((module, step, "b"))
+        for gradient in (largest.get((module, step, "b")),)
+    )
+
+
+def _size(operation: Operation) -> tuple[float, float]:
+    finite = [d for d in operation.outputs if d.is_finite and d.dtype.startswith(_NUMBERS)]
+    largest = max((max(abs(d.low), abs(d.high)) for d in finite), default=0.0)
+    return largest, max((d.norm for d in finite if math.isfinite(d.norm)), default=0.0)
+
+
+_NUMBERS = ("float", "bfloat", "complex")
+
+
+def _growth(module: str, largest: dict[tuple[str, int, str], tuple[float, float]]) -> float:
+    sizes = [size for (name, _, _), (size, _) in largest.items() if name == module and size > 0]
+    return max(sizes) / min(sizes) if sizes else 0.0
+
+
+def history_lines(history: Sequence[Magnitudes], found: NonFinite) -> Iterator[str]:
+    """A small table: the largest activation and gradient of the modules that grew most."""
+    by_module: dict[str, list[Magnitudes]] = {}
+    for one in history:
+        by_module.setdefault(one.module, []).append(one)
+
+    def grew(module: str) -> float:
+        sizes = [m.activation[0] for m in by_module[module] if m.activation and m.activation[0]]
+        return max(sizes) / min(sizes) if sizes else 0.0
+
+    chosen = sorted(by_module, key=lambda m: (m != found.operation.module, -grew(m)))
+    chosen = chosen[:_SHOWN_MODULES]
+    steps = sorted({one.step for one in history})
+    last = len(steps) - 1
+    shown = sorted({steps[round(i * last / (_SHOWN_STEPS - 1))] for i in range(_SHOWN_STEPS)})
+    wide = max(6, *(len(_named(module)) for module in chosen))
+    yield f"  largest activation / gradient before it, of {len(by_module)} modules:"
+    yield f"    {'module':<{wide}}" + "".join(f"{f'step {step}':>20}" for step in shown)
+    for module in chosen:
+        at = {one.step: one for one in by_module[module]}
+        cells = (f"{_cell(at.get(step)):>20}" for step in shown)
+        yield f"    {_named(module):<{wide}}" + "".join(cells)
+
+
+def _named(module: str) -> str:
+    return module or "(no module)"
+
+
+def _cell(one: Magnitudes | None) -> str:
+    if one is None:
+        return "-"
+    return " / ".join(f"{of[0]:.3g}" if of else "-" for of in (one.activation, one.gradient))

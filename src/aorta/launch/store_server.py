@@ -1,0 +1,167 @@
+"""Where agents and workers meet: the servers of torch's `TCPStore`, and what was said about them on
+the command line.
+
+Agents meet on a store of their own. With c10d it is the one at `--rdzv-endpoint`. With a static
+rendezvous that port belongs to the workers, and the agents' store is found through it. Workers of
+every cycle get a new, empty store: torch's `init_process_group` expects that of a restart.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from torch.distributed import DistError, DistNetworkError, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+
+from aorta.core.errors import UsageError
+from aorta.launch.store import JobStore
+from aorta.launch.store_calls import StoreCalls, StoreLostError, StorePatience
+from aorta.launch.torch_elastic import is_this_machine
+
+_DEFAULT_JOIN, _DEFAULT_LAST_CALL, _DEFAULT_READ = 600, 30, 60  # torch's own, in seconds
+_DEFAULT_INTERVAL, _DEFAULT_MISSED = 5, 3
+_AGENTS_MEET_AT = "aorta/launch/store"  # in the workers' store of a static rendezvous
+_PORT_FREE_WITHIN = 10.0  # seconds for the port of the cycle before
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One job's rendezvous, from `--nnodes`, `--rdzv-*`, `--node-rank` and `--master-*`."""
+
+    run_id: str
+    least: int  # nodes
+    most: int
+    join_timeout: float
+    last_call: float
+    keep_alive: float
+    most_missed: int
+    read_timeout: float
+    address: str  # of this node, as others reach it
+    endpoint: str
+    hosts: bool  # whether others may need this process to read how the job ended
+    rank: int | None = None  # of this node, where the user numbered them
+    master: tuple[str, int] | None = None  # where workers meet, where the user said so
+
+    @classmethod
+    def of(
+        cls, parameters: RendezvousParameters, rank: int | None, master: tuple[str, int] | None
+    ) -> "Meeting":
+        def seconds(name: str, default: int) -> float:
+            try:
+                value = parameters.get_as_int(name, default)
+            except ValueError:
+                value = -1
+            least = 0 if name == "last_call_timeout" else 1
+            if value is None or value < least:
+                told = parameters.get(name)
+                raise UsageError(f"--rdzv-conf {name}={told}: expected a number from {least} on")
+            return float(value)
+
+        return cls(
+            run_id=parameters.run_id,
+            least=parameters.min_nodes,
+            most=parameters.max_nodes,
+            join_timeout=seconds("join_timeout", _DEFAULT_JOIN),
+            last_call=seconds("last_call_timeout", _DEFAULT_LAST_CALL),
+            keep_alive=seconds("keep_alive_interval", _DEFAULT_INTERVAL),
+            most_missed=int(seconds("keep_alive_max_attempt", _DEFAULT_MISSED)),
+            read_timeout=seconds("read_timeout", _DEFAULT_READ),
+            address=parameters.local_addr or socket.getfqdn(),
+            endpoint=parameters.endpoint,
+            hosts=_hosts(parameters) if rank is None else rank == 0,
+            rank=rank,
+            master=master,
+        )
+
+
+def _hosts(parameters: RendezvousParameters) -> bool:
+    """As torch guesses it, where the user does not say."""
+    told = parameters.get_as_bool("is_host")
+    if told is not None:
+        return told
+    host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
+    return is_this_machine(host)
+
+
+class WorkerStore:
+    """Where the workers of a cycle meet, on the agent that leads it."""
+
+    def __init__(self, meeting: Meeting, agents: TCPStore) -> None:
+        self._meeting = meeting
+        self._agents_port = agents.port
+        self._server: TCPStore | None = None
+        if meeting.master is not None and meeting.rank == 0:
+            self.renew()
+
+    def renew(self) -> tuple[str, int]:
+        """An empty store; returns where workers of all nodes find it."""
+        meeting = self._meeting
+        if meeting.master is None:
+            self._server = TCPStore(meeting.address, 0, is_master=True, wait_for_workers=False)
+            return meeting.address, self._server.port
+        host, port = meeting.master
+        self._server = None  # which frees the port
+        self._server = _served_at(host, port)
+        self._server.set(_AGENTS_MEET_AT, str(self._agents_port))
+        return host, port
+
+
+def _served_at(host: str, port: int) -> TCPStore:
+    """On the user's own port, which a store of the cycle before may just be leaving."""
+    deadline = time.monotonic() + _PORT_FREE_WITHIN
+    while True:
+        try:
+            return TCPStore(host, port, is_master=True, wait_for_workers=False)
+        except DistNetworkError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
+
+
+def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStore, WorkerStore]:
+    """The agents' store, hosted by this process or another, and the workers' one. Signals are
+    heard meanwhile.
+    """
+    try:
+        patience = StorePatience(
+            meeting.endpoint,
+            say_after=meeting.keep_alive * max(1, meeting.most_missed - 1),
+            give_up_after=meeting.read_timeout,
+        )
+        never = StorePatience(meeting.endpoint, say_after=1e6, give_up_after=1e6)
+        store = StoreCalls(never).make(lambda: _agents_store(parameters, meeting))
+        job_store = JobStore(store, _another(store, meeting), meeting.run_id, patience)
+        return job_store, WorkerStore(meeting, store)
+    except ValueError as wrong:
+        raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
+    except (RendezvousConnectionError, DistError) as unreachable:
+        raise StoreLostError(
+            f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
+            "or correct --rdzv-endpoint (or --master-addr and --master-port)"
+        ) from unreachable
+
+
+def _agents_store(parameters: RendezvousParameters, meeting: Meeting) -> TCPStore:
+    if meeting.master is None:
+        _, store = create_backend(parameters)
+        if not isinstance(store, TCPStore):
+            raise ValueError("store_type must be tcp")
+        return store
+    host, port = meeting.master
+    if meeting.rank == 0:
+        return TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    patience = timedelta(seconds=meeting.read_timeout)
+    workers = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)
+    agents_port = int(workers.get(_AGENTS_MEET_AT))
+    return TCPStore(host, agents_port, is_master=False, wait_for_workers=False, timeout=patience)
+
+
+def _another(store: TCPStore, meeting: Meeting) -> Callable[[], Store]:
+    """Makes further connections to the same store."""
+    host, port = store.host, store.port
+    patience = timedelta(seconds=meeting.read_timeout)
+    return lambda: TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)

@@ -1,0 +1,126 @@
+"""No result contradicts itself or its trials, and every search ends."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aorta.bisect.findings import Findings, without_contradictions
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.git_repositories import Repository, numbered
+from support.processes import wait_for_file
+from support.waiting import patience
+
+
+def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
+    how = ("--json", "--output-prefix", out, "--max-trials", "60")
+    return aorta("bisect", *how, *words, cwd=repository.path)
+
+
+def check(found: dict[str, Any], out: Path) -> None:
+    """What holds for every result, whatever was searched."""
+    journal = [
+        json.loads(line) for line in next(out.glob("**/journal.jsonl")).read_text().splitlines()
+    ]
+    failed = [line for line in journal if line.get("outcome") == "reproduced"]
+    if found["status"] == "did_not_reproduce":
+        assert not failed
+    if found["status"] in {"found", "pair", "range"}:
+        assert found["culprits"]
+        assert found["seen"]["bad"]["failed"] > 0
+        assert found["seen"]["good"]["failed"] < found["seen"]["good"]["of"]
+    elif found["status"] != "partial":
+        assert not found["culprits"]
+        assert found["confidence"] is None
+
+
+@pytest.mark.parametrize("checks", [(), ("--no-checks",)])
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        ("exit 1", "inconsistent"),
+        ("exit 0", "did_not_reproduce"),
+        ("exit 125", "did_not_reproduce"),
+        ("test $(cat number) -lt 7", "found"),
+        ("test $(cat number) -lt 1", "found"),
+        ("test $(cat number) -lt 11", "found"),
+        ("test $(cat number) -gt 3 && exit 125; exit 0", "did_not_reproduce"),
+    ],
+)
+def test_without_the_check_of_the_bad_end_every_answer_was_still_seen(
+    tmp_path: Path, test: str, status: str, checks: tuple[str, ...]
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 12)
+    words = ("--good", shas[0], "--skip-precondition-checks", *checks, "--", "sh", "-c", test)
+    done = bisect(repository, tmp_path / "out", *words)
+    found = done.json()
+    check(found, tmp_path / "out")
+    assert found["tests"] <= 4 + 20
+    assert found["status"] == status, done.stderr
+    if status == "found":
+        assert found["culprits"][0]["commit"] == shas[int(test.rsplit(maxsplit=1)[-1])]
+        assert found["confidence"] <= 0.97
+    if test == "exit 1":
+        assert "the good end fails too" in done.stderr
+
+
+def test_the_good_end_is_tried_though_the_bad_one_is_trusted(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    log = tmp_path / "tried"
+    script = f"cat number >> {log}; test $(cat number) -lt 5"
+    words = ("--good", shas[0], "--skip-precondition-checks", "--", "sh", "-c", script)
+    assert bisect(repository, tmp_path / "out", *words).json()["status"] == "found"
+    tried = log.read_text().split()
+    assert tried[0] == "0"
+    assert "7" not in tried[:3]
+
+
+def test_a_result_that_contradicts_its_trials_is_no_answer() -> None:
+    seen = {"good": {"failed": 0, "of": 3}, "bad": {"failed": 0, "of": 0}}
+    culprit = {"package": "p", "good": "1", "bad": "2"}
+    said = Findings("found", [culprit], 0.954, good={"p": "1"}, bad={"p": "2"}, seen=seen)
+    mended = without_contradictions(said, [])
+    assert (mended.status, mended.culprits, mended.confidence) == ("inconsistent", (), None)
+    assert mended.exit_code == 3
+    assert "no trial of the bad side failed" in mended.warnings
+    fine = Findings("did_not_reproduce", exit_code=3)
+    assert without_contradictions(fine, []) is fine
+
+
+def test_a_second_interrupt_still_leaves_the_result_and_how_to_go_on(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    # A test that does not let itself be stopped at once: time for a second Ctrl-C.
+    script = f"trap 'sleep 1' TERM INT; touch {tmp_path}/going; sleep 300 & wait; sleep 1"
+    words = ("--json", "--good", shas[0], "--output-prefix", tmp_path / "out")
+    running = start_aorta("bisect", *words, "--", "sh", "-c", script, cwd=repository.path)
+    wait_for_file(tmp_path / "going")
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=patience())
+    assert running.returncode == 130, err
+    assert json.loads(out)["status"] == "partial"
+    assert (tmp_path / "out" / "result.json").exists()
+    assert b"--resume" in err
+
+
+def test_what_stays_of_a_request_holds_no_token_and_an_empty_list_is_named(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 4)
+    spec = tmp_path / "bisect.yaml"
+    package = f"{{name: p, path: {repository.path}, good: {shas[0]}, bad: {shas[-1]}, "
+    spec.write_text(f"packages: [{package} remote: 'https://x:hunter2secret@host.invalid/p'}}]\n")
+    test = ("--", "sh", "-c", "test $(cat number) -lt 2")
+    done = bisect(repository, tmp_path / "out", "--spec", spec, *test)
+    assert done.json()["status"] == "found", done.stderr
+    kept = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"hunter2secret" in path.read_bytes()]
+    again = aorta("bisect", "--json", "--resume", tmp_path / "out", cwd=repository.path)
+    assert again.json()["status"] == "found", again.stderr
+    spec.write_text("packages: []\n")
+    refused = bisect(repository, tmp_path / "two", "--spec", spec, *test)
+    assert refused.exit_code == 2
+    assert "packages" in refused.stderr
+    assert "empty" in refused.stderr
