@@ -57,7 +57,7 @@ LINES = {
     ),
     "solve": (
         "solve --spec s --environment e --good g --index-url u --find-links d --no-index --budget "
-        "1h --max-trials 3 "
+        "1h --max-trials 3 --allow-binary "
         f"--stages reproduce,reduce --output o --ticket t --mitigations-file m {_ORACLE} "
         f"{_EXECUTOR} {_RESUME} -- a b"
     ),
