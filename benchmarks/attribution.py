@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aorta.attribution import Evidence, LogSource, attribute
+from aorta.attribution.patterns import built_in
 from aorta.attribution.reading import ReadableLog
-from aorta.attribution.registry import built_in
 from aorta.attribution.scanning import read_whole
 from benchmarks import attribution_accuracy, attribution_service
 from benchmarks.faults import prefixes

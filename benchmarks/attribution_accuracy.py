@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.attribution import Attribution, attribute
-from benchmarks import attribution_confidence, attribution_words
+from benchmarks import attribution_model
 from benchmarks.faults.corpus import Case, cases
 from benchmarks.faults.field import Excerpt
 from benchmarks.faults.field.sets import SETS as FIELD
@@ -61,8 +61,7 @@ def report() -> None:
     print(f"time to verdict: median {took[len(took) // 2]:.0f} ms, slowest {took[-1]:.0f} ms")
     print("targets: no false STOP; 90 % of user errors stopped at the first failure")
     field()
-    attribution_words.report(json.loads(attribution_words.LOOKS.read_text()))
-    attribution_confidence.report()
+    attribution_model.report(json.loads(attribution_model.LOOKS.read_text()))
 
 
 def _today(case: Case, result: Attribution) -> Look:

@@ -6,7 +6,7 @@ and again, until the kills are spent. Counted is what must not happen: a trial t
 and is gone, or ran again; another answer; a finished run that runs something; a process, a draft or
 a temporary file that is left. `python -m benchmarks.kills [KILLS] [EXECUTOR]`; with `slurm` the
 commands of a cluster must be on the path, and a job that stays in its queue counts too.
-`PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm --own` starts a small one.
+`PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm|ray --own` starts a small one.
 """
 
 import json
@@ -29,7 +29,8 @@ MARK = "AORTA_KILL_MARK"
 _LOG = 'echo "$AORTA_TRIAL_DIR" >> "$COUNT"; sleep 0.1; '
 _LONGEST = {
     "local": 1.5,
-    "slurm": 12.0,
+    "slurm": 6.0,
+    "ray": 12.0,
 }  # seconds before a kill; most runs take a few times as long
 _PATIENCE = 60.0
 _NO_ANSWER = "no answer"
@@ -330,13 +331,24 @@ def _queue() -> list[str]:
     return done.stdout.splitlines()
 
 
-def _on_a_cluster_of_its_own(kills: int) -> None:
-    from support.services.slurm import start_slurm  # of the tests, which bring a real one along
+def _on_a_cluster_of_its_own(kills: int, executor: str) -> None:
+    """Of the tests, which bring real ones along."""
+    if executor == "ray":
+        from support.services.ray_cluster import start_ray
+
+        ray_cluster = start_ray().with_nodes(1)
+        try:
+            os.environ.update({**ray_cluster.environ, "RAY_ADDRESS": ray_cluster.address})
+            main(kills, executor)
+        finally:
+            ray_cluster.stop()
+        return
+    from support.services.slurm import start_slurm
 
     cluster = start_slurm()
     try:
         os.environ.update(cluster.environ)
-        main(kills, "slurm")
+        main(kills, executor)
     finally:
         cluster.stop()
 
@@ -354,7 +366,8 @@ def _processes_with(variable: str) -> list[int]:
 
 if __name__ == "__main__":
     spent = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    chosen = next((word for word in sys.argv[2:] if word != "--own"), "local")
     if "--own" in sys.argv:
-        _on_a_cluster_of_its_own(spent)
+        _on_a_cluster_of_its_own(spent, chosen)
     else:
-        main(spent, (sys.argv[2:] or ["local"])[0])
+        main(spent, chosen)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Question
 from aorta.executors import Executor
-from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.local import LocalExecutor
 from aorta.search import Search
 from aorta.search.bisection import Bisection
@@ -123,10 +122,10 @@ def _wall(case: _Case, slots: int, where: Path) -> float:
         case.search(), SameJudge(EveryTrial(1)), _Sleeping(case), {}, guard_signature=False
     )
     journal = Journal.create(where / "journal.jsonl", {})
-    engine = Engine(question, LocalExecutor(slots), journal, where)
-    began = time.perf_counter()
-    engine.run()
-    return time.perf_counter() - began
+    with closing(LocalExecutor(slots)) as executor:
+        began = time.perf_counter()
+        Engine(question, executor, journal, where).run()
+        return time.perf_counter() - began
 
 
 # -- executors -------------------------------------------------------------------------------------
@@ -140,13 +139,13 @@ def _local() -> Iterator[Executor]:
 @contextmanager
 def _slurm() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
-    from aorta.executors.slurm import SlurmJobs
+    from aorta.executors.slurm import slurm_executor
     from support.services.slurm import start_slurm
 
     cluster = start_slurm()
     os.environ.update(cluster.environ)
     try:
-        yield from _closing(ClusterExecutor(SlurmJobs(Resources())))
+        yield from _closing(slurm_executor(Resources()))
     finally:
         cluster.stop()
 
@@ -154,7 +153,7 @@ def _slurm() -> Iterator[Executor]:
 @contextmanager
 def _ray() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
-    from aorta.executors.ray import RayTasks
+    from aorta.executors.ray import RayExecutor
     from support.services.ray_cluster import start_ray
 
     cluster = start_ray()
@@ -162,7 +161,7 @@ def _ray() -> Iterator[Executor]:
     try:
         cluster.add_node()
         cluster.add_node()
-        yield from _closing(ClusterExecutor(RayTasks(cluster.address, Resources())))
+        yield from _closing(RayExecutor(cluster.address, Resources()))
     finally:
         cluster.stop()
 

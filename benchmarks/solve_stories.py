@@ -40,7 +40,7 @@ rows = [line.split() for line in open(given.data)]
 gain = {name: float(value) for name, value in rows}
 poison = [gain.get(name, 1.0) for name in ("row_071", "row_203", "row_388")]
 depth = min(given.layers, 3)
-scale = math.prod(poison) if depth == 3 else 1.0
+scale = math.prod(poison) if depth == 3 and min(poison) > 1.0 else 1.0
 loss = 1.0
 for step in range(1, given.steps + 1):
     loss = loss * scale if loss * scale < 1e300 else math.inf

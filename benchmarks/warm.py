@@ -2,7 +2,8 @@
 seed.
 
 `python -m benchmarks warm`, or alone, where only the base packages and torch are: `PYTHONPATH=src:.
-python -m benchmarks.warm [PAIRS]`. Uses a GPU where torch sees one.
+python3 -m benchmarks.warm [PAIRS]`. Uses a GPU where torch sees one. Each figure is printed as soon
+as it is known, the slow cold ones late: a limit of time costs the last alone.
 """
 
 import json
@@ -21,7 +22,7 @@ from aorta.executors.local import LocalExecutor
 
 PAIRS = 1000
 STARTS = 7
-OPTIONS: dict[str, list[str]] = {"cold": ["--cold"], "warm": []}
+OPTIONS: dict[str, list[str]] = {"cold": [], "warm": ["--warm"]}
 _SLOW_IMPORT = 0.35
 
 JOB = """
@@ -84,9 +85,6 @@ mitigations:
 
 
 def main(pairs: int = PAIRS) -> None:
-    """Each figure is said as soon as it is known, and the slow cold ones come late: a limit of time
-    costs the last alone.
-    """
     with tempfile.TemporaryDirectory(prefix="aorta-warm-") as folder:
         scratch = Path(folder)
         (scratch / "job.py").write_text(JOB)
@@ -108,7 +106,15 @@ class _Trials:
     def run(self, start: Start, *argv: str, **env: str) -> TrialEnd:
         self.count += 1
         name = f"trial-{self.count}"
-        trial = TrialSpec(argv, self.scratch / name, self.scratch, id=name, env=env, start=start)
+        trial = TrialSpec(
+            argv,
+            self.scratch / name,
+            self.scratch,
+            id=name,
+            env=env,
+            start=start,
+            varied=frozenset(env),
+        )
         self.executor.start(trial)
         while not (ended := self.executor.wait()):
             pass
@@ -121,17 +127,18 @@ def _starts(scratch: Path) -> None:
     executor = LocalExecutor(1, warm=True)
     trials = _Trials(scratch, executor)
     times: dict[Start, list[tuple[float, float]]] = {Start.COLD: [], Start.WARM: []}
-    spared = 0.0
+    saved = 0.0
     try:
-        for start in (Start.WATCHED, Start.WARM):  # imports are seen, then the host is started
+        # Imports are seen, the environment is used once more, then the server is started.
+        for start in (Start.WATCHED, Start.WATCHED, Start.WARM):
             trials.run(start, sys.executable, "job.py")
         for _ in range(STARTS):
             for start, found in times.items():
                 before = time.monotonic()
                 end = trials.run(start, sys.executable, "job.py")
                 whole = time.monotonic() - before
-                spared = max(spared, end.spared)
-                assert bool(end.spared) == (start is Start.WARM), "it did not start as asked"
+                saved = max(saved, end.saved)
+                assert bool(end.saved) == (start is Start.WARM), "it did not start as asked"
                 words = end.stdout.path.read_text().split()
                 found.append((float(words[1]) - before, whole))
     finally:
@@ -144,7 +151,7 @@ def _starts(scratch: Path) -> None:
     _say(f"bare fork with torch imported   {1000 * bare:7.1f} ms to the first instruction")
     _say(f"warm start                      {1000 * warm[0]:7.1f} ms to the program's first line")
     _say(f"warm start over bare fork       {over:7.1f} ms   (target: at most 30)")
-    _say(f"imports hidden                  {spared:7.2f} s")
+    _say(f"imports hidden                  {saved:7.2f} s")
     _say(f"one trial of a small torch job  {cold[1]:7.2f} s cold, {warm[1]:.2f} s warm")
 
 
@@ -182,13 +189,11 @@ def _matrix(scratch: Path, name: str) -> dict[str, int]:
 
 
 def _warmth(report: dict[str, Any], output: Path) -> str:
-    """How many trials were warm, and from how many hosts: no two of those took the same time to
-    import.
-    """
+    """How many trials were warm, and from how many servers."""
     journals = [journal.read_text() for journal in output.rglob("journal.jsonl")]
     trials = [json.loads(line) for text in journals for line in text.splitlines()]
-    hosts = {trial["spared"] for trial in trials if trial.get("spared")}
-    return f"{report['warm']['trials']} of them warm, from {len(hosts)} hosts"
+    servers = {trial["server"] for trial in trials if trial.get("server")}
+    return f"{report['warm']['trials']} of them warm, from {len(servers)} servers"
 
 
 def _aorta(cwd: Path, *words: str | Path) -> tuple[str, dict[str, Any]]:
@@ -233,12 +238,12 @@ def _pairs(scratch: Path, pairs: int) -> None:
     differ = failed = 0
     memory: list[int] = []
     try:
-        for start in (Start.WATCHED, Start.WARM):
+        for start in (Start.WATCHED, Start.WATCHED, Start.WARM):
             trials.run(start, *command, PAIR_SEED="0")
         for seed in range(pairs):
             ends = [trials.run(s, *command, PAIR_SEED=str(seed)) for s in (Start.COLD, Start.WARM)]
-            assert not ends[0].spared, "a cold trial"
-            assert ends[1].spared, "a warm trial"
+            assert not ends[0].saved, "a cold trial"
+            assert ends[1].saved, "a warm trial"
             differ += ends[0].exit_code != ends[1].exit_code
             failed += ends[0].exit_code == 1
             memory.append(_resident_kib())
@@ -254,7 +259,7 @@ def _pairs(scratch: Path, pairs: int) -> None:
 
 
 def _resident_kib() -> int:
-    """Of this process and everything below it: the supervisor and the host among them."""
+    """Of this process and everything below it: the supervisor and the server among them."""
     from aorta.executors.process_tree import descendants
 
     page = os.sysconf("SC_PAGE_SIZE") // 1024

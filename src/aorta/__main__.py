@@ -35,13 +35,11 @@ def ft_launcher() -> None:
 
 
 def jax_toolbox_triage() -> None:
-    """`jax-toolbox-triage`: `aorta bisect` under the name of NVIDIA's tool, whose arguments it
-    takes.
-    """
+    """`jax-toolbox-triage`: `aorta bisect` with the command line of NVIDIA's tool."""
     _open_standard_streams()
     from aorta.cli.app import run
 
-    run(["bisect", *sys.argv[1:]])
+    run(["jax-toolbox-triage", *sys.argv[1:]])
 
 
 def _open_standard_streams() -> None:

@@ -16,8 +16,8 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
+from aorta.attribution.patterns import Pattern, built_in
 from aorta.attribution.progress import steps_in
-from aorta.attribution.registry import Pattern, built_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'
 LOST_PEER = TRACEBACK + "RuntimeError: Connection closed by peer [10.0.0.1]:4000\n"
@@ -64,7 +64,7 @@ def test_every_hit_is_recognised_as_its_class_in_a_log() -> None:
     for row in built_in().patterns:
         result = of_tails(_log_with(row)).finding
         told = result.failure_class
-        if row.on == "end":
+        if row.on == "exit":
             assert told in {"killed", "segfault", "abort", "unknown"}, row.id
         elif row.role in {"root", "waiting"}:
             assert told == row.failure_class, row.id

@@ -3,18 +3,15 @@ wrongly.
 """
 
 import json
-import tomllib
 
 import pytest
-from benchmarks import attribution_confidence
+from benchmarks.attribution_model import RESULTS
 from benchmarks.faults.field import Excerpt
 from benchmarks.faults.field.sets import SETS
 
 from aorta.attribution import attribute
-from aorta.attribution.decision import SURE
 
 pytestmark = pytest.mark.xdist_group("corpus")  # where what was read before is remembered
-RESULTS = attribution_confidence.RESULTS
 LEARNED = tuple(each for name in ("first", "second", "third") for each in SETS[name])
 RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been cut off
     "sagemaker_user",
@@ -66,28 +63,3 @@ def test_a_later_set_is_read_no_worse_than_at_its_first_look_and_stops_nothing_w
     stops = [e.name for e, r in results if r.decision.action == "STOP" and e.decision != "STOP"]
     assert len(right) >= right_then
     assert not stops
-
-
-def test_the_confidence_that_is_stated_is_the_one_that_was_measured() -> None:
-    measured = attribution_confidence.measured()
-    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
-    assert stated == measured
-
-
-def test_in_every_band_held_back_findings_were_right_about_as_often_as_is_stated() -> None:
-    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
-    bands: dict[float, list[tuple[float, bool]]] = {}
-    for basis, right in attribution_confidence.looks():
-        dialect, kind = basis.split(".")
-        confidence = stated[kind].get(dialect, stated[kind]["overall"])
-        band = next(low for low in (0.9, 0.7, 0.4, 0.0) if confidence >= low)
-        bands.setdefault(band, []).append((confidence, right))
-    for looks in bands.values():
-        says = sum(confidence for confidence, _ in looks) / len(looks)
-        assert abs(says - sum(right for _, right in looks) / len(looks)) < 0.1
-
-
-@pytest.mark.parametrize("kind", ["weak", "nothing"])
-def test_what_is_weak_never_stops_a_job_at_its_first_failure(kind: str) -> None:
-    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
-    assert max(stated[kind].values()) + 0.03 < SURE

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.faults.corpus import cases
 
 from aorta.attribution import Action, Attribution, Evidence, LogTail, RankEnd, attribute
-from aorta.attribution.decision import SURE
+from aorta.attribution.policy import SURE
 from aorta.attribution.progress import steps_in
 
 HEADER = "Traceback (most recent call last):\n"

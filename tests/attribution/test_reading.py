@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import reading
+from aorta.attribution.patterns import built_in
 from aorta.attribution.reading import (
     MARGIN,
     PIECE,
@@ -19,7 +20,6 @@ from aorta.attribution.reading import (
     line_numbers,
     pieces,
 )
-from aorta.attribution.registry import built_in
 from aorta.attribution.scanning import (
     HyperscanScanner,
     PlainScanner,

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from aorta.bisect.histories import span_between
+from aorta.bisect.package import git_package
+from aorta.bisect.spec import PackageSpec
 from aorta.runtimes.git import Repository as Asked
 from support.aorta_cli import aorta
 from support.git_repositories import Repository
@@ -89,3 +91,19 @@ def test_a_bisection_ends_at_the_commit_whatever_the_dates(tmp_path: Path, dates
     ).json()
     assert (found["status"], found["culprits"][0]["commit"]) == ("found", shas[culprit])
     assert found["tests"] <= 2 + 6 + 6
+
+
+def test_ends_beside_the_main_line_are_searched_along_it_with_what_only_they_have(
+    tmp_path: Path,
+) -> None:
+    """Good is a feature on an old commit, bad the same feature rebased onto a new one."""
+    made = Repository.create(tmp_path / "repo")
+    main = [made.commit(f"main {n}", {"number": f"{n}\n"}) for n in range(8)]
+    ends = []
+    for start in (main[1], main[-1]):
+        made.git("checkout", "--quiet", "--detach", start)
+        ends.append(made.commit("feature", {"feature": "here\n"}))
+    spec = PackageSpec(name="p", path=str(made.path), main_branch="main")
+    found = git_package(spec, Asked.on_host(made.path), *ends)
+    assert found.versions == tuple(main[1:])
+    assert found.spec.cherry_pick == (ends[1], ends[0])

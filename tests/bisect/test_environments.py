@@ -156,6 +156,47 @@ def test_a_dependency_moves_with_the_package_that_asks_for_it(
     assert done.json()["culprits"][0]["moves_with"] == ["extra"]
 
 
+def test_a_package_that_another_pins_exactly_moves_with_it(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """As pydantic and pydantic-core: each release has its own, and no other goes with it."""
+    for number, version in enumerate(TENS[:5]):
+        index.release("model-core", f"2.{number}", f"broken = {number >= 3}")
+        index.release(
+            "model", version, "from model_core import broken", needs=[f"model-core==2.{number}"]
+        )
+    sides(tmp_path, others=OTHERS[:1], model=("1.0", "1.4"), **{"model-core": ("2.0", "2.4")})
+    done = bisect(tmp_path, index, *importing("model", condition="model.broken"), checks=True)
+    assert culprits(done) == [("model", "1.2", "1.3")]
+    assert done.json()["status"] == "found"
+    assert done.json()["culprits"][0]["moves_with"] == ["model-core"]
+    assert done.json()["bad"]["model-core"] == "2.3"
+
+
+def test_a_state_is_judged_only_by_what_was_installed(tmp_path: Path, index: PlantedIndex) -> None:
+    """The new graft asks for the new stock: alone it cannot be had, so that it passes alone with an
+    older graft in its place is no evidence of a pair.
+    """
+    for version in ("1.0", "1.1", "2.0"):
+        needs = ["stock>=1.5"] if version == "2.0" else []
+        index.release("graft", version, f"broken = {version == '2.0'}", needs=needs)
+    index.releases("stock", ("1.0", "1.2", "1.9"))
+    sides(tmp_path, others=OTHERS, graft=("1.0", "2.0"), stock=("1.0", "1.9"))
+    done = bisect(tmp_path, index, *importing("graft", condition="graft.broken"), checks=True)
+    assert ("graft", "1.1", "2.0") in culprits(done)
+    assert done.json()["status"] == "found"
+    assert done.json()["bad"]["graft"] == "2.0"
+
+
+def test_two_sides_that_say_the_same_install_nothing(tmp_path: Path) -> None:
+    for name in ("good.txt", "bad.txt"):
+        frozen(tmp_path / name, {"no-such-package-anywhere": "1.0"})
+    done = bisect(tmp_path, None, "--", "true")
+    assert done.exit_code == 2
+    assert "nothing differs between the two environments" in done.stderr
+    assert "making both" not in done.stderr
+
+
 def test_a_release_gets_what_it_needs_of_a_package_that_does_not_matter(
     tmp_path: Path, index: PlantedIndex
 ) -> None:

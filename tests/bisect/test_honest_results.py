@@ -1,14 +1,18 @@
 """No result contradicts itself or its trials, and every search ends."""
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aorta.bisect.findings import Findings, without_contradictions
-from support.aorta_cli import Finished, aorta
+from support.aorta_cli import Finished, aorta, start_aorta
 from support.git_repositories import Repository, numbered
+from support.processes import wait_for_file
+from support.waiting import patience
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
@@ -84,3 +88,39 @@ def test_a_result_that_contradicts_its_trials_is_no_answer() -> None:
     assert "no trial of the bad side failed" in mended.warnings
     fine = Findings("did_not_reproduce", exit_code=3)
     assert without_contradictions(fine, []) is fine
+
+
+def test_a_second_interrupt_still_leaves_the_result_and_how_to_go_on(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    # A test that does not let itself be stopped at once: time for a second Ctrl-C.
+    script = f"trap 'sleep 1' TERM INT; touch {tmp_path}/going; sleep 300 & wait; sleep 1"
+    words = ("--json", "--good", shas[0], "--output-prefix", tmp_path / "out")
+    running = start_aorta("bisect", *words, "--", "sh", "-c", script, cwd=repository.path)
+    wait_for_file(tmp_path / "going")
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=patience())
+    assert running.returncode == 130, err
+    assert json.loads(out)["status"] == "partial"
+    assert (tmp_path / "out" / "result.json").exists()
+    assert b"--resume" in err
+
+
+def test_what_stays_of_a_request_holds_no_token_and_an_empty_list_is_named(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 4)
+    spec = tmp_path / "bisect.yaml"
+    package = f"{{name: p, path: {repository.path}, good: {shas[0]}, bad: {shas[-1]}, "
+    spec.write_text(f"packages: [{package} remote: 'https://x:hunter2secret@host.invalid/p'}}]\n")
+    test = ("--", "sh", "-c", "test $(cat number) -lt 2")
+    done = bisect(repository, tmp_path / "out", "--spec", spec, *test)
+    assert done.json()["status"] == "found", done.stderr
+    kept = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"hunter2secret" in path.read_bytes()]
+    again = aorta("bisect", "--json", "--resume", tmp_path / "out", cwd=repository.path)
+    assert again.json()["status"] == "found", again.stderr
+    spec.write_text("packages: []\n")
+    refused = bisect(repository, tmp_path / "two", "--spec", spec, *test)
+    assert refused.exit_code == 2
+    assert "packages" in refused.stderr
+    assert "empty" in refused.stderr

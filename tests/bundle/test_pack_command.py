@@ -1,9 +1,11 @@
 """`aorta bundle RUN_DIR` as a user runs it: what comes out, what stays here, what it says."""
 
+import base64
 import gzip
 import html
 import json
 import re
+import shutil
 import signal
 import tarfile
 from pathlib import Path
@@ -250,6 +252,80 @@ def test_a_policy_includes_excludes_keeps_and_lets_binary_pass(tmp_path: Path) -
     assert files["notes.txt"] == b"ACME_SEED=77 at 10.11.12.13\n"
     assert not [name for name in files if name.startswith("logs/")]
     assert b"shrunken/shard.npy" in files["SHIP.md"].split(b"Not scrubbed")[1]
+
+
+def test_binary_data_of_the_program_leave_when_asked_and_are_counted(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    for number in range(15):
+        (run / "shrunken" / f"shard{number}.npy").write_bytes(b"\x93NUMPY\0data")
+    refused = aorta("bundle", run, "--output", tmp_path / "out", "--no-check")
+    assert refused.exit_code == 1
+    assert refused.stderr.count("is not text") <= 2  # one line, and the error that repeats it
+    assert "15 files of the program's data" in refused.stderr
+    assert "--allow-binary" in refused.stderr
+    done = aorta(
+        "bundle", run, "--output", tmp_path / "out", "--no-check", "--allow-binary", "--ticket", "T"
+    )
+    assert done.exit_code == 0
+    assert "15 binary files (0.0 MB) leave as they are" in done.stderr
+    [bundle] = (tmp_path / "out").glob("*.tar.gz")
+    assert sum(name.endswith(".npy") for name in contents(bundle)) == 15
+    assert sum(file["unscrubbed"] for file in manifest_of(bundle)["files"]) == 15
+
+
+def test_of_a_long_log_both_ends_ship_and_ship_md_says_so(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    lines = [f"step {number:09} ok\n" for number in range(600_000)]
+    (run / "logs" / "long.log").write_text("".join(lines))
+    _, bundle = packed(run, tmp_path / "out")
+    files = {name.split("/", 1)[1]: data for name, data in contents(bundle).items()}
+    log = files["logs/long.log"].decode()
+    assert log.startswith(lines[0])
+    assert log.endswith(lines[-1])
+    assert len(log) < 8.1 * 2**20
+    [middle] = [line for line in log.splitlines() if not line.startswith("step ")]
+    assert "stay at its site" in middle
+    left = int(re.findall(r"\d+", middle)[0])
+    assert len("".join(lines)) == len(log) - len(middle) - 1 + left
+    assert re.search(rb"bytes from the middle of `logs/long.log`", files["SHIP.md"])
+    _, bundle = packed(run, tmp_path / "all", "--whole-logs")
+    whole = next(data for name, data in contents(bundle).items() if name.endswith("long.log"))
+    assert whole.decode() == "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["{}", "using {!r}", "x={}&y=1", "{b64}", "{hex}", "{url}", "{pickled}"],
+)
+def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
+    printed: str, tmp_path: Path
+) -> None:
+    run, value = reduce_dir(tmp_path), "zeus/thunder+7 9"
+    text = printed.format(
+        value,
+        b64=base64.b64encode(value.encode()).decode(),
+        hex=value.encode().hex(),
+        url=quote(value, safe=""),
+        pickled=base64.b64encode(b"\x80\x04\x95\xff" + value.encode() + b"\xfe\x94.").decode(),
+    )
+    (run / "logs" / "said.log").write_text(f"connected: {text}\n")
+    environment = {"MY_SECRET": value, "DB_PASSWORD": "other-1", "WANDB_API_KEY": "a" * 40}
+    done = aorta("bundle", run, "--output", tmp_path / "out", "--no-check", env=environment)
+    assert done.exit_code == 0, done.stderr
+    [bundle] = (tmp_path / "out").glob("*.tar.gz")
+    log = next(data for name, data in contents(bundle).items() if name.endswith("said.log"))
+    assert b"<SECRET:" in log
+    assert text.encode() not in log
+
+
+def test_a_bundle_without_the_program_says_logs_only(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    document, _ = packed(run, tmp_path / "out")
+    assert document.json()["logs_only"] is False
+    shutil.rmtree(run / "shrunken")
+    document, bundle = packed(run, tmp_path / "bare")
+    assert document.json()["logs_only"] is True
+    assert b"Logs only" in next(v for k, v in contents(bundle).items() if k.endswith("SHIP.md"))
 
 
 def test_a_wrong_policy_is_refused_where_it_is_wrong(tmp_path: Path) -> None:

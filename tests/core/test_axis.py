@@ -58,7 +58,7 @@ def test_a_choice_ends_at_what_is_wanted_most() -> None:
 def test_whole_numbers_move_by_one_and_real_ones_within_a_tolerance() -> None:
     whole, real = number("layers", 12, 2), number("lr", 0.5, 0.0)
     assert (whole.step, whole.tolerance) == (1, 0.0)
-    assert (real.step, real.tolerance) == (None, 0.1)
+    assert (real.step, real.tolerance) == (None, 0.01)
     assert (number("lr", 0.5, 0.0, step=0.25).step, number("n", 9, 1, step=2).step) == (0.25, 2)
 
 

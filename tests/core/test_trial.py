@@ -50,7 +50,7 @@ def test_unless_it_says_so_a_trial_ended_by_itself_at_once_and_left_nothing() ->
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing)
     assert not any((end.timed_out, end.hung, end.cancelled, end.out_of_memory, nothing.bytes_seen))
-    assert (end.started_at, end.duration, end.spared) == (0.0, 0.0, 0.0)
+    assert (end.started_at, end.duration, end.saved) == (0.0, 0.0, 0.0)
 
 
 def test_a_match_ends_a_trial_and_the_first_one_is_kept_unless_told_otherwise() -> None:

@@ -84,11 +84,11 @@ def recorded(found: Classified, **facts: float) -> TrialRecord:
 
 def test_a_record_holds_times_to_the_millisecond_and_a_duration_to_the_microsecond() -> None:
     found = Classified(Outcome.REPRODUCED, "exit 1")
-    record = recorded(found, duration=1.23456789, started_at=7.1234567, spared=0.9876543)
+    record = recorded(found, duration=1.23456789, started_at=7.1234567, saved=0.9876543)
     assert (record.duration, record.started_at) == (1.234568, 7.123)
-    assert (record.elapsed, record.spared) == (2.0, 0.988)
+    assert (record.elapsed, record.saved) == (2.0, 0.988)
     assert (record.seq, record.index, record.path, record.exit_code) == (9, 4, "trials/x", 1)
-    assert (record.value, record.kept, recorded(found).spared) == (None, {}, 0.0)
+    assert (record.value, record.kept, recorded(found).saved) == (None, {}, 0.0)
 
 
 def test_only_other_failures_that_said_something_are_told_of() -> None:

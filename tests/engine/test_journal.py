@@ -384,7 +384,7 @@ def test_a_point_that_was_settled_is_open_no_more(written: Path) -> None:
 
 
 def test_a_trial_that_failed_without_words_comes_back_as_it_was(written: Path) -> None:
-    silent = replace(record(2), failure=None, outcome=Outcome.CLEAN, value=2.5, spared=1.25)
+    silent = replace(record(2), failure=None, outcome=Outcome.CLEAN, value=2.5, saved=1.25)
     journal = Journal.resume(written, PARTS)
     journal.append(silent, MAIN)
     journal.close()

@@ -41,8 +41,7 @@ class WarmingExecutor(SimulatedExecutor):
         self.starts.append((trial.id, trial.start))
         super().start(trial)
 
-    def keeps_warm(self, _trial: TrialSpec) -> bool:
-        return self.warms
+    warm = True
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         trials = dict(self._running)
@@ -54,7 +53,10 @@ class WarmingExecutor(SimulatedExecutor):
         if end.cancelled:
             return end
         code = int(self.fails(value_of(trial), warm))
-        return replace(end_of(trial, code), spared=3.0 if warm else 0.0)
+        end = end_of(trial, code)
+        if warm:
+            return replace(end, saved=3.0, server="one")
+        return replace(end, imports=3.0 if self.warms else None)
 
 
 def executor(fails: Ends, **more: object) -> WarmingExecutor:
@@ -93,10 +95,8 @@ def test_the_original_and_every_confirmation_start_cold_and_the_search_goes_by_w
     answer = drive(reduction(), place, tmp_path)
     assert found(answer) == 37
     for record in answer.records:
-        assert (record.spared == 0) == (
-            record.point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
-        )
-    assert answer.ending.warm_trials == sum(record.spared > 0 for record in answer.records) > 5
+        assert (record.saved == 0) == (record.point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM})
+    assert answer.ending.warm_trials == sum(record.saved > 0 for record in answer.records) > 5
     assert not answer.ending.warm_dropped
 
 
@@ -124,7 +124,7 @@ def test_an_original_that_does_not_fail_warm_is_searched_cold_and_that_is_said(
     assert found(answer) == 37
     assert "warm trials failed 0 of" in answer.ending.warm_dropped
     believed = [r for r in answer.records if r.point.replica != PROOF_REPLICA]
-    assert not any(record.spared for record in believed)
+    assert not any(record.saved for record in believed)
 
 
 def test_warm_trials_that_go_wrong_away_from_the_original_do_not_change_the_answer(
@@ -135,7 +135,7 @@ def test_warm_trials_that_go_wrong_away_from_the_original_do_not_change_the_answ
     answer = drive(reduction(), place, tmp_path)
     assert found(answer) == 37
     assert answer.ending.warm_dropped
-    assert not any(record.spared for record in answer.records)
+    assert not any(record.saved for record in answer.records)
 
 
 @pytest.mark.parametrize("stop_after", [3, 8, 12, 20, 30])
@@ -150,7 +150,7 @@ def test_a_search_that_was_interrupted_before_or_after_it_went_cold_ends_the_sam
     resumed = drive(reduction(), executor(fails), tmp_path / "cut")
     assert found(resumed) == found(whole) == 37
     assert bool(resumed.ending.warm_dropped) is True
-    assert not any(record.spared for record in resumed.records)
+    assert not any(record.saved for record in resumed.records)
 
 
 def test_a_failure_that_one_start_decides_is_not_searched_warm(tmp_path: Path) -> None:
@@ -205,5 +205,5 @@ def test_a_rate_that_differs_warm_is_measured_cold(tmp_path: Path) -> None:
     answer = rate_of(place, tmp_path, trials=30)
     assert len(answer.records) == 30
     assert answer.ending.trials == len(place.started) > 30, "those that do not count are spent too"
-    assert not any(record.spared for record in answer.records)
+    assert not any(record.saved for record in answer.records)
     assert "cold ones 2 of 2" in answer.ending.warm_dropped

@@ -116,18 +116,6 @@ class TestLocalExecutor(ExecutorContract):
         end = bench.shell("printf a; head -c 3000000 /dev/zero | tr '\\0' x", watch=watch)
         assert not end.matches
 
-    def test_the_two_streams_can_be_put_in_order_again(self, bench: Bench) -> None:
-        arrived = "until [ -s $AORTA_TRIAL_DIR/{}.log ]; do sleep 0.01; done"
-        end = bench.shell(
-            f"echo a; {arrived.format('stdout')}; echo b >&2; {arrived.format('stderr')}; echo c"
-        )
-        rows = (end.stdout.path.parent / "arrivals.tsv").read_text().splitlines()
-        assert [row.split("\t")[1:] for row in rows] == [
-            ["stdout", "0"],
-            ["stderr", "0"],
-            ["stdout", "2"],
-        ]
-
     def test_each_slot_shows_its_own_devices(self, tmp_path: Path) -> None:
         two = LocalExecutor(2, gpus_per_trial=2, devices=["0", "1", "2", "3"])
         bench = Bench(two, tmp_path)

@@ -3,23 +3,20 @@
 import json
 import os
 import signal
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import Resources
-from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.ray import RayTasks
+from aorta.core.trial import Resources, TrialSpec
+from aorta.executors.ray import RayExecutor, moved
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
 from support.processes import wait_until_gone, wait_until_no_process_has
 from support.reductions import finals, numeric, write_spec
 from support.services.ray_cluster import CPUS, RayCluster
 from support.waiting import eventually, patience
-from support.warm import WarmBench, said, slow_environment
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -40,16 +37,12 @@ class OpenExecutors:
     """
 
     def __init__(self) -> None:
-        self._open: dict[Resources, ClusterExecutor] = {}
+        self._open: dict[Resources, RayExecutor] = {}
 
-    def on(
-        self, cluster: RayCluster, wanted: Resources, jobs: int | None = None
-    ) -> ClusterExecutor:
+    def on(self, cluster: RayCluster, wanted: Resources, jobs: int | None = None) -> RayExecutor:
         kept = self._open.get(wanted)
-        if kept is None or not kept._coordinator.is_alive():
-            tasks = RayTasks(cluster.address, wanted)
-            kept = ClusterExecutor(tasks, jobs=jobs, resources=wanted, grace=0.5, warm=True)
-            self._open[wanted] = kept
+        if kept is None or not kept._drivers:
+            kept = self._open[wanted] = RayExecutor(cluster.address, wanted, jobs, grace=0.5)
         return kept
 
     def close(self) -> None:
@@ -66,7 +59,7 @@ def executors() -> Iterator[OpenExecutors]:
 
 class TestTasks(ExecutorContract):
     @pytest.fixture
-    def executor(self, cluster: RayCluster, executors: OpenExecutors) -> ClusterExecutor:
+    def executor(self, cluster: RayCluster, executors: OpenExecutors) -> RayExecutor:
         return executors.on(cluster, Resources(), jobs=2)
 
 
@@ -158,38 +151,28 @@ def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Pa
     wait_until_no_process_has(f"AORTA_TEST_MARK={tmp_path}")
 
 
-def test_a_worker_that_outlives_its_trial_keeps_its_imports_warm_for_the_next(
-    cluster: RayCluster, executors: OpenExecutors, tmp_path: Path
-) -> None:
-    """Whichever worker gets it: what the first saw of the imports is told to all."""
-    python = str(slow_environment(tmp_path / "venv"))
-    code = (
-        "import sys; print('slow' in sys.modules); import slow, os; print(os.getppid()); "
-        "sys.exit(7)"
+def test_a_directory_that_moves_takes_nothing_with_it_whose_name_only_begins_alike() -> None:
+    trial = TrialSpec(
+        ("python", "/data/proj2/train.py", "--out=/data/proj/out", "cat /data/proj/a /data/proj"),
+        Path("/data/proj/run/t1"),
+        Path("/data/proj"),
+        env={"F": "/data/proj/run/t1/f.txt", "G": "/data/proj.old/x"},
     )
-    mark = f"MARK_OF_MINE={uuid.uuid4()}"
-    name, _, value = mark.partition("=")
-    executor = executors.on(cluster, WHOLE_NODES)
-    try:
-        bench = WarmBench(executor, tmp_path)
-        first = bench.start(python, "-c", code, env={name: value})
-        assert not executor.keeps_warm(first)
-        assert said(bench.end()).startswith("False\n")
-        assert executor.keeps_warm(first)
-        cold = bench.cold(python, "-c", code, env={name: value})
-        warm = [bench.warm(python, "-c", code, env={name: value}) for _ in range(2)]
-        assert {end.exit_code for end in (cold, *warm)} == {7}
-        assert all(said(end).startswith("True\n") for end in warm)
-    finally:
-        executor.close()
-    wait_until_no_process_has(mark)
+    there = moved(trial, Path("/tmp/c"), Path("/tmp/t"))
+    assert there.argv == (
+        "python",
+        "/data/proj2/train.py",
+        "--out=/tmp/c/out",
+        "cat /tmp/c/a /tmp/c",
+    )
+    assert there.env == {"F": "/tmp/t/f.txt", "G": "/data/proj.old/x"}
 
 
 def test_more_than_any_node_has_is_one_line(cluster: RayCluster) -> None:
     with pytest.raises(InfrastructureError, match="99 CPUs and 0 GPUs, and no node of Ray"):
-        RayTasks(cluster.address, Resources(cpus=99))
+        RayExecutor(cluster.address, Resources(cpus=99))
 
 
 def test_ranks_are_left_to_the_command(cluster: RayCluster) -> None:
     with pytest.raises(UsageError, match="a task of Ray runs on one node"):
-        RayTasks(cluster.address, Resources(nodes=2))
+        RayExecutor(cluster.address, Resources(nodes=2))

@@ -11,8 +11,8 @@ import pytest
 
 from aorta.core.axis import Point
 from aorta.core.trial import Resources
-from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.slurm import slurm_scheduler
+from aorta.executors import Executor
+from aorta.executors.slurm import slurm_executor
 from aorta.executors.slurm_commands import JobState, states_of
 from support.executor_contract import Bench
 from support.searched import disturb, search_on
@@ -50,8 +50,8 @@ def used(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster
     return cluster
 
 
-def opened(jobs: int = 3) -> ClusterExecutor:
-    return ClusterExecutor(slurm_scheduler(Resources()), jobs=jobs, grace=0.5)
+def opened(jobs: int = 3) -> Executor:
+    return slurm_executor(Resources(), jobs, grace=0.5)
 
 
 @contextmanager

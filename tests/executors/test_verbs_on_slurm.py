@@ -1,5 +1,8 @@
 """Verbs on a real cluster: one flag more, the same answer, also when a node dies on the way."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from aorta.engine.journal import read_records
-from support.aorta_cli import Finished, aorta, start_aorta
+from support.aorta_cli import ROOT, Finished, aorta, start_aorta
 from support.git_repositories import numbered
 from support.reductions import finals, numeric, reduce_spec, write_spec
 from support.services.slurm import SlurmCluster
-from support.waiting import eventually
+from support.waiting import eventually, patience
 
 pytestmark = pytest.mark.xdist_group("slurm")
-ON_SLURM = ("--executor", "slurm", "--jobs", "4")
+# One after the other: beside others the one on a lost node may be cancelled, as its answer is no
+# longer asked for.
+ON_SLURM = ("--executor", "slurm", "--jobs", "1")
 # From the third on a trial stays until a node was lost: one that runs is.
 WHERE = (
     'echo "$SLURMD_NODENAME" >> "$NODES"; '
@@ -74,14 +79,35 @@ def test_a_reduction_survives_the_loss_of_a_node(
     assert lost_in(tmp_path)
 
 
+def test_a_reduction_in_an_allocation_that_outlives_its_nodes_ends_though_one_dies(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    spec = write_spec(tmp_path, WHERE + '[ "$N" -ge 13 ] && echo BOOM\n', [numeric("N", 40, 5)])
+    allocation = ("salloc", "--no-kill", "--nodes=4", "--ntasks-per-node=2")
+    words = ("reduce", "--spec", spec, "--output", tmp_path / "out", "--json", "-q", *ON_SLURM)
+
+    def run(env: dict[str, str]) -> Finished:
+        done = subprocess.run(
+            (*allocation, sys.executable, "-m", "aorta", *words),
+            env={**os.environ, **env, "PYTHONPATH": str(ROOT / "src")},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=patience(90),
+        )
+        return Finished((), done.returncode, done.stdout, done.stderr)
+
+    done = disturbed(slurm_cluster, tmp_path, run)
+    assert done.exit_code == 0, done.stderr
+    assert finals(done.json()) == {"N": 13}
+    assert lost_in(tmp_path)
+
+
 def test_a_bisection_survives_the_loss_of_a_node(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 9)
     script = WHERE + "test $(cat number) -lt 5 || { echo Error: broken; exit 1; }"
-    # one after the other: beside others the one on that node may be cancelled, as its answer is no
-    # longer asked for
-    on_slurm = ("--executor", "slurm", "--jobs", "1")
     words = (
         "--good",
         shas[0],
@@ -89,7 +115,7 @@ def test_a_bisection_survives_the_loss_of_a_node(
         "HEAD",
         "--no-checks",
         "--json",
-        *on_slurm,
+        *ON_SLURM,
         "--",
         "bash",
         "-c",

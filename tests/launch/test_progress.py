@@ -1,78 +1,103 @@
-"""When a job stops moving."""
+"""When a job stops moving: one rule for attribution, the service and the launcher."""
+
+import json
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.attribution import FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import LONG_CYCLE, JobStanding, decide, without_progress
-from aorta.launch.records import Action, CycleStart, SourceVerdict
-
-STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
-
-
-def told(step: int | None) -> SourceVerdict:
-    return SourceVerdict(Action.RESTART, "why", finding={"last_step": step})
+from aorta.attribution import FailureClass, Finding, JobProgress, PastCycle, Root
+from aorta.attribution.documents import finding_document, past_cycle
+from aorta.attribution.policy import decide
+from aorta.attribution.progress import LONG_CYCLE, progress_over
+from aorta.launch.decision import progress
+from aorta.launch.records import Action, CycleEvidence, CycleStart, SourceVerdict
 
 
-def walk(steps: list[int | None], lived: float = 1.0) -> CycleStart:
-    from aorta.launch.decision import progress
+class Cycle(NamedTuple):
+    step: int | None = None
+    heartbeat: int | None = None
+    lived: float = 1.0
+    kind: FailureClass = FailureClass.KILLED
 
-    start = CycleStart("job", 0, ("node",))
-    for step in steps:
-        now = progress(start, (), told(step), lived)
-        start = CycleStart(
-            "job", start.cycle + 1, ("node",), best_step=now.best_step, idle_cycles=now.idle
+    @property
+    def finding(self) -> Finding:
+        return Finding(
+            self.kind,
+            0.7,
+            Root(),
+            (),
+            "same",
+            "summary",
+            last_step=self.step,
+            heartbeat_step=self.heartbeat,
+            lived_sec=self.lived,
         )
-    return start
 
 
-@given(STEPS)
-def test_the_best_step_is_the_furthest_ever_told(steps: list[int | None]) -> None:
-    assert walk(steps).best_step == max((step for step in steps if step is not None), default=None)
+STEPS = st.none() | st.integers(0, 20)
+LIVES = st.sampled_from([1.0, LONG_CYCLE, 7 * 86_400.0])
+KINDS = st.sampled_from(
+    [FailureClass.KILLED, FailureClass.PREEMPTED, FailureClass.HARDWARE_FAULT, FailureClass.HANG]
+)
+CYCLES = st.lists(st.builds(Cycle, STEPS, STEPS, LIVES, KINDS), min_size=1, max_size=12)
 
 
-@given(STEPS)
-def test_idle_cycles_count_back_to_the_last_record(steps: list[int | None]) -> None:
-    idle = 0
-    best = -1
-    for step in steps:
-        moved = step is not None and step > best
-        idle = 0 if moved else idle + 1
-        best = max(best, step if step is not None else -1)
-    assert walk(steps).idle_cycles == idle
+def launched(cycles: list[Cycle]) -> JobProgress:
+    """As the launcher counts, one failed cycle after the other."""
+    start = CycleStart("job", 0, ("node",))
+    now = JobProgress()
+    for cycle in cycles:
+        heard = CycleEvidence("job", "job:0", 0, "a", "node", 0, step=cycle.heartbeat)
+        verdict = SourceVerdict(Action.RESTART, "", finding=finding_document(cycle.finding))
+        now = progress(start, (heard,), verdict, cycle.lived)
+        start = CycleStart("job", 0, ("node",), best_step=now.best_step, idle_cycles=now.idle)
+    return now
 
 
-def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
-    assert walk([None, None, None], lived=LONG_CYCLE).idle_cycles == 0
-    assert walk([None, None, None], lived=1.0).idle_cycles == 3
+def stored(cycles: list[Cycle]) -> list[PastCycle]:
+    """As the service remembers them."""
+    documents = [json.loads(json.dumps(finding_document(cycle.finding))) for cycle in cycles]
+    found = [past_cycle(document) for document in documents]
+    return [cycle for cycle in found if cycle is not None]
+
+
+@given(CYCLES, st.integers(1, 5))
+def test_attribution_the_service_and_the_launcher_agree_when_a_job_stops_moving(
+    cycles: list[Cycle], limit: int
+) -> None:
+    *before, last = cycles
+    launcher = launched(cycles)
+    assert progress_over([*stored(before), last.finding]) == launcher
+    stopped = decide(last.finding, stored(before), no_progress_limit=limit).rule == "no_progress"
+    assert stopped == (launcher.idle >= limit and last.kind is not FailureClass.PREEMPTED)
+
+
+@given(CYCLES)
+def test_a_step_further_than_all_before_is_progress(cycles: list[Cycle]) -> None:
+    assert launched([*cycles, Cycle(step=21)]) == JobProgress(21, 0)
+
+
+def test_cycles_that_end_at_one_step_are_a_loop_and_short_lives_without_steps_too() -> None:
+    assert launched([Cycle(10), Cycle(10), Cycle(10)]).idle == 3
+    assert launched([Cycle(), Cycle(), Cycle()]).idle == 3
+
+
+def test_the_cycle_that_came_far_is_not_one_of_those_that_failed_at_start_up() -> None:
+    assert launched([Cycle(50_000), Cycle(), Cycle()]).idle == 2
+
+
+def test_a_long_life_counts_whether_or_not_a_step_was_ever_reported() -> None:
+    assert launched([Cycle(lived=LONG_CYCLE)] * 3).idle == 0
+    assert launched([Cycle(100), *[Cycle(lived=LONG_CYCLE)] * 3]).idle == 0
+
+
+def test_lost_nodes_over_weeks_are_no_loop_though_the_count_of_steps_begins_anew() -> None:
+    week = 7 * 86_400.0
+    lost = Cycle(2_000, lived=week, kind=FailureClass.HARDWARE_FAULT)
+    assert launched([lost] * 4).idle == 0
 
 
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
-    from aorta.launch.decision import progress
-
-    start = CycleStart("job", 0, ("node",), best_step=7, idle_cycles=1)
-    taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
-    assert progress(start, (), taken, 1.0) == JobStanding(7, 1)
-
-
-@given(STEPS)
-def test_attribution_and_the_launcher_agree_on_which_cycle_made_progress(
-    steps: list[int | None],
-) -> None:
-    *before, last = steps
-    history = [PastCycle(str(n), FailureClass.KILLED, step) for n, step in enumerate(before)]
-    finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
-    moved = last is not None and not without_progress(finding, history)
-    assert (walk(steps).idle_cycles == 0) == moved
-
-
-@given(STEPS, st.integers(1, 5))
-def test_attribution_and_the_launcher_count_the_same_cycles_without_progress(
-    steps: list[int | None], limit: int
-) -> None:
-    *before, last = [0 if step is None else step for step in steps]
-    history = [PastCycle(str(n), FailureClass.KILLED, step) for n, step in enumerate(before)]
-    finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
-    told_at = walk([*before, last])
-    stopped = decide(finding, history, no_progress_limit=limit).rule == "no_progress"
-    assert stopped == (JobStanding(told_at.best_step, told_at.idle_cycles).in_a_row >= limit)
+    taken = Cycle(3, kind=FailureClass.PREEMPTED)
+    assert launched([Cycle(7), Cycle(7), taken]) == launched([Cycle(7), Cycle(7)])

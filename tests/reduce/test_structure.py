@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.reduce.structure import pieces_of
+from aorta.reduce.structure import Pieces, pieces_of
+from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
 
 VALUES = st.recursive(
@@ -26,6 +27,7 @@ def test_json_without_some_elements_is_json(
 ) -> None:
     content = json.dumps(value, indent=indent).encode()
     pieces = pieces_of("a.json", content)
+    assert isinstance(pieces, Pieces)
     assert pieces.without_all_but(range(len(pieces.items))) == content
     kept = data.draw(st.sets(st.integers(0, len(pieces.items)), min_size=1))
     if pieces.stays[0] and any(number < len(pieces.items) for number in kept):
@@ -97,3 +99,41 @@ def test_two_bad_rows_of_five_thousand_are_found_in_sixty_trials(
     assert report["trials"] <= 60
     left = (run_dir_of(report, tmp_path) / "shrunken" / "prices.csv").read_text()
     assert left.splitlines()[0] == "id,name,price"
+
+
+def test_arrays_lose_rows_along_their_first_dimension() -> None:
+    numpy = pytest.importorskip("numpy")
+    data = numpy.arange(60, dtype="<f4").reshape(10, 3, 2)
+    out = io.BytesIO()
+    numpy.save(out, data)
+    pieces = pieces_of("a.npy", out.getvalue())
+    assert len(pieces.items) == 10
+    left = numpy.load(io.BytesIO(pieces.without_all_but({2, 7})))
+    assert (left == data[[2, 7]]).all()
+    both = io.BytesIO()
+    numpy.savez(both, x=data, y=numpy.arange(10), names=numpy.array(["a", "b"]))
+    pieces = pieces_of("a.npz", both.getvalue())
+    found = numpy.load(io.BytesIO(pieces.without_all_but({9})))
+    assert found["x"].shape == (1, 3, 2)
+    assert found["y"].tolist() == [9]
+    assert found["names"].tolist() == ["a", "b"]
+
+
+def test_a_word_that_was_given_where_another_is_usual_is_an_axis(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, os, sys\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--backend', default='slow')\n"
+        "parser.add_argument('--name', default='x')\n"
+        "given = parser.parse_args()\n"
+        "if given.backend == 'fast' and os.environ.get('MY_MODE', 'plain') == 'fused':\n"
+        "    sys.exit('the fused kernel reads past its end')\n"
+    )
+    done = aorta(
+        "solve", "--stages", "reproduce,reduce", "--json", "-q",
+        "--", "python", "train.py", "--backend", "fast", "--name", "mine",
+        cwd=tmp_path, env={"MY_MODE": "fused"},
+    )  # fmt: skip
+    found = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
+    name = "ARG_NAME" if "ARG_NAME" in found else "NAME"  # where a variable has that name already
+    assert found == {"BACKEND": "fast", name: "x", "MY_MODE": "fused"}

@@ -28,10 +28,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return slow_environment(tmp_path_factory.mktemp("slow") / "venv")
 
 
-def reduced(folder: Path, python: Path, *options: str, how: str = "") -> dict[str, Any]:
+def reduced(
+    folder: Path, python: Path, *options: str, how: str = "", warm: bool = False
+) -> dict[str, Any]:
     axes = [numeric("NUM_STEPS_OF_MINE", 60, 20)]
     spec = write_spec(
-        folder, "", axes, workload={"command": f"{python} train.py", "cwd": "./"}, budget={}
+        folder,
+        "",
+        axes,
+        workload={"command": f"{python} train.py", "cwd": "./"},
+        budget={},
+        warm=warm,
     )
     (folder / "train.py").write_text(PROGRAM.format(how=how))
     done = reduce_spec(spec, *options)
@@ -45,7 +52,7 @@ def test_a_reduction_is_the_same_warm_and_cold_and_says_how_many_trials_were_war
 ) -> None:
     warm, cold = (
         reduced(tmp_path / name, python, *options)
-        for name, options in (("warm", ()), ("cold", ("--cold",)))
+        for name, options in (("warm", ("--warm",)), ("cold", ()))
     )
     assert finals(warm) == finals(cold) == {"NUM_STEPS_OF_MINE": 37}
     assert cold["warm"] == {"trials": 0, "dropped": None}
@@ -55,7 +62,7 @@ def test_a_reduction_is_the_same_warm_and_cold_and_says_how_many_trials_were_war
     starts: dict[str, list[bool]] = {"calibrate": [], "confirm": [], "probe": []}
     for trial in trials:
         if trial["kind"] == "trial":
-            starts.setdefault(trial["key"].split(".")[1], []).append(trial["spared"] > 0)
+            starts.setdefault(trial["key"].split(".")[1], []).append(trial["saved"] > 0)
     assert not any(starts["calibrate"] + starts["confirm"])
     assert all(starts["probe"])
     assert sum(map(sum, starts.values())) == warm["warm"]["trials"] > 5
@@ -63,6 +70,14 @@ def test_a_reduction_is_the_same_warm_and_cold_and_says_how_many_trials_were_war
 
 def test_a_failure_of_the_import_itself_is_searched_cold(tmp_path: Path, python: Path) -> None:
     """Warm, the library was imported long before the program began."""
-    report = reduced(tmp_path, python, how="and not early")
+    report = reduced(tmp_path, python, "--warm", how="and not early")
     assert finals(report) == {"NUM_STEPS_OF_MINE": 37}
     assert "warm trials failed 0 of" in report["warm"]["dropped"]
+    journal = RunDir(run_dir_of(report, tmp_path)).journal.read_text().splitlines()
+    ran = sum(json.loads(line)["kind"] == "trial" for line in journal)
+    assert report["trials"] == ran, "those that were dropped ran all the same"
+
+
+def test_a_spec_may_ask_for_warm_starts(tmp_path: Path, python: Path) -> None:
+    report = reduced(tmp_path, python, warm=True)
+    assert report["warm"]["trials"] > 5

@@ -49,7 +49,12 @@ def test_a_second_run_never_overwrites_the_first(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_is_an_error_and_no_reproduction(tmp_path: Path) -> None:
-    done = aorta("run", "--trials", "5", "--json", "--", "/no/such/thing", cwd=tmp_path)
+    refused = aorta("run", "--trials", "5", "--json", "--", "/no/such/thing", cwd=tmp_path)
+    assert refused.exit_code == 2
+    assert refused.json()["error"]["kind"] == "usage"
+    (tmp_path / "odd").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "odd").chmod(0o755)
+    done = aorta("run", "--trials", "5", "--json", "--", "./odd", cwd=tmp_path)
     assert done.exit_code == 1
     report = done.json()
     assert {t["outcome"] for t in report["trials"]} == {"error"}

@@ -37,19 +37,30 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_run_says_which_of_its_trials_were_warm(place: Path, python: Path) -> None:
     words = ("run", "--json", "-q", "--trials", "5", "--", python, "train.py")
-    report = aorta(*words, cwd=place).json()
+    report = aorta(*words[:3], "--warm", *words[3:], cwd=place).json()
     assert [trial["warm"] for trial in report["trials"]] == [False, False, True, True, True]
     assert {trial["exit_code"] for trial in report["trials"]} == {3}
     assert report["warm"] == {"trials": 3, "dropped": None}
-    cold = aorta(*words[:3], "--cold", *words[3:], cwd=place).json()
+    assert report["independent_starts"] == 3, "two cold ones, and one server for three"
+    cold = aorta(*words, cwd=place).json()
     assert cold["warm"] == {"trials": 0, "dropped": None}
-    assert cold["counts"] == report["counts"]
+    assert (cold["counts"], cold["independent_starts"]) == (report["counts"], 5)
+    assert report["rate"]["low"] < cold["rate"]["low"]
+
+
+def test_a_run_whose_imports_take_long_says_once_what_warm_starts_would_save(
+    place: Path, python: Path
+) -> None:
+    done = aorta("run", "--trials", "4", "--", python, "train.py", cwd=place)
+    assert done.stderr.count("--warm would save about") == 1, done.stderr
+    done = aorta("run", "--cold", "--trials", "4", "--", python, "train.py", cwd=place)
+    assert "--warm" not in done.stderr
 
 
 def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
     (place / "cures.yaml").write_text("version: 1\nmitigations:\n  cure: {CURED_OF_MINE: '1'}\n")
     rows = []
-    for options in ((), ("--cold",)):
+    for options in (("--warm",), ()):
         report = aorta(
             "triage", "run", "--json", "-q", "--mitigation-axis", "none,cure",
             "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "4", "--exact-trials", *options, "--", python, "train.py",
@@ -58,7 +69,7 @@ def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
         assert report.exit_code == 0, report.stderr
         content = report.json()
         warm = content.pop("warm")
-        assert bool(warm["trials"]) == (not options)
+        assert bool(warm["trials"]) == bool(options)
         rows.append([(cell["name"], cell["failed_count"]) for cell in content["cells"]])
     assert rows[0] == rows[1]
 
@@ -81,7 +92,7 @@ def test_the_smallest_stack_is_the_same_warm_and_cold(
     cures = "a: {CURED_OF_MINE: '1'}\n  b: {OTHER_OF_MINE: '1'}\n  c: {THIRD_OF_MINE: '1'}\n"
     (place / "cures.yaml").write_text(f"version: 1\nmitigations:\n  {cures}")
     done = aorta(
-        "triage", "run", "--mode", "optimize", "--json", "-q", "--mitigation-axis", "a,b,c",
+        "triage", "run", "--mode", "optimize", "--json", "-q", "--warm", "--mitigation-axis", "a,b,c",
         "--mitigations-file", "cures.yaml", "--", python, "train.py", cwd=place,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
@@ -98,7 +109,9 @@ def test_nothing_is_left_when_aorta_is_stopped_in_a_warm_trial(
     mark = f"MARK_OF_MINE={uuid.uuid4()}"
     name, _, value = mark.partition("=")
     env = {"KIND_OF_MINE": "sleeps", name: value}
-    process = start_aorta("run", "--trials", "4", "--", python, "train.py", cwd=place, env=env)
+    process = start_aorta(
+        "run", "--warm", "--trials", "4", "--", python, "train.py", cwd=place, env=env
+    )
     try:
         wait_until(lambda: len(list(place.glob("sleeping-*"))) == 3, "the warm trial")
         os.kill(process.pid, number)

@@ -207,12 +207,28 @@ def scrubbed_file(name: str, data: bytes, *, ours: bool) -> bytes:
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_clean_file_comes_back_byte_for_byte(ours: bool) -> None:
     for name, data in {
-        "a.yaml": b"# a comment\na:   1\non: [yes, 1.0]\n",
         "a.json": b'{"a":1 ,\n "b": 1.0e3}',
         "a.jsonl": b'{"a":1}\n\n{"b":2}',
         "a.log": b"\xff\xfe is no text but \xe9 too"[2:],
     }.items():
         assert scrubbed_file(name, data, ours=ours) == data
+
+
+def test_nothing_of_our_own_yaml_ships_that_was_not_parsed() -> None:
+    data = (
+        b"# by jdoe77@acme-labs.com\nname: x # password: hunter2Secret99\n#\nsteps: 10\n"
+        b"text: '# no comment'\n# the last: export LDAP_PWD=hunter2x\n"
+    )
+    after = scrubbed_file("aorta.yaml", data, ours=True).decode()
+    assert after == (
+        "# by <EMAIL:1>\n# password: <SECRET:1>\n#\n# the last: export LDAP_PWD=<SECRET:2>\n"
+        "name: x\nsteps: 10\ntext: '# no comment'\n"
+    )
+
+
+def test_a_yaml_file_of_somebody_keeps_its_bytes() -> None:
+    data = b"# a comment\na:   1\non: [yes, 1.0]\n"
+    assert scrubbed_file("a.yaml", data, ours=False) == data
 
 
 def test_yaml_keeps_its_values_when_it_is_written_anew() -> None:

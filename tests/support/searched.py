@@ -1,5 +1,6 @@
 """A whole search on a real executor, small enough to be disturbed on purpose in the middle."""
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,5 +108,6 @@ def search_on(
         guard_signature=False,
     )
     journal = Journal.create(where / "journal.jsonl", {})
-    answer = Engine(question, executor, journal, where, [listen]).run()
+    with closing(executor):
+        answer = Engine(question, executor, journal, where, [listen]).run()
     return Searched(search.best, answer.ending, errors)

@@ -47,6 +47,7 @@ class SimulatedExecutor:
         if not self._running:
             return []
         if self.die_after is not None and self._ended >= self.die_after:
+            self.die_after = None  # a second one would end us at once
             raise KeyboardInterrupt
         self._ended += 1
         trial = self._running.pop(self._random.choice(sorted(self._running)))

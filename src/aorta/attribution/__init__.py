@@ -20,6 +20,7 @@ from aorta.attribution.nouns import (
     PastCycle,
     Root,
 )
+from aorta.attribution.progress import JobProgress
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Action, FailureClass
 
@@ -33,6 +34,7 @@ __all__ = [
     "EvidenceLine",
     "FailureClass",
     "Finding",
+    "JobProgress",
     "LogSource",
     "LogTail",
     "PastCycle",

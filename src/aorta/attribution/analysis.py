@@ -1,19 +1,22 @@
 """The way from evidence to attribution, as a list of steps."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
-from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
-from aorta.attribution.events import Reading
+from aorta.attribution.classify import Said, named
+from aorta.attribution.events import Event, Reading
 from aorta.attribution.facts import Facts
 from aorta.attribution.finding import conclude, said
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
+from aorta.attribution.line_fields import in_one_calendar
 from aorta.attribution.nouns import Attribution, Evidence, Finding
+from aorta.attribution.patterns import Registry, built_in
+from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide
 from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import ReadableLog
-from aorta.attribution.registry import Registry, built_in
 from aorta.attribution.scanning import read_ends, read_whole
 from aorta.attribution.sources import (
     earlier_sources,
@@ -21,7 +24,6 @@ from aorta.attribution.sources import (
     kernel_sources,
     readable_sources,
 )
-from aorta.attribution.word_model import Said, WordModel
 
 # confidence at which the ends of long logs need not be followed by all that stands before them
 TOLD_ENOUGH = 0.6
@@ -31,36 +33,39 @@ def attribute(
     evidence: Evidence,
     *,
     registry: Registry | None = None,
-    words: WordModel | None = None,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Attribution:
     """What killed this cycle, and whether it should restart. Never raises for what a log may
     hold.
     """
     started = time.perf_counter()
-    finding = _find(evidence, registry or built_in(), words)
+    finding = replace(
+        _find(evidence, registry or built_in()),
+        heartbeat_step=evidence.heartbeat_step,
+        lived_sec=evidence.lived_sec,
+    )
     decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
     return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
 
 
-def _find(evidence: Evidence, registry: Registry, words: WordModel | None) -> Finding:
+def _find(evidence: Evidence, registry: Registry) -> Finding:
     """From the ends of the logs if they tell enough, else from all of them."""
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
-    facts = _facts(evidence, logs, reading, registry)
-    finding = conclude(_without_noise(facts, evidence, registry), words)
+    facts = _facts(evidence, logs, reading)
+    finding = conclude(_without_noise(facts, evidence, registry))
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    whole = replace(facts, reading=read_whole(everything, registry))
-    return conclude(_without_noise(whole, evidence, registry), words)
+    whole = _facts(evidence, logs, read_whole(everything, registry))
+    return conclude(_without_noise(whole, evidence, registry))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
     logs, registry = readable_sources(evidence), built_in()
     reading = read_whole([*logs, *kernel_sources(evidence)], registry)
-    return said(_without_noise(_facts(evidence, logs, reading, registry), evidence, registry))
+    return said(_without_noise(_facts(evidence, logs, reading), evidence, registry))
 
 
 def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
@@ -70,17 +75,19 @@ def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Fact
     return replace(facts, reading=replace(facts.reading, events=events))
 
 
-def _facts(
-    evidence: Evidence, logs: list[ReadableLog], reading: Reading, registry: Registry
-) -> Facts:
+def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
     failures = failures_with_times(evidence)
+    began = [log.began for log in logs if log.began is not None]
+    written = (event.time for event in reading.events if event.time is not None)
+    placed = in_one_calendar([*began, *written])
+    events = named(_placed(event, placed) for event in reading.events)
     ended = {failure.rank for failure in failures}
     heard = {log.rank for log in logs if log.rank is not None and log.size}
     heard |= {event.rank for event in reading.events if event.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
-        reading=reading,
+        reading=replace(reading, events=events),
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
@@ -88,7 +95,11 @@ def _facts(
         heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
-        last_words=last_words(logs, registry),
+        last_words=last_words(logs, events),
         logs=tuple(logs),
-        began=min((log.began for log in logs if log.began is not None), default=None),
+        began=min((placed[moment] for moment in began), default=None),
     )
+
+
+def _placed(event: Event, placed: Mapping[float, float]) -> Event:
+    return event if event.time is None else replace(event, time=placed[event.time])

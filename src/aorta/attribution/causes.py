@@ -8,9 +8,8 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import Event
-from aorta.attribution.exceptions import SAYS_LITTLE
-from aorta.attribution.external import BY_SCHEDULER, from_outside, is_outside, lost_peer, never_came
+from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
+from aorta.attribution.external import from_outside, lost_peer, never_came
 from aorta.attribution.facts import Facts, FoundCause, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
 from aorta.attribution.last_words import as_hint
@@ -89,7 +88,7 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
         return None
     events = [event for event in facts.reading.events if event.who == who]
     if rank is None:  # whether what happened outside counts is asked elsewhere
-        events = [event for event in events if event.is_exception or not is_outside(event)]
+        events = [event for event in events if event.is_exception or not event.is_outside]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]
@@ -105,7 +104,7 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
         hint = facts.last_words.get(who)
         if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
             told = as_hint(hint)
-    if told is not None and told.pattern in SAYS_LITTLE:
+    if told is not None and told.pattern == ANY_EXCEPTION and told.certainty is Certainty.WEAK:
         told = _said_just_before(told, facts.last_words.get(who)) or told
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None

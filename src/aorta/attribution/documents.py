@@ -10,6 +10,8 @@ from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle, R
 from aorta.attribution.taxonomy import FailureClass
 
 SCHEMA = "aorta.attribution/1"
+# What `past_cycle` reads of a finding: all that later cycles are compared with.
+REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec")
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -21,6 +23,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "suspect_ranks": list(finding.suspect_ranks),
         "first_step": finding.first_step,
         "last_step": finding.last_step,
+        "heartbeat_step": finding.heartbeat_step,
+        "lived_sec": finding.lived_sec,
         "fingerprint": finding.fingerprint,
         "summary": finding.summary,
         "evidence": [asdict(line) for line in finding.evidence],
@@ -51,11 +55,20 @@ def attribution_document(attribution: Attribution) -> dict[str, Any]:
 
 def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
     """What a saved finding says about a past cycle; None where it is not one."""
-    fingerprint, kind, step = (document.get(k) for k in ("fingerprint", "class", "last_step"))
+    fingerprint, kind = document.get("fingerprint"), document.get("class")
     if not isinstance(fingerprint, str) or kind not in set(FailureClass):
         return None
-    last_step = step if isinstance(step, int) else None
-    return PastCycle(fingerprint, FailureClass(kind), last_step, name)
+    steps = (document.get(key) for key in ("last_step", "heartbeat_step"))
+    last_step, heartbeat_step = (step if isinstance(step, int) else None for step in steps)
+    lived = document.get("lived_sec")
+    return PastCycle(
+        fingerprint,
+        FailureClass(kind),
+        last_step,
+        name,
+        heartbeat_step,
+        float(lived) if isinstance(lived, (int, float)) else None,
+    )
 
 
 def described(attribution: Attribution) -> str:

@@ -7,9 +7,9 @@ decided in `causes`.
 import re
 from dataclasses import dataclass, replace
 
+from aorta.attribution.patterns import Pattern
 from aorta.attribution.rank_end import RankEnd, signal_number
 from aorta.attribution.reading import LogLine, Piece, ReadableLog
-from aorta.attribution.registry import Pattern
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import Traceback
 from aorta.core.templates import template
@@ -22,7 +22,13 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
 )
 _DIGITS = re.compile(r"\d+")
 BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
+# Events whose class no pattern knows: an exception, and one that a wrapper or a watchdog quotes.
+ANY_EXCEPTION, QUOTED = "python.exception", "python.quoted"
 _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
+
+
+BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
+FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,12 @@ class Event:
     @property
     def who(self) -> tuple[int | None, str]:
         return (self.rank, "") if self.rank is not None else (None, self.stream)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether a scheduler, a kernel or a driver says so, for certain, of what may end a job."""
+        certain = self.certainty is Certainty.CERTAIN
+        return self.failure_class in FROM_OUTSIDE and self.role is Role.ROOT and certain
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,7 @@ def event_of(
         blamed=int(blamed) if blamed else None,
         ends_the_rest=row.ends_the_rest,
     )
-    return event if row.on != "end" else _end(event, groups)
+    return event if row.on != "exit" else _end(event, groups)
 
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:

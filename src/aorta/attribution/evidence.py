@@ -4,13 +4,14 @@ cycles before.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from aorta.attribution.analysis import attribute
-from aorta.attribution.documents import past_cycle
+from aorta.attribution.documents import finding_document, past_cycle
 from aorta.attribution.flight import find_dumps
 from aorta.attribution.nouns import Evidence, LogSource, PastCycle
 from aorta.attribution.sources import find_logs, read_failures
@@ -42,7 +43,17 @@ def collect(
         flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
         history=tuple(cycle for cycle in map(_read_cycle, earlier) if cycle is not None),
         earlier_logs=_logs_of(earlier[-1]) if earlier else (),
+        lived_sec=lifetime(_json(cycle / CYCLE_INFO) or {}) if cycle is not None else None,
     )
+
+
+def lifetime(info: Mapping[str, Any]) -> float | None:
+    """The seconds that a cycle_info.json says its cycle lived; None where it does not say."""
+    try:
+        began, ended = (datetime.fromisoformat(info[key]) for key in ("started", "ended"))
+        return max(0.0, (ended - began).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
@@ -69,13 +80,17 @@ def _logs_of(cycle: Path) -> tuple[LogSource, ...]:
 def _read_cycle(path: Path) -> PastCycle | None:
     info = _json(path / CYCLE_INFO)
     saved = info.get("finding") if info else None
-    if isinstance(saved, dict):
-        return past_cycle(saved, path.name)
+    if info and isinstance(saved, dict):
+        return past_cycle({"lived_sec": lifetime(info), **_known(saved)}, path.name)
     try:
         finding = attribute(collect([path])).finding
     except UsageError:
         return None  # nothing in it can be read: it cannot count for or against anything
-    return PastCycle(finding.fingerprint, finding.failure_class, finding.last_step, path.name)
+    return past_cycle(finding_document(finding), path.name)
+
+
+def _known(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value is not None}
 
 
 def _json(path: Path) -> dict[str, Any] | None:

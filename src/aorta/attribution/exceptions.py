@@ -2,15 +2,21 @@
 printed by the C++ runtime.
 """
 
-import builtins
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
-from aorta.attribution.decision import stops_at_first
-from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
-from aorta.attribution.meaning import speaks_of
+from aorta.attribution.events import (
+    ANY_EXCEPTION,
+    BLOCK,
+    QUOTED,
+    RANDOM,
+    Event,
+    event_of,
+    occurrences,
+    stable,
+)
+from aorta.attribution.patterns import RaisedAt, Registry
 from aorta.attribution.reading import (
     MARGIN,
     LogLine,
@@ -20,7 +26,6 @@ from aorta.attribution.reading import (
     line_start,
     lines_after,
 )
-from aorta.attribution.registry import Pattern, RaisedAt, Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
@@ -30,20 +35,6 @@ _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
-ANY_EXCEPTION = "python.exception"
-SAYS_LITTLE = {ANY_EXCEPTION, "python.assertion"}
-# Types that say the program is wrong, whatever their words speak of.
-OF_THE_PROGRAM = re.compile(
-    r"(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|"
-    r"Tracer\w*)Error\b|KeyError(?:: \S+)?$"
-)
-_CODE = re.compile(r"\(([A-Z][A-Za-z]{4,})\)")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
-_QUOTATION = "'\" "
-_ADVICE = re.compile(
-    r"(?i)(?:hints?|notes?|tips?|solution|possible|potential|if|you|consider|try|set|please|for|"
-    r"see|to|in addition|or|and|make sure|this (?:may|might|could|can)|there are|\(\d)\b"
-)
 _FRAMES_IN_SIGNATURE = 3
 _TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
@@ -69,8 +60,6 @@ _OF_THE_RECORD = {
     FailureClass.USER_EXCEPTION,
     FailureClass.NAN,
 }
-
-Known = tuple[Pattern, re.Match[str]]  # a row, and what it read
 
 
 @dataclass(frozen=True)
@@ -211,9 +200,29 @@ def _of_message(
 ) -> Event | None:
     text = message if _ALONE.match(message) else f"RuntimeError: {message}"
     known = registry.exception(text)
-    if known is None or known[0].failure_class is FailureClass.USER_EXCEPTION:
-        return None
+    if known is None:
+        return _without_pattern(QUOTED, text, line, source)
     return event_of(known[0], known[1], line, source)
+
+
+def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -> Event:
+    """An event whose class is left to the classifier."""
+    kind, _, message = text.partition("\n")[0].partition(":")
+    return Event(
+        failure_class=FailureClass.USER_EXCEPTION,
+        role=Role.ROOT,
+        certainty=Certainty.WEAK,
+        pattern=name,
+        text=(line.text if name == ANY_EXCEPTION else text)[:500],
+        signature=f"{kind}: {stable(message)}",
+        rank=line.rank,
+        source=source,
+        offset=line.offset,
+        node=line.node,
+        time=line.time,
+        stream=line.stream,
+        level=line.level,
+    )
 
 
 def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:
@@ -253,15 +262,13 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
     stack = " > ".join(frame.name for frame in traceback.frames)
     raised = RaisedAt(traceback.innermost, traceback.own_line, stack)
     known = registry.exception(traceback.exception, raised)
+    line = _line_of(traceback)
     if known is None:
-        return None
-    event = event_of(*known, _line_of(traceback), source)
-    if known[0].id in SAYS_LITTLE:
-        event = _read_closer(traceback, raised, source, registry) or event
+        event: Event | None = _without_pattern(ANY_EXCEPTION, traceback.exception, line, source)
+    else:
+        event = event_of(*known, line, source)
     if event is None:
         return None
-    if _may_pass(event, traceback):
-        event = replace(event, certainty=Certainty.WEAK)
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
     frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
@@ -277,84 +284,6 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         leads_on=traceback.link is not None,
         is_torn=not traceback.frames and traceback.begins != traceback.offset,
     )
-
-
-def _read_closer(
-    traceback: Traceback, raised: RaisedAt, source: ReadableLog, registry: Registry
-) -> Event | None:
-    """What an exception says whose type says nothing: by its words, as a sentence, or by what
-    stands around them.
-    """
-    line = _line_of(traceback)
-    known = _under_another_name(traceback, raised, registry)
-    if known is None and not OF_THE_PROGRAM.match(traceback.headline):
-        known = _telling(registry.sentence(traceback.headline, raised))
-    if traceback.headline.startswith("AssertionError"):
-        return event_of(*known, line, source) if _names_a_mistake(known) else None
-    if known is not None:
-        return event_of(*known, line, source)
-    hint = _said_otherwise(traceback, registry)
-    event = None if hint is None else event_of(*hint, line, source)
-    return None if event is None else replace(event, certainty=Certainty.WEAK)
-
-
-def _may_pass(event: Event, traceback: Traceback) -> bool:
-    """Whether what only looks like a mistake speaks of what comes and goes: it may be gone after a
-    restart.
-    """
-    looks_like_one = event.certainty is Certainty.LIKELY and stops_at_first(event.failure_class)
-    return looks_like_one and speaks_of(traceback.headline.partition(": ")[2], "passing")
-
-
-def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:
-    """Whether it is sure enough to say more than that something was asserted."""
-    return (
-        known is not None
-        and known[0].certainty is not Certainty.WEAK
-        and known[0].failure_class is not FailureClass.DATA_ERROR
-    )
-
-
-def _under_another_name(traceback: Traceback, raised: RaisedAt, registry: Registry) -> Known | None:
-    """What a library's own exception says, read as if the language had raised it: refusals sound
-    alike everywhere.
-    """
-    name, _, message = traceback.headline.partition(": ")
-    of_the_language = hasattr(builtins, name)
-    if of_the_language and not (name == "KeyError" and " " in message):
-        return None
-    return _telling(registry.exception(f"ValueError: {message.strip(_QUOTATION)}", raised))
-
-
-def _said_otherwise(traceback: Traceback, registry: Registry) -> Known | None:
-    """What error codes, identifiers and later lines of a message name where its words name nothing.
-    Never more than a hint.
-    """
-    message = traceback.headline.partition(": ")[2]
-    texts = [f"{code}: {message}" for code in _CODE.findall(message)]
-    texts.append(f"RuntimeError: {spelled_out(message)}")
-    for line in (*traceback.exception.split("\n")[1:], *traceback.beyond):
-        text = line.strip()
-        if text and text[0].isalnum() and not _ADVICE.match(text):
-            texts += [f"RuntimeError: {text}", f"RuntimeError: {spelled_out(text)}"]
-    told = [_telling(registry.exception(text)) for text in texts]
-    if not OF_THE_PROGRAM.match(traceback.headline):
-        told += [_telling(registry.sentence(text)) for text in texts]
-    return next((known for known in told if known is not None), None)
-
-
-def _telling(known: Known | None) -> Known | None:
-    if known is None or known[0].role is not Role.ROOT:
-        return None
-    says_nothing = known[0].failure_class in {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
-    return None if says_nothing else known
-
-
-def spelled_out(text: str) -> str:
-    """A text with its identifiers as words: `CHIP_DRIVER_ERROR` and `ExpiredToken` say what they
-    mean.
-    """
-    return _HUMP.sub(" ", text.replace("_", " "))
 
 
 def _line_of(traceback: Traceback) -> LogLine:

@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import Event
+from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.facts import Facts, FoundCause, of_events
 from aorta.attribution.healthy import is_fatal, went_on
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
-_FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 _MAY_BE_HARDWARE = {
-    *_FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
+    *FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
     FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
     FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
 }  # fmt: skip
@@ -29,7 +27,7 @@ def from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     events = [
         event
         for event in facts.reading.events
-        if is_outside(event)
+        if event.is_outside
         and not went_on(event)
         and _is_ours(event, facts)
         and _explains(event, own, facts)
@@ -41,11 +39,6 @@ def from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     if victim is None and own is not None and event.failure_class not in BY_SCHEDULER:
         victim = own.rank
     return replace(of_events([event], victim), node=event.node)
-
-
-def is_outside(event: Event) -> bool:
-    certain = event.certainty is Certainty.CERTAIN
-    return event.failure_class in _FROM_OUTSIDE and event.role is Role.ROOT and certain
 
 
 def _is_ours(event: Event, facts: Facts) -> bool:
@@ -83,7 +76,7 @@ def _raised_by_itself(event: Event) -> bool:
     """Whether a rank left by an exception of its own: whom a scheduler ends does not come to
     that.
     """
-    of_an_end = event.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
+    of_an_end = event.failure_class in {*FROM_OUTSIDE, FailureClass.KILLED}
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
 

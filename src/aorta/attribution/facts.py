@@ -14,19 +14,6 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 
 @dataclass(frozen=True)
-class ReadCloser:
-    """What row and words come to together, and by whose word.
-
-    kind   agreed: both say so          doubted: the row's word, against that of the words
-           words: those of an exception    last_lines: those of a log's end
-    """
-
-    failure_class: FailureClass
-    band: str  # how sure the words are
-    kind: str
-
-
-@dataclass(frozen=True)
 class FoundCause:
     """A candidate for what began it. `events` are its own lines; `rank` None: nobody in
     particular.
@@ -44,7 +31,6 @@ class FoundCause:
     unexplained: bool = False  # nothing but an end is known
     moment: float | None = None  # when the launcher saw the end
     said: float | None = None  # when the line was written
-    closer: ReadCloser | None = None  # how its class was named where no row was sure
 
 
 @dataclass(frozen=True)

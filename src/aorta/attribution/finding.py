@@ -3,32 +3,27 @@ it.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
-from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
-from aorta.attribution.decision import MISTAKES, SURE, stops_at_first
-from aorta.attribution.events import Event
-from aorta.attribution.exceptions import OF_THE_PROGRAM
-from aorta.attribution.external import is_outside
-from aorta.attribution.facts import Facts, FoundCause, ReadCloser
+from aorta.attribution.classify import (
+    OF_THE_PROGRAM,
+    Said,
+    classified,
+    comes_and_goes,
+    may_stop,
+    said_by,
+)
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.facts import Facts, FoundCause
 from aorta.attribution.last_words import states_a_failure
-from aorta.attribution.meaning import speaks_of
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import ReadableLog, line_numbers
-from aorta.attribution.registry import dialect_of
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.word_model import Guess, Said, WordModel, fitted_model, said_by
+from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, FailureClass, Role
 from aorta.core.failure import digest_of
 
-# How often such findings were right at the first look at failures no rule had seen (`python -m
-# benchmarks attribution`).
-FITTED: dict[str, dict[str, float]] = tomllib.loads(
-    resources.files("aorta.attribution").joinpath("confidence.toml").read_text(encoding="utf-8")
-)
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
@@ -46,38 +41,29 @@ _STEPPING = re.compile(
     r"_inner_training_loop|optimizer_step|"
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
-HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION}
-_SAYS_NOTHING = {*HOW_IT_SHOWS, FailureClass.UNKNOWN}
-# What words alone never stop a job for: another node or another hour may not show it.
-_NOT_ITS_OWN = ("passing", "device", "kernel", "credential", "peer")
-_NOT_SPOKEN_AGAINST = 0.5
+# How often findings were right at first looks (`python -m benchmarks attribution`), by what they rest
+# on; and, where they name what stops a job, how often a restart would have met it again.
+_RIGHT = {"certain": 0.9, "likely": 0.57, "weak": 0.45, "exit": 0.8, "nothing": 0.17}
+_MET_AGAIN = {"certain": 0.95, "likely": 0.86}
+_STOPS_TOO = {
+    FailureClass.DISK_FULL,
+    FailureClass.DEVICE_OOM,
+    FailureClass.TIME_LIMIT,
+    FailureClass.CANCELLED,
+}
+_BY_WORDS = {ANY_EXCEPTION, QUOTED, "last_words"}
+# The least confidence at which a user error that words alone name is one.
+_ENOUGH = 0.8
 _SPEECH = re.compile(r"[a-z]{2,}")  # closing brackets say nothing
 _LAST_FEW = 5  # lines after which nobody died of what stands before them
-NAMES_FROM = 0.3  # what the word model gives a class that it names against a row
-BANDS = (99, 97, 95, 90, 80, 70, 60, 50, 40, 30, 20, 0)  # per cent
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
 
 
-def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
-    """The finding; `words` is the word model to ask instead of the one in the package, which is
-    read when it is needed. One without words is not asked.
-    """
+def conclude(facts: Facts) -> Finding:
+    """The finding. What no pattern is certain of is named by the classifier."""
     facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
-    surer = _surer(cause, rivals, facts)
-    confidence = min(0.99, _share(cause) + surer)
-    mistake = min(0.99, FITTED["stops"].get(_basis(cause)[1], 0.0) + surer)
-    is_read = _says_little(cause) and (words is None or words.columns)
-    spoken = _said(cause, facts) if is_read else None
-    if spoken is not None and speaks_of_a_failure(spoken):
-        guess = (words or fitted_model()).guess(spoken)
-        stops = surer >= 0 and may_stop(spoken, cause.failure_class)
-        mistake = met_again(guess) if stops else 0.0
-        row = (cause.failure_class, ".".join(_basis(cause)), _share(cause))
-        closer = read_closer(*row, guess, bool(spoken.kind), is_mistake=mistake >= SURE)
-        cause = replace(cause, failure_class=closer.failure_class, closer=closer)
-        most = SURE - 0.05 if cause.events and cause.events[0].survived else 0.99
-        confidence = min(most, _share(cause) + min(0.0, surer))
+    cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root = _root(cause, facts)
     return Finding(
@@ -85,7 +71,7 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=digest_of(f"{cause.failure_class} | {cause.signature}"),
+        fingerprint=_fingerprint(cause),
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
@@ -96,9 +82,48 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
-        mistake=mistake,
-        basis=".".join(_basis(cause)),
+        basis=basis,
     )
+
+
+def _fingerprint(cause: FoundCause) -> str:
+    """The same for the same bug. What words alone name may be named otherwise the next time: there
+    the failure's own signature says all.
+    """
+    by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
+    kind = "" if by_words or cause.unexplained else cause.failure_class
+    return digest_of(f"{kind} | {cause.signature}")
+
+
+def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCause, float, str]:
+    """The cause with its class, how sure that is, and what it rests on."""
+    basis = _basis(cause)
+    if not _is_read(cause):
+        stops = cause.failure_class in {*USER_ERRORS, *_STOPS_TOO}
+        share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
+        raised = cause.events[0].raised if cause.events else None
+        if basis == "likely" and stops and raised and comes_and_goes(raised.headline):
+            share = _RIGHT[basis]
+        return cause, min(0.99, share + surer), basis
+    spoken = _said(cause, facts)
+    if not speaks_of_a_failure(spoken):
+        return cause, _RIGHT[basis], basis
+    guess = classified(spoken)
+    named = replace(cause, failure_class=guess.failure_class)
+    if guess.failure_class not in USER_ERRORS:
+        most = _ENOUGH - 0.05 if guess.failure_class in _STOPS_TOO else 0.99
+        return named, min(most, guess.confidence) + min(0.0, surer), "words"
+    sure = surer >= 0 and guess.user_error >= _ENOUGH and may_stop(spoken, guess.failure_class)
+    confidence = guess.user_error if sure else min(guess.confidence, _ENOUGH - 0.05)
+    return named, min(0.99, confidence), "words"
+
+
+def _is_read(cause: FoundCause) -> bool:
+    """Whether the classifier names it: no pattern, exit or line says what it was."""
+    if cause.certainty is Certainty.CERTAIN:
+        return False
+    shown = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
+    return shown or cause.unexplained or cause.failure_class in HOW_IT_SHOWS
 
 
 def said(facts: Facts) -> Said:
@@ -122,66 +147,6 @@ def speaks_of_a_failure(said: Said) -> bool:
     return bool(said.message) or any(map(states_a_failure, last))
 
 
-def _says_little(cause: FoundCause) -> bool:
-    """Whether no row is sure of it, or the row tells only how it showed."""
-    sure = cause.certainty is Certainty.CERTAIN
-    only_shows = cause.failure_class in HOW_IT_SHOWS and not sure
-    return cause.certainty is Certainty.WEAK or cause.unexplained or only_shows
-
-
-def read_closer(
-    failure_class: FailureClass,
-    basis: str,
-    share: float,
-    guess: Guess,
-    raised: bool,
-    *,
-    is_mistake: bool,
-) -> ReadCloser:
-    """The class after its words were read, too. Two that agree are surer than one.
-
-    Where both name a class, the row was right more often on failures of other collectors than the
-    words had been fitted on; words name what rows know nothing of or have read as a sentence only,
-    and, where they are surer, what a row tells no more of than how it showed.
-    """
-    knows_nothing = basis.endswith(".nothing") or basis.startswith("sentences.")
-    unsure = guess.share < max(share, NAMES_FROM) and not is_mistake
-    if guess.failure_class is failure_class:
-        kind = "agreed"
-    elif not knows_nothing and (failure_class not in _SAYS_NOTHING or unsure):
-        kind = "doubted"
-    else:
-        kind = "words" if raised else "last_lines"
-    named = failure_class if kind == "doubted" else guess.failure_class
-    return ReadCloser(named, band_of(guess.share), kind)
-
-
-def met_again(guess: Guess) -> float:
-    """How often what reads so was met again after a restart: by the words' share for that, or by
-    that of all classes of mistakes, where the first does not speak against it."""
-    by_itself = FITTED["mistake"][band_of(guess.mistake)]
-    if guess.mistake < _NOT_SPOKEN_AGAINST:
-        return by_itself
-    return max(by_itself, FITTED["mistakes"][band_of(guess.mistakes)])
-
-
-def may_stop(said: Said, failure_class: FailureClass) -> bool:
-    """Whether words alone may end a job: those of an exception, of nothing that comes and goes or
-    is another's, and no row reads an accident in them.
-    """
-    accident = failure_class not in _SAYS_NOTHING and failure_class not in MISTAKES
-    text = f"{said.message} {said.later}"
-    of_others = any(speaks_of(text, word) for word in _NOT_ITS_OWN)
-    return bool(said.kind) and not accident and not of_others
-
-
-def band_of(share: float) -> str:
-    """Where a share that the word model states stands in the table of what such shares were
-    worth.
-    """
-    return f"p{next(low for low in BANDS if share >= low / 100):02d}"
-
-
 def _root(cause: FoundCause, facts: Facts) -> Root:
     """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says
     that he failed by himself.
@@ -197,7 +162,7 @@ def _root(cause: FoundCause, facts: Facts) -> Root:
 
 
 def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
-    if not cause.events or is_outside(cause.events[0]):
+    if not cause.events or cause.events[0].is_outside:
         return None
     line = cause.events[0]
     if line.source.rank is not None or line.stream:
@@ -212,16 +177,12 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
     return fits[0] if fits else None
 
 
-def _basis(cause: FoundCause) -> tuple[str, str]:
-    """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that
-    is.
-    """
-    if cause.closer is not None:
-        return cause.closer.band, cause.closer.kind
+def _basis(cause: FoundCause) -> str:
+    """What a finding rests on that the classifier does not name."""
     if cause.unexplained:
-        return "ends", "nothing"
-    dialect = dialect_of(cause.events[0].pattern) if cause.events else "ends"
-    return dialect or "own", cause.certainty.value
+        return "nothing"
+    certain = cause.certainty is Certainty.CERTAIN
+    return cause.certainty.value if cause.events or certain else "exit"
 
 
 def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
@@ -245,13 +206,6 @@ def _bytes(told: str) -> float:
     return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
 
 
-def _share(cause: FoundCause) -> float:
-    """How often such findings were right."""
-    dialect, kind = _basis(cause)
-    fitted = FITTED[fitted_as(kind, cause.failure_class)]
-    return fitted[dialect] if dialect in fitted else fitted["overall"]
-
-
 def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     """What is added where an exit code stands beside it, and taken away where other causes do or
     the program went on.
@@ -261,13 +215,6 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
     survived = bool(cause.events) and cause.events[0].survived
     return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
-
-
-def fitted_as(kind: str, failure_class: FailureClass) -> str:
-    """Where its share stands in the table: likely rows are right far more often where they name a
-    mistake than where an accident.
-    """
-    return "likely_mistake" if kind == "likely" and stops_at_first(failure_class) else kind
 
 
 def _summary(cause: FoundCause) -> str:
@@ -351,6 +298,7 @@ def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
     others = (set(range(max(known, default=0) + 1)) | known) - guilty
+    others -= _ended_beside(guilty, facts)
     if not guilty or not others:
         return None
     return len(guilty | others) if others <= _elsewhere(guilty, facts) else None
@@ -358,23 +306,37 @@ def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
 
 def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
     """Ranks that came past what stopped these, or of which nothing is known that would say
-    otherwise.
-
-    A rank that its launcher ended in the same moment is not among them: it had no time to show the
-    same.
+    otherwise: one that its agent stopped before it could come to the place says nothing.
     """
     followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
-    ended = {failure.rank: failure for failure in facts.failures}
-    unheard = {
-        other
-        for other in range(max([*guilty, *facts.ranks]) + 1)
-        if facts.heard is not None
-        and other not in facts.heard
-        and not (_is_silent(other, facts, ended) and _had_no_time(ended.get(other), guilty, ended))
-    }
-    finished = {other for other, failure in ended.items() if failure.exit_code == 0}
+    everybody = range(max([*guilty, *facts.ranks]) + 1)
+    unheard = {o for o in everybody if facts.heard is not None and o not in facts.heard}
+    unheard -= _ended_beside(guilty, facts)
+    finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
     return {other for other in past if other is not None}
+
+
+def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
+    """Silent ranks that were ended in the moment these failed, by the same agent or on the same
+    node: they run the same program with the same files, and had no time to show it too.
+    """
+    ended = {failure.rank: failure for failure in facts.failures}
+    places = {_place(rank, facts, ended) for rank in guilty}
+    return {
+        rank
+        for rank, end in ended.items()
+        if rank not in guilty
+        and _place(rank, facts, ended) in places
+        and _is_silent(rank, facts, ended)
+        and _had_no_time(end, guilty, ended)
+    }
+
+
+def _place(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> str | None:
+    """The agent that ran a rank, or its node where no agent is known."""
+    end = ended.get(rank)
+    return (end.agent if end is not None else None) or facts.nodes.get(rank)
 
 
 def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:

@@ -65,11 +65,12 @@ def is_last_word(event: Event) -> bool:
 
 def went_on(event: Event) -> bool:
     """Whether the same rank came further, in the same log, after this: then it tells of another
-    time.
+    time. A scheduler's or a driver's own statement is no line of a rank: those who are left may
+    print a step or two before they are ended.
     """
     before = steps_in(_text(event, max(0, event.offset - _LOOK_AROUND), event.offset))
     after = steps_in("\n".join(_own_lines_after(event)))
-    if not before:
+    if not before or (event.is_outside and not event.is_exception):
         return len(after) >= _MANY_STEPS
     return len(after) > 1 and max(after) > max(before)
 

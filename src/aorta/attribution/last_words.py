@@ -6,14 +6,13 @@ that says most in plain words counts.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from aorta.attribution.events import Event, event_of
-from aorta.attribution.exceptions import spelled_out
+from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
+from aorta.attribution.events import Event, stable
 from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
-from aorta.attribution.registry import Registry
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.taxonomy import HOW_IT_SHOWS, Certainty, Role
 
 _TAIL = 32 << 10
 _LINES = 15
@@ -35,60 +34,68 @@ _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNO
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
 _INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
-_NO_CLASS = {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ASSERTION}
+_TELLS = 0.4  # confidence below which a line says nothing worth a word
 
 
 def last_words(
-    sources: Iterable[ReadableLog], registry: Registry
+    sources: Iterable[ReadableLog], known: Iterable[Event] = ()
 ) -> dict[tuple[int | None, str], Event]:
     """For each process the most telling of its last words, where plain words say what failed."""
     told: dict[tuple[int | None, str], Event] = {}
+    read = {(event.source, event.offset) for event in known}
     for source in sources:
-        event = _told_by(source, registry) if source.size else None
+        event = _told_by(source, read) if source.size else None
         if event is not None:
             told.setdefault(event.who, event)
     return told
 
 
-def _told_by(source: ReadableLog, registry: Registry) -> Event | None:
+def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> Event | None:
     text = ends_of(source, 0, _TAIL)[1]
     rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
     before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
     offset = source.size - len(text.encode())
-    found: list[Event] = []
+    found: list[tuple[float, Event]] = []
     for row in rows[-_LINES:]:
         if _VARYING.sub("#", row) in before:
             continue
         at = offset + len(text[: text.rfind(row)].encode())
+        if (source, at) in read or OF_THE_SCHEDULER.match(row):
+            continue
         for line in cleaned(row.encode(), source, max(0, at)):
-            event = _statement(line, source, registry)
-            if event is not None:
-                found.append(event)
-    return max(found, key=lambda event: (event.certainty.weight, -event.offset), default=None)
+            told = _statement(line, source)
+            if told is not None:
+                found.append(told)
+    best = max(found, key=lambda told: (told[0], -told[1].offset), default=None)
+    return None if best is None else best[1]
 
 
-def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event | None:
-    """The failure a line states in plain words. How sure its row is only orders such lines; none is
-    ever more than a hint.
-    """
+def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None:
+    """The failure a line states in plain words, and how sure that is; never more than a hint."""
     if line.level in _QUIET or _HARMLESS.search(line.text):
         return None
     inner = _INNER.search(line.text)
     if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
         return None
-    words = inner[0] if inner else f"RuntimeError: {line.text}"
-    known = registry.exception(words)
-    if known is None or known[0].failure_class in _NO_CLASS:
-        known = registry.exception(spelled_out(words))
-    if known is None or known[0].failure_class in _NO_CLASS:
-        known = None
-    said = registry.sentence(words)
-    if said is not None and (known is None or known[0].says < said[0].says):
-        known = said
-    if known is None:
+    guess = classified(said_of(inner[0] if inner else line.text, inner is not None))
+    if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
         return None
-    event = event_of(*known, line, source)
-    return event if event is not None and event.role is Role.ROOT else None
+    event = Event(
+        failure_class=guess.failure_class,
+        role=Role.ROOT,
+        certainty=Certainty.WEAK,
+        pattern="last_words",
+        text=line.text[:500],
+        signature=stable(line.text),
+        rank=line.rank,
+        source=source,
+        offset=line.offset,
+        node=line.node,
+        time=line.time,
+        stream=line.stream,
+        level=line.level,
+    )
+    return guess.confidence, event
 
 
 def states_a_failure(text: str) -> bool:

@@ -4,9 +4,9 @@ lines that are JSON or logfmt.
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 _MONTHS = {
     name: number
@@ -25,7 +25,9 @@ TIME = (
     rf"[+-]\d\d:?\d\d))?(?: \d{{4}}(?=[\][]))?"
     r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
 )
-_DAY = 86400.0
+_LEAP_YEAR = 2024
+_LEAP_YEAR_BEGAN = datetime(_LEAP_YEAR, 1, 1, tzinfo=UTC).timestamp()
+_YEAR = 366 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -36,25 +38,51 @@ class Spoken:
     rank: int | None = None
     node: str | None = None
     who: str = ""  # whatever else tells the lines of one process from another's
-    time: float | None = None  # seconds since the year began, as loggers leave the year out
+    time: float | None = None  # see `moment_of`
     level: str = ""
 
 
 def moment_of(told: dict[str, str]) -> float | None:
-    """Seconds since the year began; None where the day is not told."""
+    """Seconds since the epoch; where no year is told, since the year began. None: no day is told.
+
+    Times of the two kinds are comparable after `in_one_calendar`.
+    """
     if "epoch" in told:
-        at = time.gmtime(float(told["epoch"]))
-        return (at.tm_yday - 1) * _DAY + at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
+        return float(int(float(told["epoch"])))
     clock = told.get("clock")
     if clock is None:
         return None
     try:
         month, day = _month_and_day(told)
         hour, minute, second = (int(part) for part in clock.split(":"))
-        days = time.strptime(f"2024-{month:02d}-{day:02d}", "%Y-%m-%d").tm_yday - 1
+        year = int(told.get("year") or _LEAP_YEAR)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    return days * _DAY + hour * 3600 + minute * 60 + second
+    return moment if "year" in told else moment - _LEAP_YEAR_BEGAN
+
+
+def in_one_calendar(moments: Iterable[float]) -> dict[float, float]:
+    """Each moment of one cycle with the time it stands for, all on one time line.
+
+    A cycle is shorter than half a year. So what tells no year is of the year that brings it next to
+    what does; and where none does, January comes after December.
+    """
+    known = set(moments)
+    told = [moment for moment in known if moment >= _YEAR]
+    if not told:
+        latest = max(known, default=0.0)
+        return {at: at + _YEAR if latest - at > _YEAR / 2 else at for at in known}
+    year = datetime.fromtimestamp(max(told), UTC).year
+    return {at: at if at >= _YEAR else _nearest(at, year, max(told)) for at in known}
+
+
+def _nearest(moment: float, year: int, told: float) -> float:
+    """A moment without a year, in the year around `year` that brings it next to `told`."""
+    at = datetime.fromtimestamp(moment + _LEAP_YEAR_BEGAN, UTC)
+    day = at.day if (at.month, at.day) != (2, 29) else 28
+    placed = (at.replace(year=year + off, day=day).timestamp() for off in (-1, 0, 1))
+    return min(placed, key=lambda each: abs(each - told))
 
 
 def _month_and_day(told: dict[str, str]) -> tuple[int, int]:

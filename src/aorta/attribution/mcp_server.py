@@ -15,12 +15,12 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from aorta.attribution.analysis import attribute
-from aorta.attribution.decision import RULES
 from aorta.attribution.documents import attribution_document
 from aorta.attribution.http_client import HttpError, JsonClient
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence
-from aorta.attribution.registry import built_in
+from aorta.attribution.patterns import built_in
+from aorta.attribution.policy import RULES
 from aorta.attribution.sources import failures_of, find_logs
 from aorta.attribution.taxonomy import FailureClass
 from aorta.attribution.tokens import token_for

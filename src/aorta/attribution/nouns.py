@@ -36,6 +36,8 @@ class PastCycle:
     failure_class: FailureClass
     last_step: int | None = None
     name: str = ""
+    heartbeat_step: int | None = None
+    lived_sec: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Evidence:
     flight_recorder: tuple[Path, ...] = ()  # dump files, one a rank
     history: tuple[PastCycle, ...] = ()
     earlier_logs: tuple[LogSource, ...] = ()  # of the cycle before: what it outlived is noise
+    heartbeat_step: int | None = None  # the furthest step a heartbeat reported
+    lived_sec: float | None = None  # from the start of its workers to their end
     follow_links: bool = True  # False: others named the paths, and a link among them is not opened
 
 
@@ -97,7 +101,8 @@ class Finding:
     some_ranks_of: int | None = None  # of how many ranks only some show this failure
     before_first_step: bool = False  # seen to be so; silence about steps says nothing
     made_steps: bool = False  # whether steps were seen, counted or not
-    mistake: float | None = None  # how often what reads so was met again after a restart
+    heartbeat_step: int | None = None  # as the launcher reported it, if it did
+    lived_sec: float | None = None
     basis: str = ""  # what the confidence rests on: a dialect, and how sure its row is
 
 

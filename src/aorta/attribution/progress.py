@@ -1,16 +1,25 @@
-"""How far a job came: steps in the forms people log them, and only where they are seen.
+"""How far a job came: steps in the forms people log them, and the one rule of progress.
 
-A number is a step if its line also tells of a loss, a rate or the like, or if it grows from line to
-line. Being before the first step must be seen too: silence says nothing.
+A step is a number that grows within a cycle under one name; what never moved is none. Being before
+the first step must be seen too: silence says nothing. The rule (`JobProgress`) is the same for
+attribution, the service and the launcher.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from aorta.attribution.nouns import Finding, PastCycle
 from aorta.attribution.reading import ReadableLog, ends_of
+from aorta.attribution.taxonomy import FailureClass
+
+# Seconds a cycle must live to count as progress where it reported no step.
+LONG_CYCLE = 300.0
+# Seconds after which a failure is no part of a loop, though the job came no further than before.
+_NO_LOOP = 86_400.0
+_OF_A_NODE = {FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 
 HEAD = 24 << 10
 TAIL = 64 << 10
@@ -71,10 +80,75 @@ _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
 _OF_A_STACK = re.compile(
     r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
+_NO_COUNT = re.compile(
+    r"\b(?:job|time|timestamp|ts|date|pid|process|port|id|uid|seed|address|size|bytes)[ _=:#]*$",
+    re.IGNORECASE,
+)
+_NO_STEP = 10**9  # seconds since the epoch, or bytes
 _ENOUGH_LINES = 5
 _COUNTED = ("step", "iter", "update", "batch")
 _LONGEST = 1000
 _LOOKED_AT = 300  # lines
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How far a job has come, and how many failed cycles in a row have brought it no further.
+
+    `best_step` is the furthest step; None where none was reported, or none since a cycle that
+    lived long without one. `idle` counts failed cycles without progress. The cycle that first came
+    to the best step is one of them as soon as a second one ends at that same step.
+
+        >>> JobProgress().after(10, None).after(10, None)
+        JobProgress(best_step=10, idle=2)
+    """
+
+    best_step: int | None = None
+    idle: int = 0
+
+    def after(
+        self, step: int | None, failure_class: str | None, lived_sec: float | None = None
+    ) -> "JobProgress":
+        """With one more failed cycle: the furthest step it reported, by log or heartbeat, and the
+        seconds it lived. None: not known.
+        """
+        best = self.best_step
+        if step is not None and (best is None or step > best):
+            return JobProgress(step, 0)
+        if failure_class == FailureClass.PREEMPTED:
+            return self
+        if step is None:
+            if lived_sec is None:
+                return JobProgress(best, 0)
+            return self._idle_again() if lived_sec < LONG_CYCLE else JobProgress(None, 0)
+        enough = LONG_CYCLE if failure_class in _OF_A_NODE else _NO_LOOP
+        if lived_sec is not None and lived_sec >= enough:
+            return self
+        first_came_here = step == best and self.idle == 0
+        return JobProgress(best, 2 if first_came_here else self.idle + 1)
+
+    def _idle_again(self) -> "JobProgress":
+        return JobProgress(self.best_step, self.idle + 1)
+
+
+def progress_over(cycles: Iterable[PastCycle | Finding]) -> JobProgress:
+    """The progress of a job after these failed cycles, oldest first."""
+    job = JobProgress()
+    for cycle in cycles:
+        job = job.after(reached(cycle), cycle.failure_class, cycle.lived_sec)
+    return job
+
+
+def reached(cycle: PastCycle | Finding) -> int | None:
+    """The furthest step a cycle reported, by its log or its heartbeats."""
+    steps = (cycle.last_step, cycle.heartbeat_step)
+    return max((step for step in steps if step is not None), default=None)
+
+
+def made_progress(cycle: PastCycle) -> bool:
+    """Whether a cycle by itself came past its start-up: it made steps, or it lived long."""
+    lived_long = cycle.lived_sec is not None and cycle.lived_sec >= LONG_CYCLE
+    return lived_long or (reached(cycle) or 0) > 0
 
 
 @dataclass(frozen=True)
@@ -100,36 +174,38 @@ class _Seen:
         if sure:
             self.sure.add(wording)
 
-    def steps(self) -> list[int]:
-        """The steps of the wording used most often among those that are steps."""
-        true = [
-            steps
-            for wording, steps in self.by_wording.items()
-            if wording in self.sure or any(later > earlier for earlier, later in pairwise(steps))
-        ]
-        return max(true, key=len, default=[])
+    def counted(self) -> list[int]:
+        """The numbers of the wording used most often among those that are counts of steps: they
+        grow, or their lines tell of a loss or a rate too.
+        """
+        told = [s for wording, s in self.by_wording.items() if wording in self.sure or _grows(s)]
+        return max(told, key=len, default=[])
+
+    def grown(self) -> list[int]:
+        """The same, only of what grows: what never moved says nothing of how far a job came."""
+        return max(filter(_grows, self.by_wording.values()), key=len, default=[])
+
+
+def _grows(steps: list[int]) -> bool:
+    return any(later > earlier for earlier, later in pairwise(steps))
 
 
 def progress_of(sources: Iterable[ReadableLog]) -> Progress:
-    """The first and the furthest step any of these logs tells of."""
+    """The first and the furthest step any of these logs tells of, and which ranks made any."""
     firsts, lasts = [], []
     made = zero = False
     ranks: set[int] = set()
     for source in sources:
-        if not source.size:
-            continue
-        head, tail = ends_of(source, HEAD, TAIL)
-        begun = _seen(head)
-        ended = begun if tail == head else _seen(tail)
-        first = _steps(begun, head)
-        last = first if tail == head else _steps(ended, tail)
-        here = any(step > 0 for step in (*first, *last)) or begun.made or ended.made
-        if source.rank is not None and here:
-            ranks.add(source.rank)
-        made |= here
-        zero |= ended.zero and not here
-        firsts += first[:1] or last[:1]
-        lasts += [max(last)] if last else first[-1:]
+        for rank, text in _texts(source):
+            seen = _seen(text)
+            steps = seen.grown() or growing_number(text)
+            here = bool(steps) or seen.made
+            if rank is not None and here:
+                ranks.add(rank)
+            made |= here
+            zero |= seen.zero and not here
+            firsts += steps[:1]
+            lasts += [max(steps)] if steps else []
     return Progress(
         min(firsts, default=None),
         max(lasts, default=None),
@@ -139,13 +215,25 @@ def progress_of(sources: Iterable[ReadableLog]) -> Progress:
     )
 
 
+def _texts(source: ReadableLog) -> Iterator[tuple[int | None, str]]:
+    """Both ends of a log; where several ranks share it, what each of them wrote."""
+    if not source.size:
+        return
+    head, tail = ends_of(source, HEAD, TAIL)
+    whole = tail if source.size <= TAIL else f"{head}\n{tail}"
+    if source.rank is not None:
+        yield source.rank, whole
+        return
+    by_rank: dict[int | None, list[str]] = {}
+    for line in re.split(r"[\r\n]+", whole):
+        spoken = source.format.read(line[:_LONGEST])
+        by_rank.setdefault(spoken.rank, []).append(line if spoken.rank is None else spoken.text)
+    yield from ((rank, "\n".join(lines)) for rank, lines in by_rank.items())
+
+
 def steps_in(text: str) -> list[int]:
     """The steps reported in `text`, in order: of the wording used most often."""
-    return _steps(_seen(text), text)
-
-
-def _steps(seen: _Seen, text: str) -> list[int]:
-    return seen.steps() or growing_number(text)
+    return _seen(text).counted() or growing_number(text)
 
 
 def _seen(text: str) -> _Seen:
@@ -169,6 +257,7 @@ def _look_at(line: str, seen: _Seen) -> None:
     if epoch is not None and not _OTHER_WORK.search(line[: epoch.start()]):
         told = [int(value) for value in epoch.groups() if value is not None]
         seen.count("epoch", told[0] * told[2] + told[1], sure=True)
+        seen.made |= told[1] > 0
         return
     bar = _BAR.search(line) if drawn else None
     if bar is not None:
@@ -185,9 +274,10 @@ def _look_at(line: str, seen: _Seen) -> None:
             continue
         if (found["many"] or found["word"].lower() == "batch") and not metric:
             continue
-        seen.count(
-            line[found.start() : found.start("step")].lower().strip(), int(found["step"]), metric
-        )
+        step = int(found["step"])
+        seen.count(line[found.start() : found.start("step")].lower().strip(), step, metric)
+        seen.made |= metric and step > 0 and not found["many"]
+        seen.zero |= metric and step == 0
         return
 
 
@@ -202,9 +292,9 @@ def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
         sure = bool(
             bar["keras"] or (_METRIC.search(bar["rest"] or "") and "loss" in (bar["rest"] or ""))
         )
-        seen.count(
-            "bar", at, sure or re.search(r"train|epoch|step|iter", what, re.IGNORECASE) is not None
-        )
+        sure |= re.search(r"train|epoch|step|iter", what, re.IGNORECASE) is not None
+        seen.count("bar", at, sure)
+        seen.made |= sure
 
 
 def growing_number(text: str) -> list[int]:
@@ -224,9 +314,13 @@ def growing_number(text: str) -> list[int]:
     for shape, count in shapes.most_common(5):
         if count < _ENOUGH_LINES:
             break
-        for column in zip(*columns[shape], strict=True):
-            if all(later > earlier for earlier, later in pairwise(column)):
-                return list(column)
+        rising = (
+            list(column)
+            for column in zip(*columns[shape], strict=True)
+            if column[-1] < _NO_STEP and all(one < two for one, two in pairwise(column))
+        )
+        if (found := next(rising, None)) is not None:
+            return found
     return []
 
 
@@ -238,7 +332,12 @@ def _shape_of(line: str) -> str | None:
 
 
 def _numbers_of(line: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in _NUMBER.findall(_CLOCK.sub("~", line)))
+    """Its numbers; those that are named as something else count as what never grows."""
+    plain = _CLOCK.sub("~", line)
+    return tuple(
+        -1 if _NO_COUNT.search(plain[: found.start()]) else int(found[0])
+        for found in _NUMBER.finditer(plain)
+    )
 
 
 def _tells_of_other_work(line: str) -> bool:

@@ -51,6 +51,7 @@ class RankEnd:
     time: float | None = None  # seconds on any clock shared by the ranks of this cycle
     node: str | None = None
     device: str | None = None
+    agent: str | None = None  # of its launcher, which ran and watched it
     hung: bool = False  # the launcher stopped it because it was silent too long
     ended_by_launcher: bool = False  # after another rank had failed
 

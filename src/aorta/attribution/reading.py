@@ -6,11 +6,8 @@ about failures.
 """
 
 import io
-import os
 import re
 import sys
-import tempfile
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +25,9 @@ LONGEST_LINE = 4000
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
 _MOST_SAMPLED = 100  # lines
-_MOST_INFLATED = 16 << 30  # a packed file may hold any number of zeros
+# A packed file may hold any number of zeros: it is read so far, and its two ends are kept.
+_MOST_INFLATED = 4 << 30
+MOST_KEPT = 32 << 20
 
 _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
@@ -54,6 +53,7 @@ class ReadableLog:
     path: Path | None = None
     text: bytes = b""
     follow_links: bool = True
+    most_kept: int = MOST_KEPT  # bytes of a packed file that are held in memory
 
     @property
     def size(self) -> int:
@@ -61,7 +61,7 @@ class ReadableLog:
         if self.path is None:
             return len(self.text)
         if self._inflated is not None:
-            return os.fstat(self._inflated.descriptor).st_size
+            return len(self._inflated.data)
         try:
             return self.path.stat().st_size
         except OSError:
@@ -87,10 +87,10 @@ class ReadableLog:
     @contextmanager
     def opened(self) -> Iterator[Readable]:
         if self._inflated is not None:
-            yield _Reader(self._inflated.descriptor)
+            yield io.BytesIO(self._inflated.data)
             return
         with self._file() as file:
-            yield file
+            yield _Tolerant(file)
 
     @cached_property
     def _inflated(self) -> "_Inflated | None":
@@ -98,10 +98,16 @@ class ReadableLog:
         if self.path is None:
             return None
         with self._file() as file:
-            if file.read(2) != _GZIP:
+            packed = _Tolerant(file)
+            if packed.read(2) != _GZIP:
                 return None
-            file.seek(0)
-            return _Inflated(file)
+            packed.seek(0)
+            return _inflated(packed, self.most_kept // 8, self.most_kept // 2)
+
+    def lines_left_out_before(self, offset: int) -> int:
+        """Lines that are not among those that can be read, of a large packed file."""
+        inflated = self._inflated
+        return inflated.lines_left_out if inflated is not None and offset > inflated.gap else 0
 
     def _file(self) -> BinaryIO:
         """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading
@@ -115,36 +121,51 @@ class ReadableLog:
             return io.BytesIO()
 
 
-class _Inflated:
-    """What a gzip file holds, in a file without a name that goes when nobody reads it any more."""
+class _Tolerant:
+    """A file that ends where it cannot be read any further: a disk or a mount may fail on the
+    way.
+    """
 
-    def __init__(self, packed: BinaryIO) -> None:
-        with tempfile.TemporaryFile() as plain:
-            for block in _inflated_blocks(packed):
-                plain.write(block)
-            plain.flush()
-            self.descriptor = os.dup(plain.fileno())
-        weakref.finalize(self, os.close, self.descriptor)
-
-
-class _Reader:
-    """A position of its own in a file that several readers share."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._at = 0
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
 
     def read(self, size: int, /) -> bytes:
-        found = os.pread(self._descriptor, size, self._at)
-        self._at += len(found)
-        return found
+        try:
+            return self._file.read(size)
+        except OSError:
+            return b""
 
     def seek(self, offset: int, /) -> int:
-        self._at = offset
-        return offset
+        try:
+            return self._file.seek(offset)
+        except OSError:
+            return 0
 
 
-def _inflated_blocks(file: BinaryIO) -> Iterator[bytes]:
+@dataclass(frozen=True)
+class _Inflated:
+    """What a gzip file holds; of a large one both ends."""
+
+    data: bytes
+    gap: int = 0  # where something was left out
+    lines_left_out: int = 0
+
+
+def _inflated(packed: Readable, most_head: int, most_tail: int) -> _Inflated:
+    head, tail = bytearray(), bytearray()
+    left_out = 0
+    for block in _inflated_blocks(packed):
+        room = most_head - len(head)
+        head += block[:room] if room > 0 else b""
+        tail += block[room:] if room > 0 else block
+        if len(tail) > 2 * most_tail:
+            at = tail.find(b"\n", len(tail) - most_tail) + 1 or len(tail) - most_tail
+            left_out += tail.count(b"\n", 0, at)
+            del tail[:at]
+    return _Inflated(bytes(head + tail), len(head), left_out)
+
+
+def _inflated_blocks(file: Readable) -> Iterator[bytes]:
     """What a gzip file holds up to where it ends or is damaged: a crashed job rarely closes its
     log.
     """
@@ -290,7 +311,7 @@ def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
                 count += line_ends(block)
                 at += len(block)
-            numbers[offset] = count
+            numbers[offset] = count + source.lines_left_out_before(offset)
     return numbers
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from aorta.attribution.events import BLOCK, Event, Reading, event_of, occurrences
 from aorta.attribution.exceptions import LITERALS, chained, exceptions, whole_text
+from aorta.attribution.patterns import Pattern, Registry
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import (
     LogLine,
@@ -25,7 +26,6 @@ from aorta.attribution.reading import (
     lines_after,
     pieces,
 )
-from aorta.attribution.registry import Pattern, Registry
 from aorta.attribution.taxonomy import FailureClass, Role
 from aorta.attribution.tracebacks import crash_frames
 
@@ -162,7 +162,7 @@ def _events(
             line = line_at(piece.data, position, source, piece.offset, literal.decode())
             for row in rows:
                 text = whole_text(piece, line, source) if row.whole_message else line.text
-                covered = told.covers(line, by_launcher=row.on == "end" or row.ends_the_rest)
+                covered = told.covers(line, by_launcher=row.on == "exit" or row.ends_the_rest)
                 match = None if covered else row.match(text)
                 if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
                     event = event_of(row, match, line, source)

@@ -10,16 +10,19 @@ from typing import Any
 
 from aorta.attribution.nouns import Evidence, LogSource
 from aorta.attribution.rank_end import RankEnd, signal_number
-from aorta.attribution.reading import ReadableLog, rank_in_name
+from aorta.attribution.reading import MOST_KEPT, ReadableLog, rank_in_name
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
 _MOST_ERROR_FILE = 1 << 20
+# Bytes of packed logs that are held in memory: of all together, and of each at least.
+_KEPT_OF_ALL, _LEAST_KEPT = 512 << 20, 1 << 20
 
 
 def readable_sources(evidence: Evidence) -> list[ReadableLog]:
     """The logs of the ranks; kernel logs are read beside them but tell nothing about progress."""
-    files = [_of_file(log, evidence.follow_links) for log in evidence.logs]
+    most = max(_LEAST_KEPT, min(MOST_KEPT, _KEPT_OF_ALL // max(1, len(evidence.logs))))
+    files = [_of_file(log, evidence.follow_links, most) for log in evidence.logs]
     tails = [
         ReadableLog(tail.name, tail.rank, tail.node, text=tail.text.encode())
         for tail in evidence.tails
@@ -42,8 +45,10 @@ def earlier_sources(evidence: Evidence) -> list[ReadableLog]:
     return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
 
 
-def _of_file(log: LogSource, follow_links: bool) -> ReadableLog:
-    return ReadableLog(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
+def _of_file(log: LogSource, follow_links: bool, most: int = MOST_KEPT) -> ReadableLog:
+    return ReadableLog(
+        str(log.path), log.rank, log.node, log.path, follow_links=follow_links, most_kept=most
+    )
 
 
 def failures_with_times(evidence: Evidence) -> tuple[RankEnd, ...]:
@@ -107,6 +112,7 @@ def _failure(row: Any, where: str) -> RankEnd:
         time=float(moment) if isinstance(moment, (int, float)) else None,
         node=_text(row.get("node")),
         device=_text(row.get("device")),
+        agent=_text(row.get("agent")),
         hung=row.get("hung") is True,
     ).stopped_by_agent(row.get("stopped_by_agent") is True)
 

@@ -41,6 +41,26 @@ class FailureClass(StrEnum):
     UNKNOWN = "unknown"
 
 
+# What the code, its files, its configuration or its command line are to blame for.
+USER_ERRORS = frozenset(
+    {
+        FailureClass.IMPORT_ERROR,
+        FailureClass.SYNTAX_ERROR,
+        FailureClass.BAD_ARGUMENTS,
+        FailureClass.BAD_CONFIG,
+        FailureClass.SHAPE_MISMATCH,
+        FailureClass.CHECKPOINT_MISMATCH,
+        FailureClass.CHECKPOINT_CORRUPT,
+        FailureClass.MISSING_FILE,
+        FailureClass.PERMISSION_DENIED,
+    }
+)
+# How a failure shows, and not what it is.
+HOW_IT_SHOWS = frozenset(
+    {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
+)
+
+
 class Action(StrEnum):
     RESTART = "RESTART"
     STOP = "STOP"

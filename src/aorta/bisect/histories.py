@@ -196,7 +196,8 @@ def span_between(
     touching = None
     if paths:
         touching = repository.touching(bad, good, paths) | repository.touching(good, bad, paths)
-    main = repository.first_parents(shared.sha, main_branch) if main_branch else frozenset[str]()
+    named = main_branch and repository.has(main_branch)
+    main = repository.first_parents(shared.sha, str(main_branch)) if named else frozenset[str]()
     return CommitSpan(
         good, bad, shared, tuple(back), tuple(forward), touching, main, first_parent=first_parent
     )

@@ -28,6 +28,7 @@ from aorta.bisect.package import (
     git_package,
     library,
     set_key,
+    version_script,
     version_variables,
     version_words,
 )
@@ -37,7 +38,7 @@ from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.checkout import GitFaultError, forget_trees, with_commit
 from aorta.runtimes.git import Commit, Repository
@@ -54,16 +55,18 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
     )
     with BisectRun(request) as run:
         root = trees_root(run.stages.path, packages)
-        own = _own_command(run, packages)
+        own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
-        setting = replace(
-            run.setting(
-                lambda those: HostTrees(root, those, own, spec.build_timeout),
-                command=command,
-            ),
-            carry=partial(carried, root / "carried"),
-        )
+        here = InPlace.State()
+
+        def version_sets(those: Sequence[Package]) -> VersionSets:
+            if spec.in_place:
+                return InPlace(root, those, here, request.directory, spec.build_timeout)
+            return HostTrees(root, those, own, spec.build_timeout)
+
+        carry = None if spec.in_place else partial(carried, root / "carried")
+        setting = replace(run.setting(version_sets, command=command), carry=carry)
         try:
             outcome = investigate(setting, packages)
         finally:
@@ -364,6 +367,54 @@ class HostTrees(VersionSets):
         others = tuple(f"{path}:{path}" for path in places.values() if path != first)
         environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
         return replace(trial, cwd=first, env=env, environment=environment)
+
+
+class InPlace(VersionSets):
+    """Version sets in the repositories themselves, as a container has them in which one already
+    is: builds and tests expect them there. One at a time.
+    """
+
+    @dataclass
+    class State:
+        """The version set that the repositories are at, over all searches of a run."""
+
+        key: str | None = None
+        builds: int = 0
+
+    def __init__(
+        self,
+        root: Path,
+        packages: Sequence[Package],
+        here: State,
+        directory: Path,
+        build_timeout: float | None = None,
+    ) -> None:
+        super().__init__(root, packages, build_timeout)
+        self._here, self._directory = here, directory
+
+    def order(self, trial: TrialSpec) -> BuildAndTest:
+        versions = self._versions[str(trial.trial_dir)]
+        key = set_key(self._packages, versions)
+        places = {p.spec.variable: str(p.spec.path) for p in self._git()}
+        env = {**version_variables(self._packages, versions), **places, **trial.env}
+        test = replace(trial, cwd=self._directory, env=env)
+        if key == self._here.key:
+            return BuildAndTest(key, None, test)
+        self._here.key, self._here.builds = None, self._here.builds + 1
+        place = self._root / "builds" / str(self._here.builds)
+        place.mkdir(parents=True, exist_ok=True)
+        build = TrialSpec(
+            ("sh", "-c", version_script(self._packages, versions)),
+            place,
+            place,
+            environment=LOCAL,
+            env=env,
+            timeout=self._build_timeout,
+        )
+        return BuildAndTest(key, build, test, version_words(self._packages, versions))
+
+    def built(self, key: str) -> None:
+        self._here.key = key
 
 
 _MOST_CARRIED = 200

@@ -43,6 +43,7 @@ class SearchSetup:
     confidence: float
     check_bad_end: bool = True  # without, it is taken as it was said
     checks: bool = True
+    confirmations: int | None = None
     on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
@@ -238,6 +239,7 @@ def _bisection(
         trust_bad=name == MAIN and not setting.check_bad_end,
         trust_ends=setting.metric is None,
         confirm=setting.checks,
+        confirmations=setting.confirmations if name == MAIN else None,
         sanity_probes=_SENTINELS if name == MAIN and setting.checks else 0,
         probe_steady=buildless,
     )

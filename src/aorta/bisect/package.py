@@ -34,6 +34,7 @@ class Package:
     span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
+    firm: bool = True  # it stands at this very version; without, near it where that cannot be
     times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
     @property
@@ -104,9 +105,9 @@ class Package:
         times = self.times[: rank + 1] if self.times else None
         return replace(self, versions=self.versions[: rank + 1], times=times)
 
-    def fixed_at(self, version: str) -> "Package":
+    def fixed_at(self, version: str, *, firm: bool = True) -> "Package":
         """The same package, standing still."""
-        return Package(self.spec, (version,), self.repository)
+        return Package(self.spec, (version,), self.repository, firm=firm)
 
 
 Carry = Callable[[Package, Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
@@ -151,6 +152,33 @@ def clone_lines(spec: PackageSpec, version: str, tree: str) -> list[str]:
     ]
 
 
+def version_script(packages: Sequence[Package], versions: Versions) -> str:
+    """Shell lines that bring the repositories where they are to these versions, and build them."""
+    exports = version_variables(packages, versions)
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+    for package in packages:
+        if package.spec.is_git:
+            lines += checkout_lines(package, versions[package.name])
+    for package in packages:
+        if package.spec.build:
+            place = f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
+            lines.append(f"({place}{package.spec.build}\n)")
+    return "\n".join(["set -e", *lines])
+
+
+def checkout_lines(package: Package, version: str) -> list[str]:
+    """As the repository was left matters no more; build fixes are tried and left out where they do
+    not apply.
+    """
+    git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
+    picks = [
+        f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
+        f"|| {git} cherry-pick --abort"
+        for pick in package.spec.cherry_pick
+    ]
+    return [f"{git} checkout --quiet --force --detach {version}", *picks]
+
+
 def version_words(packages: Sequence[Package], versions: Versions) -> str:
     """`jax@cd04d0f xla@662eb45`: which of the states between the two ends this is."""
     moved = sorted(package.name for package in moving(packages))
@@ -168,7 +196,12 @@ def git_package(
 ) -> Package:
     """A package with one end given stands still there; with none, where its repository stands."""
     ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
+    if spec.good_parent and good:
+        ends[0] = repository.resolve(f"{ends[0]}^")
     here = spec.model_copy(update={"path": repository.where})
+    if len(ends) == 2 and spec.main_branch and not find_fix:
+        ends, picks = _on_the_main_line(repository, ends[0], ends[1], spec.main_branch)
+        here = here.model_copy(update={"cherry_pick": (*spec.cherry_pick, *picks)})
     if len(ends) < 2 or ends[0] == ends[1]:
         return Package(here, ((ends or [repository.resolve("HEAD")])[0],), repository)
     span = span_between(
@@ -183,6 +216,22 @@ def git_package(
     skipped = repository.listed(spec.skip)
     shas = tuple(commit.sha for commit in span.line.states)
     return Package(here, shas, repository, span, skipped=skipped)
+
+
+def _on_the_main_line(
+    repository: Repository, good: str, bad: str, branch: str
+) -> tuple[list[str], list[str]]:
+    """Ends that stand beside the main line, as after a rebase, are those of the main line that they
+    were begun from; what only the ends have is cherry-picked onto every state between.
+    """
+    main = next((one for one in (branch, f"origin/{branch}") if repository.has(one)), None)
+    if main is None or repository.is_ancestor(good, bad):
+        return [good, bad], []
+    older, newer = repository.merge_base(good, bad), repository.merge_base(bad, main)
+    if older == newer or not repository.is_ancestor(older, newer):
+        return [good, bad], []
+    own = [*repository.only_in(bad, newer), *repository.only_in(good, older)]
+    return [older, newer], [commit.sha for commit in own if len(commit.parents) < 2]
 
 
 def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:

@@ -326,8 +326,9 @@ def link_side(
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
-    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
-    return stage_dir / (telling or mine)[-1].path
+    place = stage_dir / (telling or mine)[-1].path
+    relink(run_dir / name, place)
+    return place
 
 
 def relink(link: Path, target: Path) -> None:

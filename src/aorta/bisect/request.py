@@ -35,7 +35,7 @@ from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
 from aorta.search.belief import Weights
 from aorta.search.timeline import Timeline
@@ -112,6 +112,7 @@ class BisectRequest:
 
     command: tuple[str, ...] = ()
     spec: Path | None = None
+    base: BisectSpec | None = None  # in place of a file
     good: str | None = None  # a revision of the repository here
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
@@ -140,6 +141,7 @@ class BisectRequest:
     output_prefix: Path | None = None  # None: ./bisect-<now>
     cache: bool = True  # use and keep outcomes of other runs
     cache_dir: Path | None = None
+    summary: bool = False  # also write JAX-Toolbox' summary.json
     resume: Resume | None = None
 
     @property
@@ -148,7 +150,7 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or ends or named)
+        return bool(self.command or self.spec or self.base or ends or named)
 
 
 def bisect(
@@ -162,8 +164,8 @@ def bisect(
     shown where each looks.
     """
     resolved = _resolved(request, listeners, say, on_belief)
-    with KeptOpen(request.executor) as kept:
-        return run_bisection(replace(resolved, executor=kept.open))
+    with request.executor.opened() as executor:
+        return run_bisection(replace(resolved, executor=executor))
 
 
 def plan(request: BisectRequest) -> dict[str, Any]:
@@ -290,6 +292,7 @@ def _resolved(
         resume=request.resume,
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
+        summary=request.summary,
         on_belief=on_belief,
     )
 
@@ -323,7 +326,7 @@ def _asked(request: BisectRequest) -> dict[str, Any]:
 
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = load_spec(request.spec) if request.spec else BisectSpec()
+    spec = load_spec(request.spec) if request.spec else request.base or BisectSpec()
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)

@@ -5,6 +5,8 @@ Checkouts, containers and images are the business of those who use it.
 """
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
 from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
+from aorta.bisect.summary import SUMMARY, summary_of
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,
@@ -35,6 +38,7 @@ from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
+from aorta.runtimes.git import without_credentials
 from aorta.search.belief import Weights
 from aorta.search.bisection import Bisection
 
@@ -43,7 +47,7 @@ _ASKED = "request.json"
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
+    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh ones for each stage."""
 
     spec: BisectSpec
     directory: Path
@@ -56,7 +60,33 @@ class ResolvedRequest:
     cache: Path | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
+    summary: bool = False
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
+
+
+class _OneInterrupt:
+    """While this lasts the first Ctrl-C stops the search, and a second one does not stop what is
+    written then: the result and how to go on. A third one does.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._count = say, 0
+        self._before: Any = None
+
+    def begin(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+
+    def end(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, *_: object) -> None:
+        self._count += 1
+        if self._count == 2:
+            self._say("it is being stopped; what is known is written first")
+        else:
+            raise KeyboardInterrupt
 
 
 class BisectRun:
@@ -66,6 +96,8 @@ class BisectRun:
         self.request = request
         self.session = open_session(request.prefix, request.resume, is_named=request.is_named)
         self.logs = LogFiles(self.session.path)
+        self._interrupts = _OneInterrupt(self.say)
+        self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
         self.status = StatusFile(
@@ -76,6 +108,7 @@ class BisectRun:
 
     def __enter__(self) -> Self:
         self.session.__enter__()
+        self._interrupts.begin()
         try:
             self.stages.check_question()
             keep_request(self.request, self.session.run)
@@ -86,6 +119,7 @@ class BisectRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
 
@@ -122,6 +156,7 @@ class BisectRun:
             request.spec.confidence,
             check_bad_end=not request.spec.skip_precondition_checks,
             checks=request.checks,
+            confirmations=request.spec.confirmations,
             on_search=self._show_search,
             metric=self.metric,
             say=self.say,
@@ -138,7 +173,7 @@ class BisectRun:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        left = StepsLeft(search, self.say, self.builds)
+        left = StepsLeft(search, self.say)
         self.status.follow(left)
         return [left]
 
@@ -164,12 +199,20 @@ class BisectRun:
             if any(record.point.config_key == key for record in answers[stage].records)
         }
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
+        if self.request.summary:
+            self._write_summary(findings)
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings.status, findings.culprits, findings.confidence))
         self.session.run.describe(status=findings.status)
         self.status.close(findings.status)
         return findings
+
+    def _write_summary(self, findings: Findings) -> None:
+        content = summary_of(
+            findings, self.stages.answers, self.image_of, self.stages.stage_path, self.builds.took
+        )
+        write_atomically(self.stages.path / SUMMARY, json.dumps(content))
 
     def _why_cut_short(self, findings: Findings) -> list[str]:
         """What was in the way, such as git that could not check a commit out."""
@@ -201,7 +244,7 @@ def keep_request(request: ResolvedRequest, run: RunDir) -> None:
     secrets.
     """
     asked = {
-        "spec": request.spec.model_dump_json(),
+        "spec": _without_tokens(request.spec).model_dump_json(),
         "directory": str(request.directory),
         "checks": request.checks,
         "cache": str(request.cache) if request.cache else None,
@@ -214,6 +257,17 @@ def keep_request(request: ResolvedRequest, run: RunDir) -> None:
         write_atomically(
             run.path / ".gitignore", "*\n"
         )  # no untracked files in the user's repository
+
+
+def _without_tokens(spec: BisectSpec) -> BisectSpec:
+    """Remotes without their credentials: those stay with whoever gave them."""
+    packages = tuple(
+        package.model_copy(update={"remote": without_credentials(package.remote)})
+        if package.remote
+        else package
+        for package in spec.packages
+    )
+    return spec.model_copy(update={"packages": packages})
 
 
 def kept_request(directory: Path) -> dict[str, Any]:
@@ -237,7 +291,9 @@ def kept_request(directory: Path) -> dict[str, Any]:
 def fingerprint(request: ResolvedRequest) -> dict[str, object]:
     """What makes two runs the same question; a resumed run must agree in all of it."""
     spec = request.spec
-    content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
+    content = _without_tokens(spec).model_dump(
+        mode="json", exclude={"command", "timeout", "build_timeout"}
+    )
     return {
         "command": list(spec.command),
         "files of the command": _files(request),

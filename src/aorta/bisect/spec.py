@@ -46,6 +46,7 @@ class PackageSpec(StrictModel):
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
     paths: tuple[str, ...] = ()  # only commits that touch these are candidates
+    good_parent: bool = False  # the good end is the parent of what is said, or read, of it
     skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
     @field_validator("versions", "cherry_pick", "needs", "paths", "skip", mode="before")
@@ -94,6 +95,11 @@ class ContainersSpec(StrictModel):
     mounts: tuple[str, ...] = ()
     bazel_cache: str | None = None
     shm_size: str = Field(default="1g", pattern=r"^\d+[bkmgBKMG]?$")
+    # A path inside of the images with installPKG.sh: every PKG_VERSION there is a package.
+    build_scripts: str | None = None
+    # The command is run on the host and told of the image of each state.
+    plugin: bool = False
+    registry: str | None = None  # where a plugin's images are pushed to, with a prefix of the tag
     gpus: bool = True  # those of this machine, if it has any; under pyxis Slurm decides
     options: tuple[str, ...] = ()  # further options of the container engine
 
@@ -170,6 +176,10 @@ class BisectSpec(StrictModel):
     skip_precondition_checks: bool = False
     same_failure: bool = False  # a failure unlike the first one is neither good nor bad
     any_failure: bool = False  # between environments too every failing exit is bad
+    # Further runs of both ends, and of both sides of the answer; None: as many as it takes.
+    confirmations: int | None = Field(default=None, ge=0)
+    # On the host: the repositories themselves are moved and built, where others expect them.
+    in_place: bool = False
     timeout: float | None = None
     build_timeout: float | None = None
 
@@ -214,7 +224,13 @@ def only_the_same_failure(spec: BisectSpec) -> bool:
 
 
 def load_spec(path: Path) -> BisectSpec:
-    return validated(BisectSpec, load_document(path), file=str(path))
+    content = load_document(path)
+    for key in ("packages", "command"):
+        if isinstance(content, dict) and content.get(key) == []:
+            raise UsageError(
+                "it is an empty list; fill it, or leave it out", where=f"{path}: {key}"
+            )
+    return validated(BisectSpec, content, file=str(path))
 
 
 def day(text: str) -> date:
@@ -239,6 +255,15 @@ def versions_from(text: str | None, option: str) -> dict[str, str]:
     return found
 
 
+def script_package(name: str, where: str, versions: tuple[str, ...]) -> PackageSpec:
+    """A library that `installNAME.sh VERSION` of an image installs."""
+    static = "STATIC=1 " if name == "NVSHMEM" else ""
+    build = f'DEVEL=1 {static}{where}/install{name}.sh "${name}_VERSION"'
+    return PackageSpec(
+        name=name, versions=versions, env=f"{name}_VERSION", build=build, rebuild="changed"
+    )
+
+
 JAX_URL_TEMPLATE = "ghcr.io/nvidia/jax:{container}-{date}"
 
 # XLA is built as a part of JAX, so only the last of the two builds; `build-jax.sh` is the images'
@@ -248,4 +273,11 @@ JAX_PACKAGES = (
     PackageSpec(name="jax", path="/opt/jax", build="build-jax.sh ${BAZEL_CACHE_OPTION}"),
     PackageSpec(name="flax", path="/opt/flax"),
     PackageSpec(name="maxtext", path="/opt/maxtext"),
+    PackageSpec(
+        name="transformer-engine",
+        path="/opt/transformer-engine",
+        build="build-te.sh",
+        rebuild="changed",
+        needs=("xla", "jax"),
+    ),
 )

@@ -40,8 +40,8 @@ _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and how trials run, whatever the search. Each stage opens its own executor and its own
-    view.
+    """Where and how trials run, whatever the search. All stages share one executor; each has views
+    of its own.
     """
 
     executor: Callable[[], Executor]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
+NOT_BUILT_WORDS = "it could not be made"
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 
@@ -240,7 +241,7 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
     said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
-    why = "it ran out of time while it was made" if build.timed_out else "it could not be made"
+    why = NOT_BUILT_WORDS if not build.timed_out else f"{NOT_BUILT_WORDS} in time"
     return replace(
         build,
         trial_id=trial.id,
@@ -360,9 +361,16 @@ class VersionsExperiment:
         return self._test.trial(trial_dir, self._test.environment)
 
 
+def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
+    """What a command that runs on the host is told of a state."""
+    return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
+
+
 class ContainersExperiment:
-    def __init__(self, test: ProbedCommand, image_of: Callable[[str], str], axis: str) -> None:
-        self._test, self._image_of, self._axis = test, image_of, axis
+    def __init__(
+        self, test: ProbedCommand, image_of: Callable[[str], str], axis: str, *, plugin: bool
+    ) -> None:
+        self._test, self._image_of, self._axis, self._plugin = test, image_of, axis, plugin
 
     @property
     def oracle(self) -> Deciding:
@@ -370,4 +378,7 @@ class ContainersExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         image = self._image_of(str(point[self._axis]))
+        if self._plugin:
+            trial = self._test.trial(trial_dir, LOCAL)
+            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
         return self._test.trial(trial_dir, replace(self._test.environment, image=image))

@@ -18,6 +18,7 @@ from aorta.bisect.trials import BUILD_LOG
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
@@ -41,6 +42,7 @@ MISTAKES = re.compile(
 MISTAKES_IN_ENVIRONMENTS = re.compile(
     MISTAKES.pattern.replace("|ModuleNotFoundError|ImportError", ""), re.MULTILINE
 )
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
 _WIDEST = 160
 _LONGEST_PAUSE = 60.0  # seconds between two words about one build; it begins with 5
@@ -116,6 +118,7 @@ class Builds:
         self._say = say
         self._going: dict[str, _Going] = {}
         self.count, self.seconds = 0, 0.0
+        self.took: dict[str, float] = {}
         self.on_change: Callable[[], None] = lambda: None
 
     def began(self, build: TrialSpec, what: str) -> None:
@@ -143,7 +146,7 @@ class Builds:
         going = self._going.pop(build.id, None)
         if going is None or end.cancelled:
             return
-        took = time.monotonic() - going.since
+        took = self.took[going.what] = time.monotonic() - going.since
         self.count, self.seconds = self.count + 1, self.seconds + took
         word = "completed in" if end.exit_code == 0 else "failed after"
         self._say(f"Build {word} {show_duration(took)}")
@@ -162,37 +165,37 @@ class Builds:
 
 
 class StepsLeft:
-    """After every answer: how many candidates are left, and about how many trials and how much
-    time, builds included.
+    """After every answer: how many candidates are left, about how many more tests that takes, and
+    how long, by the time that the tests so far took with all that belongs to them.
     """
 
-    def __init__(self, search: Bisection, say: Say, builds: Builds) -> None:
-        self._search, self._say, self._builds = search, say, builds
-        self._built_before = builds.seconds  # by the searches before this one
-        self._durations: list[float] = []
+    def __init__(self, search: Bisection, say: Say) -> None:
+        self._search, self._say = search, say
+        self._begun = time.monotonic()
+        self._trials = 0
+        versions = search.timeline.histories[0].versions
+        self._unit = "commit" if all(_COMMIT.fullmatch(v) for v in versions) else "change"
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded):
-            self._durations.append(event.record.duration)
+            self._trials += not event.replayed
         elif isinstance(event, events.PointSettled) and (left := self.estimate()):
             self._say(
-                f"{left['changes']} of {left['of']} changes are left at "
-                f"{left['probability']:.0%}; about {left['trials']} more trials, "
-                f"{show_duration(left['seconds'])}"
+                f"{counted(int(left['changes']), self._unit)} still possible, about "
+                f"{counted(int(left['trials']), 'more test')}, {show_duration(left['seconds'])}"
             )
 
     def estimate(self) -> dict[str, float] | None:
         """None before anything is known, and at the end."""
-        interval = self._search.answer
-        if interval is None or self._search.done or not self._durations:
+        search = self._search
+        if search.answer is None or search.done or not self._trials:
             return None
-        built = self._builds.seconds - self._built_before
-        typical = (sum(self._durations) + built) / len(self._durations)
-        trials = self._search.expected_questions()
+        trials = search.expected_questions()
+        typical = (time.monotonic() - self._begun) / self._trials
         return {
-            "changes": len(interval.changes),
-            "of": self._search.timeline.changes,
-            "probability": round(interval.mass, 4),
+            "changes": search.possible,
+            "of": search.timeline.changes,
+            "probability": round(search.answer.mass, 4),
             "trials": trials,
             "seconds": round(trials * typical, 1),
         }

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
-from aorta.bundle.layouts import Policy, matches
+from aorta.bundle.layouts import Policy, is_log, matches
 from aorta.bundle.manifest import RefusedError
 from aorta.bundle.source import RunSource
 from aorta.engine.rundir import PRIVATE
@@ -25,6 +26,7 @@ class Member:
     binary: bool  # leaves as it is, because the policy says so
     ours: bool  # a document that a verb wrote
     identity: tuple[int, ...]
+    cut: int = 0  # so many bytes in the middle of a log stay here
 
 
 @dataclass
@@ -34,7 +36,13 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
 
-def collect(source: RunSource, policy: Policy) -> Collected:
+FIRST, LAST = 1 << 20, 7 << 20
+"""Bytes of each log that ship; nobody reads a gigabyte of one."""
+
+
+def collect(
+    source: RunSource, policy: Policy, *, whole_logs: bool = False, allow_binary: bool = False
+) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
     links = Counter[tuple[int, int]]()
@@ -43,19 +51,23 @@ def collect(source: RunSource, policy: Policy) -> Collected:
     for path, file, status in _walk(source.root, found.problems):
         inode = (status.st_dev, status.st_ino)
         links[inode] += 1
-        if not source.layout.ships(path, policy):
+        if not source.layout.ships(path, policy, allow_binary=allow_binary):
             left[path] = inode
             continue
-        if status.st_size > policy.max_file_mib * 2**20:
+        cut = 0 if whole_logs or not is_log(path) else max(0, status.st_size - FIRST - LAST)
+        size = status.st_size - cut
+        if size > policy.max_file_mib * 2**20:
             found.problems.append(
                 f"{path}: is larger than {policy.max_file_mib} MiB; exclude it, or raise "
                 "max_file_mib in a policy"
             )
-        total += status.st_size
+        total += size
         executable = bool(status.st_mode & stat.S_IXUSR)
         is_binary = matches(path, policy.binary)
         ours = matches(path, source.layout.ours)
-        found.members.append(Member(path, file, executable, is_binary, ours, _identity(status)))
+        found.members.append(
+            Member(path, file, executable, is_binary, ours, _identity(status), cut)
+        )
     packed = {member.identity[:2] for member in found.members}
     found.left_out = [path for path, inode in left.items() if inode not in packed]
     found.problems.extend(_outside_links(found.members, links))
@@ -70,13 +82,15 @@ def collect(source: RunSource, policy: Policy) -> Collected:
 
 
 def read_member(member: Member) -> Iterator[bytes]:
-    """The bytes of a file that did not change since it was found, piece by piece."""
+    """The bytes of a file that did not change since it was found, some whole lines at a time."""
     try:
         handle = os.open(member.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             before = _identity(os.fstat(handle))
-            while data := file.read(1 << 20):
-                yield data
+            if member.cut:
+                yield from _ends(file, member)
+            while lines := file.readlines(1 << 20):
+                yield b"".join(lines)
             after = _identity(os.fstat(handle))
     except OSError as wrong:
         raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
@@ -85,6 +99,15 @@ def read_member(member: Member) -> Iterator[bytes]:
             [f"{member.path}: changed while it was being packed; wait for the run to end"],
             where=member.path,
         )
+
+
+def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
+    """The first lines of a log and a word on what is left out; its last lines are read next."""
+    yield b"".join(file.readlines(FIRST))
+    left_at = file.tell()
+    file.seek(max(left_at, member.identity[2] - LAST))
+    file.readline()
+    yield b"[... %d bytes of this log stay at its site ...]\n" % (file.tell() - left_at)
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:

@@ -16,6 +16,7 @@ from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import json_object
 from aorta.registry.documents import load_document
 from aorta.scrub.known import split_patterns
+from aorta.scrub.vocabulary import words
 
 
 class Policy(StrictModel):
@@ -58,24 +59,11 @@ def _patterns_of(path: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-_TEXT_ENDINGS = frozenset(
-    {
-        ".json",
-        ".jsonl",
-        ".yaml",
-        ".yml",
-        ".txt",
-        ".log",
-        ".md",
-        ".html",
-        ".out",
-        ".err",
-        ".csv",
-        ".tsv",
-        ".sh",
-        ".py",
-    }
+_TEXT_ENDINGS = words(
+    ".json .jsonl .yaml .yml .txt .log .md .html .out .err .csv .tsv .sh .py .toml .cfg .ini"
 )
+_LOG_ENDINGS = words(".log .out .err")
+_PROGRAMS = ("shrunken/*", "*/shrunken/*", "workload/*", "*/workload/*")
 _EVERYWHERE = ("SHIP.md", "README.md", "report.html", "report.md", "result.json")
 
 
@@ -91,14 +79,24 @@ class Layout:
     ours: tuple[str, ...] = ()  # documents whose fields we know; everything else is somebody's text
     reads: tuple[str, ...] = ()  # what the other side should read first, in this order
 
-    def ships(self, path: str, policy: Policy) -> bool:
+    def ships(self, path: str, policy: Policy, *, allow_binary: bool = False) -> bool:
         if matches(path, policy.exclude):
             return False
         if matches(path, policy.include) or matches(path, policy.binary):
             return True
         if matches(path, (*_EVERYWHERE, *self.files)):
             return True
-        return matches(path, self.trees) and PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
+        is_text = PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
+        return matches(path, self.trees) and (is_text or (allow_binary and is_program(path)))
+
+
+def is_program(path: str) -> bool:
+    """What somebody runs, and the data that it reads."""
+    return matches(path, _PROGRAMS) or path == "reproduce.py"
+
+
+def is_log(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in _LOG_ENDINGS and not is_program(path)
 
 
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")

@@ -116,7 +116,8 @@ class FileEntry(StrictModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
     scrubbed: dict[str, int] = Field(default_factory=dict)
-    unscrubbed: bool = False  # binary, shipped as it is by the site's own policy
+    unscrubbed: bool = False  # binary, shipped as it is because the site says so
+    left_out_bytes: int = Field(default=0, ge=0)  # of the middle of a long log
 
 
 class Checked(StrictModel):
@@ -142,6 +143,7 @@ class Manifest(StrictModel):
     created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
+    logs_only: bool = False  # nothing in it can be run
     checked: Checked | None = None  # None: it was not run, or there is nothing to run
     files: list[FileEntry]
 

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from aorta.bundle.collect import Member, collect, read_member
-from aorta.bundle.layouts import Policy
+from aorta.bundle.layouts import Policy, is_program
 from aorta.bundle.manifest import (
     MANIFEST,
     Checked,
@@ -36,7 +36,7 @@ from aorta.bundle.manifest import (
     problem_with,
 )
 from aorta.bundle.ship import SHIP, updated_ship
-from aorta.bundle.source import RunSource, open_source, this_site
+from aorta.bundle.source import RunSource, open_source, secret_values, this_site
 from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
@@ -44,21 +44,23 @@ from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
 from aorta.scrub.scrubber import Replacement, Rules, Scrubber
+from aorta.scrub.structure import learn_document
 
 _CONTEXT = 40
-_LONGEST_LINE = 1 << 22
 
 
 def relocated(
     path: str, pieces: Iterable[bytes], roots: Sequence[str], account: Account
 ) -> Iterator[bytes]:
-    """The file `path` with every way to a root of the run written as a relative one."""
+    """The file `path` with every way to a root of the run written as a relative one. The pieces
+    are whole lines.
+    """
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
     longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
     one_of = b"|".join(map(re.escape, longest_first))
     pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
     line = 1
-    for part in _lines_together(pieces):
+    for part in pieces:
         if not any(root in part for root in longest_first):
             yield part
         else:
@@ -79,23 +81,6 @@ def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Ite
         )
 
 
-def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces that end where a line ends, so that no path is cut in two."""
-    waiting: list[bytes | memoryview] = []
-    size = 0
-    for piece in pieces:
-        cut = piece.rfind(b"\n") + 1
-        if not cut and size + len(piece) > _LONGEST_LINE:
-            cut = len(piece)
-        if cut:
-            yield b"".join((*waiting, memoryview(piece)[:cut]))
-            waiting, size = [], 0
-        waiting.append(memoryview(piece)[cut:])
-        size += len(piece) - cut
-    if size:
-        yield b"".join(waiting)
-
-
 _MOST_IN_ONE_SECOND = 1000
 _LARGEST_SHIP = 4 << 20
 
@@ -110,6 +95,7 @@ class PackedFile:
     executable: bool
     account: Account = field(default_factory=Account)
     unscrubbed: bool = False
+    cut: int = 0  # bytes of a log that stay here
 
 
 @dataclass(frozen=True)
@@ -132,6 +118,11 @@ class Prepared:
         return dict(found)
 
     @property
+    def logs_only(self) -> bool:
+        """Nothing in it can be run."""
+        return not any(is_program(file.path) for file in self.files)
+
+    @property
     def name(self) -> str:
         return slug(as_file_name(self.ticket))
 
@@ -142,24 +133,32 @@ class Prepared:
 
 @contextmanager
 def prepared(
-    run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequence[str], near: Path
+    run_dir: Path,
+    ticket: str | None,
+    policy: Policy,
+    patterns: Sequence[str],
+    near: Path,
+    *,
+    whole_logs: bool = False,
+    allow_binary: bool = False,
 ) -> Iterator[Prepared]:
     """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone
     afterwards.
     """
     source = open_source(run_dir, ticket)
-    found = collect(source, policy)
+    found = collect(source, policy, whole_logs=whole_logs, allow_binary=allow_binary)
     _refuse(found.problems, source)
     rules = Rules(
         patterns=tuple(patterns),
         secret_names=tuple(policy.secret_names),
         keep=tuple(policy.keep),
+        values=secret_values(),
         identity=this_site(run_dir),
     )
     with _spool(near) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
         with _without_collector():
-            packing.learn(found.members, found.left_out)
+            packing.learn(found.members, found.left_out, allow_binary)
             files = [packing.add(member) for member in found.members if member.path != SHIP]
         _check_names([*(file.path for file in files), SHIP], source)
         yield Prepared(
@@ -207,6 +206,7 @@ class _Packing:
         self.files = files
         self.archive = archive
         self._hashes: dict[str, str] = {}
+        self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
     @property
@@ -216,24 +216,33 @@ class _Packing:
     def scrubbed_ticket(self) -> str:
         return self.scrubber.text(self.source.ticket).text
 
-    def learn(self, members: Sequence[Member], left_out: Sequence[str]) -> None:
+    def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
         """First reading of every file. All that cannot be scrubbed is named at once."""
         problems: list[str] = []
+        data: list[Member] = []  # of the program, and no text
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
+        for document in self.source.private_documents():
+            learn_document(self.scrubber, document)
         for member in members:
             hashing = Hashing(read_member(member))
             try:
                 if not member.binary:
                     moved = relocated(member.path, hashing, self._roots, Account())
                     self.files.learn(member.path, moved, ours=member.ours)
-                hashing.finish()
             except NotTextError:
-                problems.append(
-                    f"{member.path}: is not text and cannot be scrubbed; "
-                    "exclude it, or let it pass as it is with `binary:` in a policy"
-                )
+                if is_program(member.path):
+                    data.append(member)
+                else:
+                    problems.append(
+                        f"{member.path}: is not text and cannot be scrubbed; "
+                        "exclude it, or let it pass as it is with `binary:` in a policy"
+                    )
+            hashing.finish()
             self._hashes[member.path] = hashing.digest
+        self._binary = {member.path for member in data}
+        if data and not allow_binary:
+            problems.append(_binaries(data))
         _refuse(problems, self.source)
 
     def add(self, member: Member) -> PackedFile:
@@ -246,8 +255,17 @@ class _Packing:
             executable=member.executable,
         )
         return PackedFile(
-            name, entry.size, leaving.digest, member.executable, account, member.binary
+            name,
+            entry.size,
+            leaving.digest,
+            member.executable,
+            account,
+            self._is_binary(member),
+            member.cut,
         )
+
+    def _is_binary(self, member: Member) -> bool:
+        return member.binary or member.path in self._binary
 
     def ship(self, member: Member | None) -> tuple[str, Account] | None:
         if member is None:
@@ -259,7 +277,7 @@ class _Packing:
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         """The second reading, which must meet the same bytes as the first."""
         given = Hashing(read_member(member))
-        if member.binary:
+        if self._is_binary(member):
             yield from given
         else:
             moved = relocated(member.path, given, self._roots, account)
@@ -304,8 +322,21 @@ def _ship(prepared: Prepared, checked: Checked | None) -> bytes:
         removed=prepared.scrubbed,
         left_out=len(prepared.left_out),
         unscrubbed=[file.path for file in prepared.files if file.unscrubbed],
+        cut={file.path: file.cut for file in prepared.files if file.cut},
+        logs_only=prepared.logs_only,
         checked=checked,
     ).encode()
+
+
+def _binaries(data: Sequence[Member]) -> str:
+    named = ", ".join(member.path for member in data[:3])
+    more = f" and {len(data) - 3} more" if len(data) > 3 else ""
+    size = sum(member.identity[2] for member in data) / 1e6
+    return (
+        f"{named}{more}: is not text and cannot be scrubbed ({len(data)} files of the program's "
+        f"data, {size:.1f} MB); let them leave as they are with --allow-binary, or exclude them in "
+        "a policy"
+    )
 
 
 def _check_names(paths: list[str], source: RunSource) -> None:
@@ -332,6 +363,7 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
         created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
+        logs_only=prepared.logs_only,
         checked=checked,
         files=[
             FileEntry(
@@ -340,6 +372,7 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
                 bytes=file.size,
                 scrubbed={group: count for group, count in file.account.groups.items() if count},
                 unscrubbed=file.unscrubbed,
+                left_out_bytes=file.cut,
             )
             for file in sorted((*prepared.files, of_ship), key=lambda file: file.path)
         ],

@@ -5,6 +5,7 @@ original's.
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -35,6 +36,7 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
 _STRANGER = "stranger"
+_BARE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_TRIALS = 40
 _MISSED = 0.01
 
@@ -155,5 +157,14 @@ def _enough(result: Mapping[str, Any]) -> int:
 
 
 def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:
-    path = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
-    return {"HOME": str(home), "USER": _STRANGER, "LOGNAME": _STRANGER, "PATH": path}
+    """Another home and user, and a bare path: what the run itself named, this interpreter, and the
+    system's programs.
+    """
+    path = os.pathsep.join([*programs, str(Path(sys.executable).parent), _BARE_PATH])
+    return {
+        "HOME": str(home),
+        "USER": _STRANGER,
+        "LOGNAME": _STRANGER,
+        "PATH": path,
+        "PYTHON": sys.executable,
+    }

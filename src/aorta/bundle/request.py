@@ -1,5 +1,5 @@
-"""The door of the room: everything that may be asked of packing a run, and the one function that
-does it.
+"""The public API of the package: everything that may be asked of packing a run, and the one
+function that does it.
 """
 
 import tempfile
@@ -31,6 +31,8 @@ class BundleRequest:
     scrub: tuple[str, ...] = ()  # text to take out besides what is found
     redaction_from: Path | None = None  # a file of such patterns
     policy: Path | None = None  # a file of the site's rules
+    whole_logs: bool = False  # not only the first 1 MiB and the last 7 MiB of each
+    allow_binary: bool = False  # the program's data may leave as they are
     sign: Path | None = None  # an Ed25519 SSH key
     check: bool = True  # run the reproducer from where the bundle is unpacked
     timeout: float | None = None  # of one such run, in seconds
@@ -59,6 +61,7 @@ class BundleReport:
         return {
             **summary(self.path, self.sha256, self.manifest),
             "left_out": len(self.manifest.left_out),
+            "logs_only": self.manifest.logs_only,
             "checked": self.checked.model_dump() if self.checked else None,
             "signature": str(self.signature) if self.signature else None,
         }
@@ -75,7 +78,15 @@ def bundle(
     if request.sign is not None:
         signing.check_signing_key(request.sign)
     run_dir, output = request.run_dir, request.output
-    with pack.prepared(run_dir, request.ticket, site, patterns, output) as prepared:
+    with pack.prepared(
+        run_dir,
+        request.ticket,
+        site,
+        patterns,
+        output,
+        whole_logs=request.whole_logs,
+        allow_binary=request.allow_binary,
+    ) as prepared:
         if not agreed(prepared):
             return None
         checked = _rehearsed(prepared, request.timeout) if request.check else None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from aorta.bundle.layouts import Layout
 from aorta.bundle.manifest import Checked
 from aorta.core.stats import counted
+from aorta.scrub.scrubber import LOOKED_FOR
 
 SHIP = "SHIP.md"
 _BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
@@ -22,11 +23,14 @@ _WORDS = {
 }
 
 
+LOGS_ONLY = "Logs only: the program that failed is not in this bundle, so nothing in it can be run."
 UNKNOWN = (
     "- names of models, projects, customers and data sets that look like ordinary words",
     "- names of people in free text, and what a sentence gives away",
     "- what the source, the data and the shapes themselves tell about the work",
-    "- a secret without a shape, behind no name that announces one, or split over several lines",
+    "- a secret without a shape that stands behind no name that announces one",
+    "- a known secret of fewer than six characters, where nothing announces it",
+    "- what a picture, a sound or another binary file shows",
     "",
     "Name such words with `--scrub`, and look at everything with `--review`.",
 )
@@ -41,6 +45,8 @@ def updated_ship(
     removed: Mapping[str, int],
     left_out: int,
     unscrubbed: Sequence[str],
+    cut: Mapping[str, int],
+    logs_only: bool,
     checked: Checked | None,
 ) -> str:
     """The same text for the same content, however often it is updated."""
@@ -53,6 +59,7 @@ def updated_ship(
         "",
         f"Ticket {ticket}, made by `aorta {layout.verb}`.",
     ]
+    parts += ["", LOGS_ONLY] if logs_only else []
     parts += ["", _rehearsed(checked)] if checked or layout.verb == "reduce" else []
     parts += ["", "### Read first", ""]
     parts += [f"- `{path}`" for path in layout.reads if path in files] or ["- `manifest.json`"]
@@ -68,15 +75,18 @@ def updated_ship(
         if left_out
         else []
     )
+    parts += [f"- {size} bytes from the middle of `{path}`" for path, size in cut.items()]
     parts += [
         "",
         "The same value has the same placeholder everywhere; in file names it reads `HOST-1`.",
     ]
     parts += ["No list of the removed values exists. `manifest.json` counts them file by file."]
     parts += ["Only this archive was scrubbed so, not the directory that it was made from."]
+    parts += ["", "### What was looked for", "", *(f"- {line}" for line in LOOKED_FOR)]
+    parts += ["- values of the site's secret variables, wherever and however they are written"]
     parts += ["", "### What no scrubbing can know", "", *UNKNOWN]
     if unscrubbed:
-        parts += ["", "### Not scrubbed: binary files that the site's policy lets pass", ""]
+        parts += ["", "### Not scrubbed: binary files that the site lets pass", ""]
         parts += [f"- `{path}`" for path in unscrubbed]
     parts += ["", _END, ""]
     return "\n".join(parts)

@@ -3,6 +3,7 @@ ticket, when), and the site: its user, its machine, and the directories that bel
 """
 
 import getpass
+import os
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,8 +14,10 @@ from aorta.bundle.layouts import Layout, layout_of
 from aorta.bundle.manifest import MAX_TICKET, RefusedError
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import STAMP, STAMP_FORM, RunDir
+from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
+from aorta.scrub.vocabulary import announces_secret, is_secret_value
 
 _REMOTE_OR_DATA = (
     "nfs",
@@ -31,6 +34,12 @@ _REMOTE_OR_DATA = (
     "zfs",
 )
 _SYSTEM = ("/", "/boot", "/etc", "/usr", "/proc", "/sys", "/dev", "/run", "/var")
+
+
+def secret_values() -> tuple[str, ...]:
+    """The values of this process's variables whose names announce a secret."""
+    named = ((name, value) for name, value in os.environ.items() if announces_secret(name))
+    return tuple(value for name, value in named if is_secret_value(name, value))
 
 
 def this_site(run_dir: Path) -> Identity:
@@ -90,6 +99,12 @@ class RunSource:
     ticket: str
     created: datetime | None  # when the run began; the only time inside a bundle
     reproduces: bool = False  # the run itself saw what ships fail
+
+    def private_documents(self) -> list[dict[str, Any]]:
+        """What the run was asked for: it does not ship, but it may name secrets that do."""
+        names = ("request.json", "run.json", "known.json")
+        found = (json_object(RunDir(self.root).private / name) for name in names)
+        return [document for document in found if document]
 
     @property
     def top(self) -> str:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from aorta.cli.verbs import VERBS, top_help
+from aorta.cli.verbs import OTHER_NAMES, UNLISTED, VERBS, top_help
 from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
 
@@ -24,10 +24,17 @@ class _LazyVerbs(click.Group):
         return [verb.name for verb in VERBS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        verb = next((verb for verb in VERBS if verb.name == name), None)
-        if verb is None:
+        if name in OTHER_NAMES:
+            click.echo(f"aorta: `{name}` is `aorta {OTHER_NAMES[name]}` here", err=True)
+            verb_name, _, inner = OTHER_NAMES[name].partition(" ")
+            group = self.get_command(ctx, verb_name)
+            return (
+                group.get_command(ctx, inner) if isinstance(group, click.Group) and inner else group
+            )
+        modules = {**{verb.name: verb.module for verb in VERBS}, **UNLISTED}
+        if name not in modules:
             return None
-        command: click.Command = importlib.import_module(verb.module).command
+        command: click.Command = importlib.import_module(modules[name]).command
         return command
 
     def get_help(self, ctx: click.Context) -> str:

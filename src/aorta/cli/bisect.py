@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 _SCHEMA = "aorta.bisect/1"
 
 
-class _MountsOrVerbose(click.Command):
+class MountsOrVerbose(click.Command):
     """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose.
     Neither is read in the command, which begins after `--`, or with the first word that is no
     option.
     """
+
+    @property
+    def command_words(self) -> str:
+        """The name of the argument that holds them."""
+        return str(next(p.name for p in self.params if isinstance(p, click.Argument)))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = len(args) - self._command_length(ctx, _with_long_names(args))
@@ -32,7 +37,7 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        words = found.get("command")
+        words = found.get(self.command_words)
         return len(words) if isinstance(words, (list, tuple)) else 0
 
 
@@ -97,7 +102,7 @@ _CONTAINER_FIELDS = (
 )
 
 
-@click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
+@click.command(cls=MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
 @_environment_options
@@ -155,7 +160,7 @@ def command(dry_run: bool, **given: Any) -> None:
     if dry_run:
         _say_plan(request, as_json=display.as_json)
     else:
-        _bisect(request, display)
+        bisect_and_show(request, display)
 
 
 def _request_from(given: options.Given) -> "BisectRequest":
@@ -192,7 +197,7 @@ def _containers_from(given: options.Given) -> "ContainerOptions":
     return ContainerOptions(**{name: given.pop(name) for name in _CONTAINER_FIELDS})
 
 
-def _bisect(request: "BisectRequest", display: options.Display) -> None:
+def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     from aorta.bisect.request import bisect
     from aorta.bisect.watching import short
     from aorta.views.pictures import BeliefPicture

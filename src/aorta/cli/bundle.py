@@ -70,6 +70,14 @@ def command() -> None:
     metavar="KEY",
     help="Sign with this Ed25519 SSH key (ssh-keygen); writes FILE.sig.",
 )
+@click.option(
+    "--whole-logs", is_flag=True, help="Not only the first 1 MiB and the last 7 MiB of each log."
+)
+@click.option(
+    "--allow-binary",
+    is_flag=True,
+    help="Let the program's data that are no text leave as they are, unscrubbed.",
+)
 @options.unless(
     "--no-check", "check", help="Do not run the reproducer from where the bundle is unpacked."
 )
@@ -251,6 +259,16 @@ def _show_packed(report: "BundleReport") -> None:
         f"{len(manifest.left_out)} files"
     )
     say(f"sha256 {report.sha256}")
+    cut = [file for file in manifest.files if file.left_out_bytes]
+    if cut:
+        size = sum(file.left_out_bytes for file in cut) / 1e6
+        say(f"the middle of {len(cut)} logs ({size:.1f} MB) stays here; --whole-logs packs all")
+    raw = [file for file in manifest.files if file.unscrubbed]
+    if raw:
+        size = sum(file.bytes for file in raw) / 1e6
+        say(f"{len(raw)} binary files ({size:.1f} MB) leave as they are, not scrubbed")
+    if manifest.logs_only:
+        say("logs only: the program that failed is not in it")
     if report.checked is not None:
         say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")

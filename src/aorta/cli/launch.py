@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from aorta.core.errors import InfrastructureError
+from aorta.core.errors import AortaError, Exit, InfrastructureError
 
 
 @contextmanager
@@ -70,7 +71,14 @@ def command(arguments: tuple[str, ...]) -> None:
             f"aorta launch needs {missing.name}, which is not installed; install the build that "
             "is meant for this machine"
         ) from None
-    code = launch(arguments, _live_page)
+    try:
+        code = launch(arguments, _live_page)
+    except AortaError as wrong:
+        click.echo(f"aorta: {wrong}", err=True)
+        code = int(wrong.exit_code)
+    except Exception:  # noqa: BLE001 - shown as Python would; it must not leave by taking itself apart
+        traceback.print_exc()
+        code = int(Exit.FAILED)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -1,8 +1,13 @@
 """How a verb speaks: one JSON document on stdout for machines, words for people."""
 
+import fcntl
 import json
+import os
+import stat
 import sys
+import termios
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -26,6 +31,25 @@ def say_plan(lines: Iterable[str]) -> None:
     for line in lines:
         say(line)
     say("nothing was run")
+
+
+def warn_of_stdin() -> None:
+    """Trials are run again and again, and read nothing: what was piped into the command line would
+    be lost without a word.
+    """
+    if sys.stdin is None:
+        return
+    with suppress(OSError, ValueError):
+        about = os.fstat(sys.stdin.fileno())
+        waiting = about.st_size if stat.S_ISREG(about.st_mode) else 0
+        if stat.S_ISFIFO(about.st_mode):
+            room = fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, b"\0" * 4)
+            waiting = int.from_bytes(room, sys.byteorder)
+        if waiting:
+            say(
+                "aorta: no trial saw what stands on stdin; put it into a file and run: "
+                "bash -c 'COMMAND < FILE'"
+            )
 
 
 def say_above(text: str) -> None:

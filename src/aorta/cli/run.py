@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.run.request import RunReport
@@ -53,6 +53,7 @@ def command(dry_run: bool, **given: Any) -> None:
         say_plan(plan_lines(request))
         return
     report = run(request, lambda: display.listeners(TrialsPicture()))
+    warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
@@ -66,11 +67,13 @@ def _show(report: "RunReport") -> None:
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
+    starts = content["independent_starts"]
+    shared = f", from {starts} independent starts" if starts < rate["of"] else ""
     if rate["of"]:
         click.echo(
             f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
             "failure "
-            f"(95 % interval {percent_range(rate['low'], rate['high'])})"
+            f"(95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
         )
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.solve.request import SolveRequest
@@ -90,6 +90,7 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
         write_page(run_dir, run_dir / "report.html")
 
     solution = solve(request, lambda _stage: display.listeners(), say_stage, show)
+    warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:

@@ -34,6 +34,13 @@ VERBS: tuple[Verb, ...] = (
 )
 
 
+UNLISTED = {"jax-toolbox-triage": "aorta.cli.jax_toolbox_triage"}
+"""Commands that are programs of their own names."""
+
+OTHER_NAMES = {"sweep": "triage", "probe": "triage run"}
+"""What ROCm's aorta calls them."""
+
+
 def top_help() -> str:
     width = max(len(verb.name) for verb in VERBS)
     rows = "\n".join(f"  {verb.name:<{width}}  {verb.summary}" for verb in VERBS)

@@ -130,8 +130,10 @@ class Point:
         return f"{self.config_key}.{self.purpose.value}.{self.replica}"
 
 
-DEFAULT_TOLERANCE = 0.1
-"""Relative, for numbers without a step: an exact minimum of a real number has no end."""
+DEFAULT_TOLERANCE = 0.01
+"""Relative, for numbers without a step: an exact minimum of a real number has no end. A number with
+a step, such as a whole one, is found to the step.
+"""
 
 
 class AxisKind(StrEnum):

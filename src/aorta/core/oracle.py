@@ -107,7 +107,10 @@ class ExitCodeOracle(_Oracle):
         if self.codes is None:
             return _reproduced(end, status_words(end)) if end.failed else None
         wanted = not statuses_of(end).isdisjoint(self.codes)
-        return _reproduced(end, status_words(end), is_named=_not_executed(end)) if wanted else None
+        # A set of several codes that somebody declared is the failure, whichever of them it is.
+        several = len({SIGNALLED - code if code < 0 else code for code in self.codes}) > 1
+        named = _not_executed(end) or several
+        return _reproduced(end, status_words(end), is_named=named) if wanted else None
 
 
 class RegexOracle(_Oracle):

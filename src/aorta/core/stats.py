@@ -19,9 +19,12 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
     return (0.0 if hits == 0 else centre - half), (1.0 if hits == trials else centre + half)
 
 
-def rate_to_json(hits: int, trials: int) -> dict[str, float]:
-    """How often it failed, as every document writes it, with the Wilson interval."""
-    low, high = wilson(hits, trials)
+def rate_to_json(hits: int, trials: int, starts: int | None = None) -> dict[str, float]:
+    """How often it failed, as every document writes it, with the Wilson interval: of the trials, or
+    of the fewer independent starts behind them.
+    """
+    fewer = trials if starts is None else min(starts, trials)
+    low, high = wilson(round(hits * fewer / trials) if trials else 0, fewer)
     return {"reproduced": hits, "of": trials, "low": round(low, 4), "high": round(high, 4)}
 
 

@@ -94,7 +94,7 @@ class Start(StrEnum):
     """How a trial may be started where its executor knows more than one way."""
 
     COLD = "cold"
-    WATCHED = "watched"  # cold, and what it imports may be seen if nobody has seen it yet
+    WATCHED = "watched"  # cold; what it imports is looked at, if nobody has seen it yet
     WARM = "warm"  # it may be forked from a process that has imported its libraries already
     WARM_OF_FEW = "warm of few"  # ... from which only a few others came
 
@@ -115,6 +115,8 @@ class TrialSpec:
     timeout: float | None = None
     resources: Resources = Resources()
     start: Start = Start.COLD
+    # Variables of the program's own that a search sets: no library reads them when it is imported.
+    varied: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,11 @@ class TrialEnd:
     image_digest: str | None = None
     result: Mapping[str, Any] | None = None  # what a workload left in result.json
     out_of_memory: bool = False  # the kernel's OOM killer ended one of its processes
-    # Seconds of imports that a warm start spared it; 0: it started cold. Every other time is that
-    # of a cold start.
-    spared: float = 0.0
+    # Seconds of imports that a warm start saved; 0: it started cold. Its duration counts them, so
+    # that every time means what it means for a cold start.
+    saved: float = 0.0
+    server: str = ""  # the fork server that it came from; all its forks share one hash seed
+    imports: float | None = None  # seconds that it spent on imports, where those were watched
 
     @property
     def failed(self) -> bool:

@@ -7,6 +7,7 @@ side do differently is learned first and never counted against the other side.
 """
 
 import math
+import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,29 +22,9 @@ from aorta.diverge.stream import Operation, Stream
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
 _AMPLIFIERS = 5
 # Moves numbers, and makes none: of the operations of a line the one that computes is named.
-_MOVES = frozenset(
-    [
-        "_to_copy",
-        "copy_",
-        "clone",
-        "contiguous",
-        "lift_fresh_copy",
-        "detach",
-        "alias",
-        "input",
-        "scalar_tensor",
-        "full",
-        "full_like",
-        "zeros",
-        "zeros_like",
-        "ones",
-        "ones_like",
-        "arange",
-        "fill_",
-        "zero_",
-        "empty",
-        "empty_like",
-    ]
+_MOVES = re.compile(
+    r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
+    r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
 )
 
 
@@ -342,7 +323,9 @@ def _line(operation: Operation) -> tuple[str, int, str]:
 
 
 def _moves(operation: Operation) -> bool:
-    return operation.op.rpartition("::")[2] in _MOVES and not operation.is_random
+    return (
+        _MOVES.fullmatch(operation.op.rpartition("::")[2]) is not None and not operation.is_random
+    )
 
 
 def _nth(stream: Stream, operation: Operation) -> int:
@@ -350,9 +333,7 @@ def _nth(stream: Stream, operation: Operation) -> int:
     return next(n for n, o in enumerate(same) if o.index == operation.index)
 
 
-def self_difference(
-    runs: Sequence[Sequence[Stream]],
-) -> Parting | None:
+def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
     """Where runs of one and the same side part by more than rounding explains; None if they do
     not.
     """

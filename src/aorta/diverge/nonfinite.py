@@ -1,6 +1,7 @@
 """The first NaN or infinity, and how large the numbers of each module were in the steps before."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,13 +54,11 @@ def _first_nonfinite(stream: Stream) -> NonFinite | None:
     return None
 
 
-_FILLING = frozenset(
-    ["full", "fill_", "masked_fill", "masked_fill_", "full_like", "scalar_tensor", "where"]
-)
+_FILLING = re.compile(r"full(_like)?|fill_|masked_fill_?|scalar_tensor|where")
 
 
 def _is_constant(operation: Operation) -> bool:
-    return operation.op.rpartition("::")[2] in _FILLING
+    return _FILLING.fullmatch(operation.op.rpartition("::")[2]) is not None
 
 
 # -- what came before it ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 
@@ -54,8 +54,8 @@ def diverge(
     searches.
     """
     plan = _plan(request, _known_sides(request), _good_side(request))
-    with KeptOpen(request.executor) as kept:
-        return run_diverge(plan, kept.open, listeners, resume=request.resume)
+    with request.executor.opened() as executor:
+        return run_diverge(plan, executor, listeners, resume=request.resume)
 
 
 def plan_lines(request: DivergeRequest) -> Iterator[str]:

@@ -47,6 +47,7 @@ _MOST_PASSED_ON = 8.0  # by an operation in a row of them: what one magnifies, o
 _SUMS = frozenset(["sum", "mean", "cumsum"])
 _ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
 _NORMALISING = re.compile(r"norm|std|var|rsqrt|log")
+_NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
 _DISCRETE = re.compile(
     r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
@@ -62,10 +63,12 @@ def difference(a: Digest, b: Digest) -> float:
     worst = max(worst, _parting(a.low, b.low, scale), _parting(a.high, b.high, scale))
     if worst > 0 or scale == 0:
         return worst
-    # The samples are alike, so few elements differ: the sum tells by how much.
-    few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / scale
+    # None of sixteen samples differs, so fewer than one element in sixteen does, and what they
+    # differ by adds up as its root: sums tell how much.
+    often = max(1.0, math.sqrt(a.size / 16))
+    few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / (scale * often)
     if a.weighed is not None and b.weighed is not None:
-        few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * math.sqrt(a.size)))
+        few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * often))
     if few == 0 and a.dtype == b.dtype and a.device == b.device and a.hash != b.hash:
         return EPSILON.get(a.dtype, 1.0)  # some bits differ, and no number shows it
     return few if math.isfinite(few) else math.inf
@@ -141,7 +144,8 @@ def judge(
     else:
         least = min(both)
     own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
-    return Judged(apart, _SLACK * max(own, learned), inherited, other_type)
+    expected = max(_SLACK * max(own, learned), 2 * _turned_round(bad, inputs, inherited))
+    return Judged(apart, expected, inherited, other_type)
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,25 @@ def passed_on(operation: Operation, inputs: Sequence[Digest | None]) -> list[flo
         out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
         return [_finite(d.rms) / out if d is not None and out else 1.0 for d in inputs]
     return [min(_steepness(operation, inputs), _MOST_PASSED_ON)] * len(inputs)
+
+
+def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherited: float) -> float:
+    """How far apart an update may be that is divided by its own size, as Adam's: where that is next
+    to nothing, what was inherited turns it round.
+    """
+    if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
+        return 0.0
+    count, found = len(operation.outputs), 0.0
+    for place, (before, after) in enumerate(zip(inputs, operation.outputs, strict=False)):
+        if before is None or before.size != after.size:
+            continue
+        share = 1.0
+        if len(inputs) == 3 * count:
+            under = inputs[2 * count + place]
+            if under is not None and under.low > 0:
+                share = min(1.0, _SLACK * inherited * under.rms / under.low)
+        found = max(found, difference(before, after) * share)
+    return found
 
 
 def epsilon(operation: Operation) -> float:

@@ -5,7 +5,6 @@ one operation.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -183,13 +182,13 @@ class _Work:
             fingerprint={**self.plan.about, "stage": stage},
             budget=self.plan.budget,
         )
-        with closing(self.open_executor()) as executor:
-            if stage == _MAIN:
-                path, answer = self.session.path, self._answer(self.session, question, executor)
-            else:
-                path = self.session.path / "stages" / stage
-                with _side_stage(path) as session:
-                    answer = self._answer(session, question, executor)
+        executor = self.open_executor()
+        if stage == _MAIN:
+            path, answer = self.session.path, self._answer(self.session, question, executor)
+        else:
+            path = self.session.path / "stages" / stage
+            with _side_stage(path) as session:
+                answer = self._answer(session, question, executor)
         self.trials += len(answer.records)
         if answer.ending.reason is not Reason.DONE:
             self.ended = answer.ending.reason

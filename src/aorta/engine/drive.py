@@ -10,12 +10,13 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
+from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
     Cooled,
@@ -33,10 +34,11 @@ from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question, SoughtFailure
 from aorta.engine.rundir import fresh_dir
-from aorta.engine.warmth import Warmth, how_many
-from aorta.executors import Executor, WarmExecutor
+from aorta.engine.warmth import Warmth
+from aorta.executors import Executor
 
 _HEARTBEAT = 0.5
+_PATIENCE = 30.0  # seconds for what was cancelled to end
 
 
 @dataclass
@@ -85,10 +87,9 @@ class Engine:
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
-        self._warmth = Warmth(question.warm)
+        self._warmth = Warmth(question.warm, asked=getattr(executor, "warm", False))
         self._forgotten = 0  # trials that do not count any more
         self._began_again = False
-        self._last_trial: TrialSpec | None = None
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -105,8 +106,8 @@ class Engine:
         self._ended: deque[TrialEnd] = deque()
 
     def run(self) -> Answer:
-        """Until the search is done, a budget is spent, or the run is stopped. The executor is
-        closed afterwards.
+        """Until the search is done, a budget is spent, or the run is stopped. The executor is left
+        idle; whoever opened it closes it.
         """
         resumed = 0
         self._emit(events.RunStarted(self._run_dir))
@@ -123,15 +124,20 @@ class Engine:
         except Terminated:
             reason, detail = Reason.TERMINATED, "terminated"
         finally:
-            self._executor.close()
             self._journal.close()
+        seconds = self._elapsed()
+        try:
+            self._end_what_runs()
+        except (KeyboardInterrupt, Terminated):
+            if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+                raise  # a second one: whoever closes the executor need not be patient either
         ending = Ending(
             reason,
             detail,
             self._spent,
             resumed,
-            self._elapsed(),
-            how_many(self._records),
+            seconds,
+            sum(record.saved > 0 for record in self._records),
             self._warmth.dropped,
         )
         self._emit(events.RunEnded(ending))
@@ -213,18 +219,13 @@ class Engine:
         if point is None:
             return False
         if point not in self._open:
-            if not self._would_be_warm():
+            if not self._warmth.imports:
                 return False
             self._write(Opened(point))
             self._open_point(point)
         state = self._open[point]
         self._start_trials(state, state.judge.needs(state.tally))
         return True
-
-    def _would_be_warm(self) -> bool:
-        """Asked of the last trial that was started: all of them run the same command."""
-        executor, last = self._executor, self._last_trial
-        return last is not None and isinstance(executor, WarmExecutor) and executor.keeps_warm(last)
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
@@ -265,8 +266,12 @@ class Engine:
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
         self._emit(events.TrialStarted(point, index))
-        self._last_trial = replace(trial, id=trial_id, start=self._warmth.start_for(point))
-        self._executor.start(self._last_trial)
+        start, varied = self._warmth.start_for(point), frozenset(dict(point.values))
+        try:
+            self._executor.start(replace(trial, id=trial_id, start=start, varied=varied))
+        except InfrastructureError:
+            del self._trials[trial_id]  # it has no end to wait for
+            raise
 
     def _free_slots(self) -> int:
         return self._executor.slots - len(self._trials)
@@ -285,6 +290,17 @@ class Engine:
             self._emit(events.TrialCancelled(state.point, index))
         state.running.clear()
 
+    def _end_what_runs(self) -> None:
+        """Trials that were begun ahead, and that nobody needs any more."""
+        deadline = self._clock() + _PATIENCE
+        with suppress(InfrastructureError):
+            for state in self._open.values():
+                for trial_id in state.running:
+                    self._executor.cancel(trial_id)
+            while self._trials and (left := deadline - self._clock()) > 0:
+                for end in self._executor.wait(min(_HEARTBEAT, left)):
+                    self._trials.pop(end.trial_id, None)
+
     # -- using what ended --------------------------------------------------------------------------
 
     def _use_next_end(self) -> None:
@@ -297,11 +313,8 @@ class Engine:
 
     def _take(self, end: TrialEnd) -> None:
         trial = self._trials.pop(end.trial_id, None)
-        if trial is None:
-            # a snapshot that waited too long in a queue and was cancelled ends here
-            return
-        state = self._open.get(trial.point)
-        if end.cancelled or state is None or end.trial_id not in state.running:
+        state = self._open.get(trial.point) if trial is not None else None
+        if trial is None or state is None or end.cancelled or end.trial_id not in state.running:
             return
         del state.running[end.trial_id]
         record = TrialRecord.of(
@@ -317,6 +330,9 @@ class Engine:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
+        left = sum(each.judge.needs(each.tally) for each in self._open.values())
+        if proposal := self._warmth.proposal(end.imports, end.duration, left):
+            self._emit(events.Note(proposal))
         self._settle_if_sure(state)
         self._cool_if_different()
 
@@ -334,7 +350,7 @@ class Engine:
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
         is_proof = state.point == self._warmth.proof
-        if is_proof and any(not record.spared for record in self._records_of(state.point)):
+        if is_proof and any(not record.saved for record in self._records_of(state.point)):
             return Verdict(None, state.tally, "no trial can be started warm")
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
@@ -360,12 +376,12 @@ class Engine:
     def _tell(self, point: Point, verdict: Verdict) -> None:
         del self._open[point]
         if point == self._warmth.proof:
-            self._warmth.told(verdict)
+            self._warmth.learn(verdict)
             if self._warmth.dropped:
                 self._forget_warm_trials()
                 self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
             return
-        self._warmth.settled(point, verdict)
+        self._warmth.decided(point, verdict)
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
         self._emit(events.PointSettled(point, verdict, self._search.best))
@@ -393,7 +409,7 @@ class Engine:
 
     def _forget_warm_trials(self) -> None:
         """They are spent, and count for nothing."""
-        kept = [record for record in self._records if not record.spared]
+        kept = [record for record in self._records if not record.saved]
         self._forgotten += len(self._records) - len(kept)
         self._records = kept
 

@@ -40,7 +40,8 @@ class TrialRecord:
     value: float | None = None  # what was measured, where a number decides
     harmless: tuple[str, ...] = ()  # templates of lines that are no failure's words
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
-    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
+    saved: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
+    server: str = ""  # the fork server that it came from
 
     @classmethod
     def of(
@@ -72,7 +73,8 @@ class TrialRecord:
             path=path,
             value=found.value,
             harmless=found.harmless,
-            spared=round(end.spared, 3),
+            saved=round(end.saved, 3),
+            server=end.server,
         )
 
 
@@ -159,10 +161,7 @@ class Ending:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
             return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
-        kept = (
-            f"{counted(self.warm_trials, 'trial')} started warm, without their imports "
-            "(--cold: none does)"
-        )
+        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports"
         return [kept] if self.warm_trials else []
 
     def followed_by(self, later: "Ending") -> "Ending":

@@ -1,22 +1,39 @@
 """Executors: where trials run.
 
 An executor has a number of slots, starts a trial in a free one, says when trials end, and cancels
-one on request. It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens to
-it, no process outlives it.
+one on request. It reports facts (`TrialEnd`) and never decides what they mean. Whoever opens one
+closes it; whatever happens to it, no process outlives it.
 """
 
-TYPE_CHECKING = False  # a supervisor is of this room and needs neither `typing` nor what a trial is
-if TYPE_CHECKING:
-    from aorta.executors.protocols import Executor, WarmExecutor
+from collections.abc import Sequence
+from typing import Protocol
 
-__all__ = ["Executor", "WarmExecutor"]
+from aorta.core.trial import TrialEnd, TrialSpec
+
+__all__ = ["Executor"]
 
 
-if not TYPE_CHECKING:  # a checker would believe that every name is there
+class Executor(Protocol):
+    """One that starts trials warm has `warm = True` besides."""
 
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module 'aorta.executors' has no attribute {name!r}")
-        from aorta.executors import protocols
+    @property
+    def slots(self) -> int:
+        """How many trials may run at this moment; may change while a cluster grows or shrinks."""
 
-        return getattr(protocols, name)
+    def start(self, trial: TrialSpec) -> None:
+        """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`;
+        what no trial could start on, such as a missing container engine, is an
+        InfrastructureError."""
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        """Block until at least one trial ended, or the time is up (then nothing). Each end comes
+        once.
+        """
+
+    def cancel(self, trial_id: str) -> None:
+        """Stop a trial and everything it started; its end comes through `wait` as cancelled."""
+
+    def close(self) -> None:
+        """Cancel what runs, leave no process, container, job or file handle behind. Safe to call
+        twice.
+        """

@@ -18,14 +18,11 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-
-TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 OVERLAP = 64 * 1024
 SCAN_BYTES = 256 * 1024  # scan as soon as this much is new ...
@@ -36,9 +33,6 @@ TAIL = 32 * 1024
 PATTERN_SECONDS = 2.0
 _LINE = 400
 _MOST_CHUNKS = 4096
-
-Mirror = Callable[[bytes], None]
-"""Gets every byte that a log keeps, as it is kept: for somebody who cannot see the file."""
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -72,9 +66,8 @@ class Log:
     longer stream.
     """
 
-    def __init__(self, path: Path, limit: int, mirror: Mirror | None = None) -> None:
+    def __init__(self, path: Path, limit: int) -> None:
         self._file = path.open("wb", buffering=0)
-        self._mirror = mirror
         self._room = limit
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
@@ -96,8 +89,6 @@ class Log:
                 self._file.write(data)
             except OSError as wrong:  # a full disk must not end the watching
                 self.problem = wrong.strerror or str(wrong)
-        if self._mirror is not None:
-            self._mirror(data)
 
     def _keep_tail(self, data: bytes) -> None:
         self._tail.append(data)
@@ -114,39 +105,6 @@ class Log:
         self._file.close()
 
 
-class Arrivals:
-    """When which bytes of which stream came, so that two raw files can be read as the one they
-    were.
-
-    A bounded index: once it is full, every second entry goes and entries are taken half as often.
-    """
-
-    MOST = 4096
-
-    def __init__(self) -> None:
-        self._entries: list[tuple[float, str, int]] = []
-        self._apart = 0.0
-
-    def note(self, at: float, stream: str, offset: int) -> None:
-        if (
-            self._entries
-            and self._entries[-1][1] == stream
-            and at - self._entries[-1][0] < self._apart
-        ):
-            return
-        self._entries.append((at, stream, offset))
-        if len(self._entries) > self.MOST:
-            self._entries = self._entries[::2]
-            self._apart = max(0.001, 2 * self._apart)
-
-    def write(self, path: Path) -> None:
-        if not self._entries:
-            return
-        rows = "".join(f"{at:.6f}\t{stream}\t{offset}\n" for at, stream, offset in self._entries)
-        with suppress(OSError):  # a full disk loses the index, not the trial
-            path.write_text(rows)
-
-
 class WatchedStream:
     """Bytes in, log and matches out. Memory is bounded whatever is written."""
 
@@ -156,11 +114,10 @@ class WatchedStream:
         path: Path,
         patterns: list[CompiledPattern],
         limit: int,
-        mirror: Mirror | None = None,
     ) -> None:
         self.name = name
         self.path = path
-        self.log = Log(path, limit, mirror)
+        self.log = Log(path, limit)
         self.patterns = patterns
         self.seen = 0
         self.first_at: float | None = None

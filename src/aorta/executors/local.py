@@ -1,8 +1,7 @@
 """Trials as processes on this machine, one supervisor a slot.
 
-The executor speaks JSON lines with its supervisors and turns their facts into `TrialEnd`.
-Supervisors start when a slot is first needed and serve many trials, so a trial costs one message
-and one fork.
+The executor sends requests to its supervisors and turns their facts into `TrialEnd`. Supervisors
+start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
 """
 
 import os
@@ -12,15 +11,13 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.executors.framing import Frames, frame
+from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.executors.messages import (
     GRACE_SECONDS,
     MAX_LOG_BYTES,
@@ -29,7 +26,8 @@ from aorta.executors.messages import (
     trial_end,
 )
 from aorta.executors.process_tree import own_program
-from aorta.executors.warm import WarmStarts
+from aorta.executors.supervisor import Line, OwnerGoneError
+from aorta.executors.warm import MARK, WarmStarts
 from aorta.runtimes.devices import shown_devices
 from aorta.runtimes.launch import Launch, launch_for
 from aorta.runtimes.owner import started
@@ -44,13 +42,10 @@ class _Slot:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
+    line: Line
     devices: tuple[str, ...]
     trial: TrialSpec | None = None
     launch: Launch | None = None
-    frames: Frames = field(default_factory=Frames)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        self.control.sendall(frame(message))
 
 
 class LocalExecutor:
@@ -63,7 +58,12 @@ class LocalExecutor:
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         warm: bool = False,
+        watch_imports: bool = False,
     ) -> None:
+        """`warm`: trials may be forked from a process that has imported their libraries.
+        `watch_imports`: also without it, say of the first trial of a program what its imports
+        took.
+        """
         if gpus_per_trial and jobs * gpus_per_trial > len(devices):
             raise InfrastructureError(
                 f"{jobs} trials of {gpus_per_trial} GPUs need {jobs * gpus_per_trial} devices; "
@@ -75,7 +75,8 @@ class LocalExecutor:
         self._free_devices = [
             tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
         ]
-        self._warm = WarmStarts() if warm else None
+        self.warm = warm
+        self._warm_starts = WarmStarts(asked=warm) if warm or watch_imports else None
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
@@ -94,10 +95,10 @@ class LocalExecutor:
         launch = launch_for(trial)
         self._metrics.started(trial)
         order = order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self._warm is not None:
-            order |= self._warm.instructions(trial, launch, order["env"])
+        if self._warm_starts is not None and trial.start is not Start.COLD:
+            order |= self._warm_starts.instructions(trial, launch, order["env"])
         try:
-            slot.send(order)
+            slot.line.send(order)
         except OSError:
             slot.trial, slot.launch = trial, launch
             self._supervisor_died(slot)
@@ -105,9 +106,6 @@ class LocalExecutor:
             # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
             # with its socket.
             slot.trial, slot.launch = trial, launch
-
-    def keeps_warm(self, trial: TrialSpec) -> bool:
-        return self._warm is not None and self._warm.keeps(trial)
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -127,7 +125,7 @@ class LocalExecutor:
         for slot in self._slots:
             if slot.trial is not None and slot.trial.id == trial_id:
                 with suppress(OSError):
-                    slot.send({"op": "cancel"})
+                    slot.line.send({"op": "cancel"})
 
     def close(self) -> None:
         """TERM, grace, KILL for what runs. Interrupted once more, the supervisors are left to kill
@@ -144,8 +142,6 @@ class LocalExecutor:
             while self._slots:
                 self._close_slot(self._slots[-1])
             self._selector.close()
-            if self._warm is not None:
-                self._warm.close()
 
     def _open_slot(self) -> _Slot:
         ours, theirs = socket.socketpair()
@@ -156,7 +152,7 @@ class LocalExecutor:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone
             )
-        slot = _Slot(process, ours, self._free_devices.pop(0))
+        slot = _Slot(process, ours, Line(ours), self._free_devices.pop(0))
         self._slots.append(slot)
         self._selector.register(ours, selectors.EVENT_READ, slot)
         return slot
@@ -175,21 +171,16 @@ class LocalExecutor:
 
     def _receive(self, slot: _Slot) -> None:
         try:
-            data = slot.control.recv(1 << 20)
-        except ConnectionError:
-            data = b""
-        if not data:
+            for facts in slot.line.receive(0):
+                if slot.trial is not None and slot.launch is not None:
+                    self._end(slot.trial, trial_end(slot.trial, slot.launch, facts, self._host))
+                    slot.trial = slot.launch = None
+        except OwnerGoneError:
             self._supervisor_died(slot)
-            return
-        slot.frames.feed(data)
-        facts = slot.frames.next()
-        if facts is not None and slot.trial is not None and slot.launch is not None:
-            self._end(trial_end(slot.trial, slot.launch, facts, self._host))
-            slot.trial = slot.launch = None
 
-    def _end(self, end: TrialEnd) -> None:
-        if self._warm is not None:
-            self._warm.ended(end)
+    def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
+        if self._warm_starts is not None and trial.start is not Start.COLD:
+            end = replace(end, imports=self._warm_starts.ended(end))
         self._ended.append(self._metrics.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
@@ -200,12 +191,12 @@ class LocalExecutor:
         self._close_slot(slot)
         if trial is None or launch is None:
             return
-        _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}")
+        _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}", f"{MARK}={slot.process.pid}")
         for argv in launch.cleanup:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._end(trial_end(trial, launch, facts, self._host))
+        self._end(trial, trial_end(trial, launch, facts, self._host))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
@@ -214,9 +205,10 @@ def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
     return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
 
-def _kill_by_variable(assignment: str) -> None:
-    """Every process with this variable, and what they started just before."""
-    wanted, deadline = assignment.encode(), time.monotonic() + _BECOMING
+def _kill_by_variable(*assignments: str) -> None:
+    """Every process with one of these variables, and what they started just before."""
+    wanted = {assignment.encode() for assignment in assignments}
+    deadline = time.monotonic() + _BECOMING
     again = True
     while again and time.monotonic() < deadline:
         processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -224,11 +216,11 @@ def _kill_by_variable(assignment: str) -> None:
         again = any(looks)
 
 
-def _is_killed_or_not_told(entry: Path, wanted: bytes) -> bool:
+def _is_killed_or_not_told(entry: Path, wanted: set[bytes]) -> bool:
     """Kills it if it has the variable. One that is just becoming another program shows none."""
     with suppress(OSError):
         variables = (entry / "environ").read_bytes()
-        if wanted in variables.split(b"\0"):
+        if wanted.intersection(variables.split(b"\0")):
             os.kill(int(entry.name), signal.SIGKILL)
             return True
         return not variables and _may_be_a_trials(entry)

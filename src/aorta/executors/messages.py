@@ -88,7 +88,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         image_digest=launch.image_digest,
         result=_left_behind(trial, facts),
         out_of_memory=facts.get("out_of_memory", False),
-        spared=facts.get("spared", 0.0),
+        saved=facts.get("saved", 0.0),
+        server=facts.get("server", ""),
     )
 
 
@@ -108,7 +109,8 @@ def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] |
     """result.json of a workload, and the file of a metric oracle. An unreadable one counts as
     none.
     """
-    result = json_object(trial.trial_dir / RESULT_FILE)
+    place = trial.trial_dir / RESULT_FILE
+    result = json_object(place) if place.is_file() else None
     metric = facts.get("metric")
     return {**(result or {}), **metric} if metric else result
 
@@ -116,6 +118,7 @@ def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] |
 def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
     return {
         **asdict(trial),
+        "varied": sorted(trial.varied),
         "trial_dir": str(trial.trial_dir.absolute()),
         "cwd": str(trial.cwd.absolute()),
     }
@@ -141,8 +144,11 @@ def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
             **{**watch, "patterns": tuple(WatchedPattern(**one) for one in watch["patterns"])}
         ),
         timeout=content["timeout"],
-        resources=Resources(**content["resources"]),
+        resources=Resources(
+            **{**content["resources"], "nodelist": tuple(content["resources"]["nodelist"])}
+        ),
         start=Start(content["start"]),
+        varied=frozenset(content["varied"]),
     )
 
 

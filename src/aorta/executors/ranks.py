@@ -21,7 +21,7 @@ from aorta.executors import process_tree
 from aorta.runtimes.launch import Launch
 
 _GRACE = 3.0
-_LAST_WORDS = 1.0  # seconds after the command's end in which its children are still heard
+_DRAIN_SECONDS = 1.0
 _CHUNK = 256 * 1024
 
 # In a container there may be no Python. The command's exit code goes through a file because a pipe
@@ -78,31 +78,35 @@ def main() -> None:
         targets = {pipes["out"][0]: (1, out.fileno()), pipes["err"][0]: (2, err.fileno())}
         status = _copy_until_end(pid, targets, wanted)
         process_tree.end_all(_GRACE)
+        _copy(targets, time.monotonic() + _DRAIN_SECONDS)
     _end_as(status)
 
 
 def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[bool]) -> int:
     """The command's wait status; TERM's own if the rank was told to stop. What it left behind may
-    finish a sentence; who goes on writing is ended with it.
+    write for ever, and is not waited for.
     """
-    open_ends = set(targets)
-    status: int | None = None
-    last_words = 0.0
     while wanted:
-        ready = select.select(list(open_ends), [], [], 0.05)[0]
+        _copy(targets, time.monotonic() + 0.05)
+        if not targets:  # it closed its output, and goes on
+            time.sleep(0.05)
+        status = process_tree.reap().get(pid)
+        if status is not None:
+            return status
+    return int(signal.SIGTERM)
+
+
+def _copy(targets: dict[int, tuple[int, int]], until: float) -> None:
+    """What comes until then, or until nothing can come any more."""
+    while targets and (left := until - time.monotonic()) > 0:
+        ready = select.select(list(targets), [], [], left)[0]
         for end in ready:
             data = os.read(end, _CHUNK)
-            if not data:
-                open_ends.discard(end)
             for target in targets[end]:
                 with suppress(OSError):  # a full disk or a closed srun must not end the copying
                     _write_all(target, data)
-        if status is None:
-            status = process_tree.reap().get(pid)
-            last_words = time.monotonic() + _LAST_WORDS
-        elif not ready or time.monotonic() > last_words:
-            return status
-    return int(signal.SIGTERM)
+            if not data:
+                del targets[end]
 
 
 def _write_all(target: int, data: bytes) -> None:

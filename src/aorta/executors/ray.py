@@ -1,184 +1,289 @@
-"""Ray: each trial is a task, on an existing cluster or on one that Ray starts here and ends with
-us.
+"""Trials as tasks of Ray. Ray itself lives in processes of its own (`ray_driver.py`): it prints where
+it likes, installs signal handlers, and ends the process that it is in when it loses its cluster.
 
-A trial inherits the environment of Ray's worker, its GPUs among it. A worker that sees the trial's
-directory and the working directory at their paths runs there; one that does not gets copies, and
-the logs and results come back while and after it runs. Which of the two it is, each worker finds
-out by looking.
+A node that sees the trial's directories runs it there. Where one does not, a second driver is
+started whose job carries the working directory (Ray's `working_dir`), and trials in that directory
+go to it from then on; their own directory travels with them, and back.
 """
 
+import json
+import math
 import os
+import re
+import selectors
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import Resources, TrialSpec
-from aorta.executors.framing import Frames, frame
-from aorta.executors.scheduler import Batch, Gone, fitting
-from aorta.executors.worker import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIABLE
+from aorta.core.trial import Resources, StreamEnd, TrialEnd, TrialSpec
+from aorta.executors.messages import GRACE_SECONDS, SharedMetrics, end_from_json, trial_to_json
+from aorta.executors.slurm_commands import fitting
+from aorta.executors.supervisor import Line, OwnerGoneError
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
+_CLOSE_PATIENCE = 10.0
 _FAREWELL_SECONDS = 7.0
 # On a cluster that Ray starts for us: without this it starts a process for each core before there
 # is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
-_WITHOUT_REPORTS = {"RAY_USAGE_STATS_ENABLED": "0"}  # nothing leaves the machine
+_ALWAYS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine
+    "RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "1",  # data that git ignores is the trial's all the same
+}
 
 
-class RayTasks:
-    ships = True
+class _Driver:
+    """A process in which Ray lives, and the tasks of one job of it."""
 
-    def __init__(self, address: str | None, resources: Resources) -> None:
-        _check(resources)
-        self._resources = resources
-        self._where = address or os.environ.get("RAY_ADDRESS") or "a cluster of its own"
+    def __init__(self, address: str | None, working_dir: Path | None, grace: float) -> None:
+        self.where = address or os.environ.get("RAY_ADDRESS") or "a cluster of its own"
+        self.nodes: dict[str, tuple[int, int]] = {}
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the driver lives
-        self._nodes: dict[str, tuple[int, int]] = {}
-        self._avoided: list[str] = []
-        self._over: dict[str, str] = {}
-        self._frames = Frames()
-        self._home = ""
-        self._control, theirs = socket.socketpair()
+        self.control, theirs = socket.socketpair()
+        about = {
+            "address": address,
+            "working_dir": str(working_dir) if working_dir else None,
+            "grace": grace,
+        }
         with theirs:
-            self._driver = subprocess.Popen(
+            self._process = subprocess.Popen(
                 # -P: beside the driver lies a ray.py that is not Ray
-                [sys.executable, "-P", str(_DRIVER), str(theirs.fileno()), address or ""],
+                [sys.executable, "-P", str(_DRIVER), str(theirs.fileno()), json.dumps(about)],
                 pass_fds=[theirs.fileno()],
-                env={**_OF_ITS_OWN, **os.environ, **_WITHOUT_REPORTS},
+                env={**_OF_ITS_OWN, **os.environ, **_ALWAYS},
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=self._words,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone
             )
-        try:
-            self._wait_until_ready()
-        except BaseException:
-            self.close()
-            raise
+        self._line = Line(self.control)
 
-    @property
-    def news(self) -> int:
-        return self._control.fileno()
-
-    def slots(self) -> int:
-        return max(1, fitting(self._places(), self._resources))
-
-    def addresses(self) -> Sequence[str]:
-        return [self._home, os.uname().nodename]
-
-    def ports(self) -> range:
-        return range(0)
-
-    def srun(self, trial: TrialSpec) -> None:
-        return None
-
-    def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
-        for index in range(len(batch.trials)):
-            ticket = batch.ticket(index)
-            self._command(
-                op="submit",
-                ticket=ticket,
-                cpus=batch.resources.cpus,
-                gpus=batch.resources.gpus,
-                avoid=self._excluded(batch.resources),
-                variables={**variables, TICKET_VARIABLE: ticket},
-                names={"node": NODE_VARIABLE, "parent": PARENT_VARIABLE},
-            )
-
-    def withdraw(self, tickets: Collection[str]) -> None:
-        self._command(op="cancel", tickets=list(tickets))
-
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
-        self._hear(0)
-        self._over = {ticket: why for ticket, why in self._over.items() if ticket in tickets}
-        return {ticket: Gone(why) for ticket, why in self._over.items()}
-
-    def avoid(self, node: str) -> None:
-        if node not in self._avoided:
-            self._avoided.append(node)
-
-    def close(self) -> None:
-        """The driver cancels its tasks, and ends the cluster if it was its own, when the socket
-        closes.
-        """
-        self._control.close()
-        try:
-            self._driver.wait(_FAREWELL_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._driver.kill()
-            self._driver.wait()
-        self._words.close()
-
-    def _places(self) -> list[tuple[int, int]]:
-        kept = [size for node, size in self._nodes.items() if node not in self._avoided]
-        return kept if fitting(kept, self._resources) else list(self._nodes.values())
-
-    def _excluded(self, resources: Resources) -> list[str]:
-        """The nodes to stay away from, unless nothing would be left; Ray gives nothing to dead ones
-        anyway.
-        """
-        alive = [node for node in self._avoided if node in self._nodes]
-        kept = [size for node, size in self._nodes.items() if node not in alive]
-        return alive if fitting(kept, resources) else []
-
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        while not (self._home and self._nodes):
+        while not self.nodes:
             if time.monotonic() > deadline:
                 raise InfrastructureError(
-                    f"Ray at {self._where} did not answer within {_READY_SECONDS:.0f} "
-                    f"s{self._last_words()}"
+                    f"Ray at {self.where} did not answer within {_READY_SECONDS:.0f} s"
+                    f"{self._last_words()}"
                 )
-            self._hear(1.0)
-        if not fitting(list(self._nodes.values()), self._resources):
-            wanted = self._resources
-            raise InfrastructureError(
-                f"a trial asks for {wanted.cpus} CPUs and {wanted.gpus} GPUs, and no node of Ray "
-                "at "
-                f"{self._where} has them: ask for less, or add a node"
-            )
+            for _ in self.news(1.0):
+                pass
 
-    def _hear(self, seconds: float) -> None:
-        self._control.settimeout(seconds)
+    def news(self, seconds: float) -> list[dict[str, Any]]:
+        """Ends of tasks, after waiting up to so long for something to happen."""
         try:
-            while data := self._control.recv(1 << 20):
-                self._frames.feed(data)
-                self._control.settimeout(0)
-            raise InfrastructureError(f"Ray at {self._where} is gone{self._last_words()}")
-        except (BlockingIOError, TimeoutError):
-            pass
-        finally:
-            self._control.settimeout(None)
-        for news in self._frames:
-            self._learn(news)
+            news = list(self._line.receive(seconds))
+        except OwnerGoneError:
+            raise self._gone() from None
+        for one in news:
+            if one["op"] == "nodes":
+                self.nodes = {n["id"]: (n["cpus"], n["gpus"]) for n in one["nodes"]}
+        return [one for one in news if one["op"] == "ended"]
 
-    def _learn(self, news: Mapping[str, Any]) -> None:
-        match news["op"]:
-            case "ready":
-                self._home = news["address"]
-            case "nodes":
-                self._nodes = {n["id"]: (n["cpus"], n["gpus"]) for n in news["nodes"]}
-            case "over":
-                self._over[news["ticket"]] = news["why"]
-
-    def _command(self, **command: Any) -> None:
+    def send(self, **command: Any) -> None:
         try:
-            self._control.sendall(frame(command))
+            self._line.send(command)
         except OSError:
-            raise InfrastructureError(f"Ray at {self._where} is gone{self._last_words()}") from None
+            raise self._gone() from None
+
+    def close(self) -> None:
+        """It cancels its tasks, and ends the cluster if it was its own, when the socket closes."""
+        self.control.close()
+        try:
+            self._process.wait(_FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._words.close()
+
+    def _gone(self) -> InfrastructureError:
+        return InfrastructureError(f"Ray at {self.where} is gone{self._last_words()}")
 
     def _last_words(self) -> str:
         self._words.seek(0)
         lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
         return f": {lines[-1].strip()[:300]}" if lines else ""
+
+
+class RayExecutor:
+    def __init__(
+        self,
+        address: str | None,
+        resources: Resources,
+        jobs: int | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        _check(resources)
+        self._address, self._resources, self._jobs, self._grace = address, resources, jobs, grace
+        self._avoided: list[str] = []
+        self._held: dict[str, TrialSpec] = {}
+        self._cancelled: dict[str, float] = {}
+        self._ended: list[TrialEnd] = []
+        self._metrics = SharedMetrics()
+        self._drivers: dict[Path | None, _Driver] = {}  # by the working directory that is carried
+        self._selector = selectors.DefaultSelector()
+        first = self._driver(None)
+        if not fitting(list(first.nodes.values()), resources):
+            self.close()
+            raise InfrastructureError(
+                f"a trial asks for {resources.cpus} CPUs and {resources.gpus} GPUs, and no node of "
+                f"Ray at {first.where} has them: ask for less, or add a node"
+            )
+
+    @property
+    def slots(self) -> int:
+        """What fits on the nodes that live, and no more than was asked for."""
+        self._hear(0.0)
+        nodes = self._drivers[None].nodes
+        kept = [size for node, size in nodes.items() if node not in self._avoided]
+        fits = fitting(kept, self._resources) or fitting(list(nodes.values()), self._resources)
+        return max(1, fits) if self._jobs is None else min(max(1, fits), self._jobs)
+
+    def start(self, trial: TrialSpec) -> None:
+        resources = self._resources if trial.resources == Resources() else trial.resources
+        trial = replace(
+            trial,
+            resources=resources,
+            trial_dir=trial.trial_dir.absolute(),
+            cwd=trial.cwd.absolute(),
+        )
+        trial.trial_dir.mkdir(parents=True, exist_ok=True)
+        self._metrics.started(trial)
+        self._held[trial.id] = trial
+        self._submit(trial)
+
+    def _submit(self, trial: TrialSpec) -> None:
+        """To the driver that carries its directory, if there is one."""
+        carried = trial.cwd if trial.cwd in self._drivers else None
+        driver = self._drivers[carried]
+        avoided = [node for node in self._avoided if node in driver.nodes]
+        kept = [size for node, size in driver.nodes.items() if node not in avoided]
+        driver.send(
+            op="run",
+            id=trial.id,
+            trial=trial_to_json(trial),
+            avoid=avoided if fitting(kept, trial.resources) else [],
+        )
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._ended and self._held:
+            left = deadline - time.monotonic()
+            self._hear(min(1.0, max(0.0, left)))
+            if left <= 0:
+                break
+        ended, self._ended = self._ended, []
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        if trial_id in self._held and trial_id not in self._cancelled:
+            self._cancelled[trial_id] = time.monotonic()
+            for driver in self._drivers.values():
+                driver.send(op="cancel", id=trial_id)
+
+    def close(self) -> None:
+        try:
+            with suppress(InfrastructureError):
+                for trial_id in list(self._held):
+                    self.cancel(trial_id)
+                deadline = time.monotonic() + self._grace + _CLOSE_PATIENCE
+                while self._held and time.monotonic() < deadline:
+                    self.wait(0.5)
+        finally:
+            self._held.clear()
+            for driver in self._drivers.values():
+                driver.close()
+            self._drivers.clear()
+            self._selector.close()
+
+    def _driver(self, working_dir: Path | None) -> _Driver:
+        driver = _Driver(self._address, working_dir, self._grace)
+        self._drivers[working_dir] = driver
+        self._selector.register(driver.control, selectors.EVENT_READ, driver)
+        try:
+            driver.wait_until_ready()
+        except BaseException:
+            del self._drivers[working_dir]
+            self._selector.unregister(driver.control)
+            driver.close()
+            raise
+        return driver
+
+    def _hear(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            for news in key.data.news(0):
+                if trial := self._held.get(news["id"]):
+                    self._take(trial, news)
+        now = time.monotonic()
+        for trial_id, at in list(self._cancelled.items()):
+            if now - at > self._grace + _CLOSE_PATIENCE:  # told to stop, and silent
+                self._end(self._held[trial_id], _nothing(self._held[trial_id]))
+
+    def _take(self, trial: TrialSpec, news: Mapping[str, Any]) -> None:
+        if news.get("unseen") and trial.id not in self._cancelled:
+            try:
+                if trial.cwd not in self._drivers:
+                    self._driver(trial.cwd)
+                self._submit(trial)
+            except InfrastructureError as wrong:
+                why = f"{trial.cwd} cannot be seen on a node, nor sent there: {wrong.message}"
+                self._end(trial, replace(_nothing(trial), lost=why))
+            return
+        end = _nothing(trial)
+        if news.get("end"):
+            end = end_from_json(news["end"], trial)
+        elif "lost" in news:
+            end = replace(end, lost=news["lost"])
+        if end.lost and news.get("node"):
+            self._avoided.append(news["node"])
+        self._end(trial, end)
+
+    def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
+        del self._held[trial.id]
+        cancelled = self._cancelled.pop(trial.id, None) is not None
+        self._ended.append(self._metrics.ended(replace(end, cancelled=cancelled)))
+
+
+def _nothing(trial: TrialSpec) -> TrialEnd:
+    """The end of a trial that could not speak for itself."""
+    stdout, stderr = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, stdout, stderr, started_at=time.time())
+
+
+def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
+    """The trial with its two directories elsewhere, wherever its command and variables name them or
+    something inside them: `/data/proj` is no part of `/data/proj2`.
+    """
+    # The trial's directory first: it often lies inside the working directory.
+    there = [_renamed(trial.trial_dir, trial_dir), _renamed(trial.cwd, cwd)]
+
+    def moved_text(text: str) -> str:
+        for rename in there:
+            text = rename(text)
+        return text
+
+    return replace(
+        trial,
+        argv=tuple(moved_text(word) for word in trial.argv),
+        env={name: moved_text(value) for name, value in trial.env.items()},
+        cwd=cwd,
+        trial_dir=trial_dir,
+    )
+
+
+def _renamed(old: Path, new: Path) -> Callable[[str], str]:
+    whole = re.compile(rf"(?<![\w./-]){re.escape(str(old))}(?=/|[^\w.-]|$)")
+    return lambda text: whole.sub(lambda _: str(new), text)
 
 
 def _check(resources: Resources) -> None:
@@ -189,6 +294,5 @@ def _check(resources: Resources) -> None:
     if resources.tasks > 1:
         raise UsageError(
             "a task of Ray runs on one node; --nodes and --tasks-per-node are for --executor "
-            "slurm: "
-            "let the command start its own ranks, and give it their CPUs and GPUs"
+            "slurm: let the command start its own ranks, and give it their CPUs and GPUs"
         )

@@ -1,23 +1,19 @@
 """The process in which Ray lives: it submits tasks, and says over a socket what became of them.
 
-Ray prints where it likes, installs signal handlers and starts threads; a process of its own keeps
-all of that out of Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by
-value: they need no Aorta.
+Run as `ray_driver.py DESCRIPTOR OPTIONS`. Ray ships this package to its workers (`py_modules`) and,
+where nodes see none of our files, the working directory (`working_dir`).
 """
 
-import hashlib
+import io
 import json
 import os
-import select
 import shutil
 import socket
-import subprocess
 import sys
+import tarfile
 import tempfile
 import time
-import zipfile
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,122 +22,116 @@ import ray
 _PACKAGE = Path(__file__).parents[1]
 sys.path.insert(0, str(_PACKAGE.parent))
 
-from aorta.executors.framing import Frames, frame  # noqa: E402 - a script finds the package only now
+from aorta.executors.supervisor import Line, OwnerGoneError  # noqa: E402 - found only now
 
-_NEEDED = ("core", "executors", "runtimes")  # what an worker imports: standard library only
 _untyped: Any = ray  # for those of its functions that carry no types
 _NODES_EVERY = 1.0
 _TICK = 0.2
+_LAST_SECONDS = 3.0  # for what was cancelled to end, beyond the grace of its trial
+_LEFT_AT_HOME = [".git", ".aorta", ".venv", "__pycache__"]
 
 
-def hold_place(
-    archive: bytes, digest: str, variables: Mapping[str, str], names: Mapping[str, str]
-) -> str:
-    """In a process of Ray's: have a worker run one trial, from an archive of Aorta's own source.
-
-    The worker lives as long as Ray's process, which is given task after task; the next one goes to
-    it too.
+def run_trial(content: Mapping[str, Any], files: bytes | None, grace: float) -> dict[str, Any]:
+    """In a process of Ray's: one trial, as on any machine. `files`: what its own directory holds,
+    where the node sees none of it; then the working directory is Ray's copy.
     """
-    private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
-    private.mkdir(mode=0o700, exist_ok=True)
-    about = private.lstat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o077:  # somebody else's
-        private = Path(tempfile.mkdtemp(prefix="aorta-"))
-    source = private / digest
-    # Unpacked, because Python keeps no compiled files for what it imports from an archive.
-    if not source.exists():
-        unfinished = private / f"{digest}.{os.getpid()}"
-        zipfile.ZipFile(BytesIO(archive)).extractall(unfinished)
-        try:
-            unfinished.rename(source)
-        except OSError:  # another worker was first
-            shutil.rmtree(unfinished)
-    program = (
-        f"import sys; sys.path.insert(0, {str(source)!r}); "
-        "from aorta.executors.worker import main_of_many; main_of_many()"
-    )
-    kept = vars(ray).setdefault("_aorta_workers", [])  # one at most
-    if kept and kept[0].poll() is not None:
-        kept.clear()
-    if not kept:
-        kept.append(
-            subprocess.Popen(
-                [sys.executable, "-S", "-E", "-s", "-c", program],
-                env={**os.environ, names["parent"]: str(os.getpid())},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
-    worker = kept[0]
-    node = ray.get_runtime_context().get_node_id()
-    mine = {**os.environ, **variables, names["node"]: node}
+    from aorta.executors.local import LocalExecutor
+    from aorta.executors.messages import end_to_json, trial_from_json, without_place
+    from aorta.executors.ray import moved
+
+    trial, node = trial_from_json(content), ray.get_runtime_context().get_node_id()
+    if files is None and not (trial.cwd.is_dir() and trial.trial_dir.is_dir()):
+        return {"unseen": True, "node": node}
+    search = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in search if "runtime_resources" not in p)
+    if not os.environ["PYTHONPATH"]:
+        del os.environ["PYTHONPATH"]
+    scratch = Path(tempfile.mkdtemp(prefix="aorta-trial-")) if files is not None else None
+    executor = LocalExecutor(1, grace=grace)
     try:
-        worker.stdin.write(json.dumps(mine).encode() + b"\n")
-        worker.stdin.flush()
-        answer = worker.stdout.readline()
-        if answer:
-            return str(json.loads(answer))
-    except BrokenPipeError:
-        pass
-    except BaseException:  # the task is cancelled: its worker ends the trial first
-        worker.terminate()
-        worker.wait(60)
-        raise
-    return bytes(worker.communicate()[1][-300:]).decode("utf-8", "replace").strip()
+        if scratch is not None and files is not None:
+            # Ray shares its copy among the tasks of a node; a trial may write into its own.
+            shutil.copytree(Path.cwd(), scratch / "cwd", symlinks=True)
+            _unpack(files, scratch / "trial")
+            trial = moved(trial, scratch / "cwd", scratch / "trial")
+        executor.start(trial)
+        while not (ended := executor.wait(_TICK)):  # a cancel is heard between two looks
+            pass
+        found = {"end": end_to_json(ended[0]), "node": node}
+        if scratch is not None:
+            found["end"]["result"] = without_place(ended[0].result) if ended[0].result else None
+            found["files"] = pack(trial.trial_dir)
+        return found
+    finally:  # also where the task is cancelled: the trial ends first
+        executor.close()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def pack(folder: Path) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() or path.is_dir():  # no sockets, no pipes
+                archive.add(path, path.relative_to(folder), recursive=False)
+    return buffer.getvalue()
+
+
+def _unpack(content: bytes, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        archive.extractall(folder, filter="data")
 
 
 class Driver:
     """Commands in, news out, until the owner closes the socket."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._frames = Frames()
-        self._tasks: dict[Any, str] = {}  # reference -> ticket
+    def __init__(self, line: Line, grace: float, *, carries: bool) -> None:
+        self._line, self._grace, self._carries = line, grace, carries
+        self._tasks: dict[Any, Mapping[str, Any]] = {}  # reference -> command
         self._nodes: list[dict[str, Any]] = []
         self._nodes_at = 0.0
-        archive = _own_source()
-        self._digest = hashlib.sha256(archive).hexdigest()[:32]
-        self._archive = ray.put(archive)
-        # Also where a task has GPUs, which Ray's process itself never uses, it is given the next
-        # one.
-        self._hold = _untyped.remote(max_calls=0)(hold_place)
+        self._run = _untyped.remote(max_calls=0)(run_trial)
 
     def serve(self) -> None:
         while True:
             self._tell_nodes()
-            if select.select([self._control], [], [], _TICK)[0]:
-                data = self._control.recv(1 << 20)
-                if not data:
-                    return
-                self._frames.feed(data)
-                for command in self._frames:
-                    self._obey(command)
+            for command in self._line.receive(_TICK / 4 if self._tasks else _TICK):
+                if command["op"] == "run":
+                    self._submit(command)
+                else:
+                    for task, started in self._tasks.items():
+                        if started["id"] == command["id"]:
+                            ray.cancel(task, force=False, recursive=False)
             self._tell_ends()
 
-    def _obey(self, command: Mapping[str, Any]) -> None:
-        if command["op"] == "submit":
-            avoided = command["avoid"]
-            selector = {"ray.io/node-id": f"!in({','.join(avoided)})"} if avoided else None
-            task = self._hold.options(
-                num_cpus=command["cpus"],
-                num_gpus=command["gpus"],
-                max_retries=0,  # the engine tries again, and counts it
-                label_selector=selector,
-                name="aorta trial",
-            ).remote(self._archive, self._digest, command["variables"], command["names"])
-            self._tasks[task] = command["ticket"]
-        else:
-            for task, ticket in self._tasks.items():
-                if ticket in command["tickets"]:
-                    ray.cancel(task, force=False, recursive=False)
+    def cancel_all(self) -> None:
+        """Ray would not wait for their trials to end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            ray.cancel(task, force=False, recursive=False)
+        if tasks:
+            ray.wait(tasks, num_returns=len(tasks), timeout=self._grace + _LAST_SECONDS)
+
+    def _submit(self, command: Mapping[str, Any]) -> None:
+        avoided, trial = command["avoid"], command["trial"]
+        task = self._run.options(
+            num_cpus=trial["resources"]["cpus"],
+            num_gpus=trial["resources"]["gpus"],
+            max_retries=0,  # the engine tries again, and counts it
+            label_selector={"ray.io/node-id": f"!in({','.join(avoided)})"} if avoided else None,
+            name="aorta trial",
+        ).remote(trial, pack(Path(trial["trial_dir"])) if self._carries else None, self._grace)
+        self._tasks[task] = command
 
     def _tell_ends(self) -> None:
-        if not self._tasks:
-            return
         tasks = list(self._tasks)
-        for task in ray.wait(tasks, num_returns=len(tasks), timeout=0)[0]:
-            self._tell({"op": "over", "ticket": self._tasks.pop(task), "why": _why(task)})
+        for task in ray.wait(tasks, num_returns=len(tasks), timeout=_TICK)[0] if tasks else ():
+            command = self._tasks.pop(task)
+            found = _end_of(task)
+            if files := found.pop("files", None):
+                _unpack(files, Path(command["trial"]["trial_dir"]))
+            self._line.send({"op": "ended", "id": command["id"], **found})
 
     def _tell_nodes(self) -> None:
         if time.monotonic() - self._nodes_at < _NODES_EVERY:
@@ -150,23 +140,19 @@ class Driver:
         nodes = [_described(node) for node in _untyped.nodes() if node["Alive"]]
         if nodes != self._nodes:
             self._nodes = nodes
-            self._tell({"op": "nodes", "nodes": nodes})
-
-    def _tell(self, news: Mapping[str, Any]) -> None:
-        self._control.sendall(frame(news))
+            self._line.send({"op": "nodes", "nodes": nodes})
 
 
-def _why(task: Any) -> str:
-    """Why a task that is over gives no more: its worker's last words, or what Ray says of it."""
+def _end_of(task: Any) -> dict[str, Any]:
+    """What the task returned, or why it returned nothing."""
     try:
-        said = ray.get(task)
+        return dict(ray.get(task))
     except ray.exceptions.TaskCancelledError:
-        return "its task was cancelled"
+        return {"lost": "its task was cancelled"}
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
-        return "Ray lost its worker"
+        return {"lost": "Ray lost its worker"}
     except ray.exceptions.RayError as wrong:
-        return f"Ray could not run it: {' '.join(str(wrong).split())[:300]}"
-    return f"its task ended without a report{': ' if said else ''}{said}"
+        return {"lost": f"Ray could not run it: {' '.join(str(wrong).split())[:300]}"}
 
 
 def _described(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,32 +164,38 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _own_source() -> bytes:
-    buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for room in _NEEDED:
-            for path in sorted((_PACKAGE / room).rglob("*.py")):
-                inside = path.relative_to(_PACKAGE.parent)
-                archive.writestr(zipfile.ZipInfo(str(inside)), path.read_bytes())
-        for name in ("__init__.py", "version.py"):
-            archive.writestr(zipfile.ZipInfo(f"aorta/{name}"), (_PACKAGE / name).read_bytes())
-    return buffer.getvalue()
+def _runtime_env(working_dir: str | None) -> dict[str, Any]:
+    """Run directories inside the working directory stay where they are: they hold every earlier
+    trial.
+    """
+    excludes = list(_LEFT_AT_HOME)
+    if working_dir is None:
+        return {"py_modules": [str(_PACKAGE)], "excludes": excludes}
+    root = Path(working_dir)
+    for place, folders, _ in os.walk(root):
+        if ".aorta" in folders and Path(place) != root:
+            excludes.append(f"/{Path(place).relative_to(root)}")
+            folders.clear()
+    return {"py_modules": [str(_PACKAGE)], "working_dir": working_dir, "excludes": excludes}
 
 
 def main() -> None:
-    number, address = int(sys.argv[1]), sys.argv[2] or None
+    number, options = int(sys.argv[1]), json.loads(sys.argv[2])
     with socket.socket(fileno=number) as control:
         control.set_inheritable(False)
         ray.init(
-            address=address,
+            address=options["address"],
             log_to_driver=False,
-            include_dashboard=False if address is None else None,
+            include_dashboard=False if options["address"] is None else None,
             namespace="aorta",
+            runtime_env=_runtime_env(options["working_dir"]),
         )
+        carries = options["working_dir"] is not None
+        driver = Driver(Line(control), options["grace"], carries=carries)
         try:
-            home = _untyped.util.get_node_ip_address()
-            control.sendall(frame({"op": "ready", "address": home}))
-            Driver(control).serve()
+            driver.serve()
+        except (OwnerGoneError, ConnectionError):
+            driver.cancel_all()
         finally:
             ray.shutdown()
 

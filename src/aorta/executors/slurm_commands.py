@@ -1,5 +1,5 @@
-"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of
-trials.
+"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of trials
+but what one needs.
 """
 
 import math
@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from aorta.core.errors import InfrastructureError
+from aorta.core.trial import Resources
 
 _SECONDS = 60.0
 _SHORTEST_PAUSE = 2.0
@@ -153,15 +154,6 @@ def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobStat
     return found
 
 
-def job_with_comment(name: str, comment: str) -> str | None:
-    """The job of this name and comment, for somebody who never heard what became of its
-    submission.
-    """
-    answer = ask("squeue", "--noheader", "--states=all", f"--name={name}", "--format=%F|%k")
-    rows = (line.split("|") for line in answer.splitlines())
-    return next((job for job, said in rows if said == comment), None)
-
-
 def _jobs_of(tasks: Collection[str]) -> set[str]:
     return {task.partition("_")[0] for task in tasks}
 
@@ -218,6 +210,24 @@ def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
         if fields.get("ArrayJobId") in jobs:
             task = f"{fields['ArrayJobId']}_{fields.get('ArrayTaskId', '')}"
             yield task, JobState(fields.get("JobState", ""), fields.get("NodeList", ""))
+
+
+def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
+    """How many trials fit on nodes of (CPUs, GPUs) at once, one trial's nodes being different
+    ones.
+    """
+    cpus = wanted.cpus * wanted.tasks_per_node
+    on_each = [
+        min(have // cpus, gpus // wanted.gpus if wanted.gpus else have // cpus)
+        for have, gpus in nodes
+    ]
+    if wanted.nodes == 1:
+        return sum(on_each)
+    # The largest n for which every trial finds its nodes, a node giving a place to each trial once.
+    most = sum(on_each) // wanted.nodes
+    while most and sum(min(places, most) for places in on_each) < most * wanted.nodes:
+        most -= 1
+    return most
 
 
 def allocated_cpus(environ: Mapping[str, str]) -> list[int]:

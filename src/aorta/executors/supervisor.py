@@ -1,41 +1,39 @@
 """The supervisor: a small process that holds one slot and runs its trials one after another.
 
 It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree
-when the trial is over, and does the same when the pipe to its owner closes, so even `kill -9` of
-the owner leaves no process and no container behind. It knows orders and facts (JSON lines on a
-socket) and nothing of oracles. Standard library only.
+when the trial is over, and does the same when its owner is gone, so even `kill -9` of the owner
+leaves no process and no container behind. It gets a request and gives back bare facts, both as JSON
+objects; it knows nothing of oracles. Standard library only.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aorta.executors import process_tree
 from aorta.executors.evidence import (
-    Arrivals,
     MetricFile,
-    Mirror,
     SlowPatternError,
     WatchedStream,
     compiled,
     oom_kills,
 )
-from aorta.executors.framing import Frames, frame
-from aorta.executors.warm_hosts import WarmHosts, hooked
 
-TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator, Mapping
+
+    from aorta.executors.warm import ForkServers
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
@@ -44,95 +42,115 @@ RESULT_FILE = "result.json"  # of a registered workload, in its trial's director
 
 
 class OwnerGoneError(Exception):
-    """The socket closed: nobody waits for this trial any more."""
+    """Nobody waits for this trial any more."""
 
 
-class Supervisor:
+class Owner:
+    """Whom a trial runs for. This one wants every trial, and never leaves."""
+
+    descriptor: int | None = None  # becomes readable when there is something to hear
+    look_every: float | None = None  # seconds, where there is nothing that becomes readable
+
+    def cancels(self) -> bool:
+        """Whether the trial is not wanted any more. Raises OwnerGoneError if nobody is there."""
+        return False
+
+    def is_gone(self) -> bool:
+        return False
+
+
+class Line(Owner):
+    """An owner at the other end of a socket of this machine: a JSON object a line, both ways."""
+
     def __init__(self, control: socket.socket) -> None:
-        self.warm_hosts = WarmHosts(control)
-        self.serves(control)
-        self._wake, waker = os.pipe()
-        for end in (self._wake, waker):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        process_tree.adopt_orphans()
+        self._control = control
+        self.descriptor = control.fileno()
+        self._received = bytearray()
 
-    def serves(self, control: socket.socket) -> None:
-        """From here on, whoever is at the other end of this."""
-        self.control = self.warm_hosts.owner = control
-        self._frames = Frames()
+    def send(self, content: Mapping[str, Any]) -> None:
+        self._control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
-    def serve(self) -> None:
-        """Run orders until the owner closes the socket."""
-        try:
-            with suppress(OwnerGoneError, ConnectionError):
-                while True:
-                    order = self._next_message()
-                    report = SupervisedTrial(self, order).run()
-                    self.control.sendall(frame(report))
-        finally:
-            self.warm_hosts.close()
-
-    def _next_message(self) -> dict[str, Any]:
-        while True:
-            message = self.poll_message(None)
-            if message is not None and message["op"] == "run":
-                return message
-
-    def poll_message(self, timeout: float | None) -> dict[str, Any] | None:
-        """A whole message if one is there within `timeout`; raises OwnerGoneError at the end of the
-        socket.
+    def receive(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
+        """What has come, after waiting up to `timeout` for something to come. OwnerGoneError at the
+        end of the socket.
         """
-        while (message := self._frames.next()) is None:
-            if timeout is not None and not select.select([self.control], [], [], timeout)[0]:
-                return None
+        if b"\n" not in self._received:
+            if not select.select([self._control], [], [], timeout)[0]:
+                return
             try:
-                data = self.control.recv(1 << 20)
+                data = self._control.recv(1 << 20)
             except ConnectionError:
                 data = b""
             if not data:
                 raise OwnerGoneError
-            self._frames.feed(data)
-        return message
+            self._received += data
+        while (end := self._received.find(b"\n")) >= 0:
+            content = json.loads(self._received[:end])
+            del self._received[: end + 1]
+            yield content
 
-    def owner_gone(self) -> bool:
-        """Whether the owner has left, without taking a message from the socket."""
-        if not select.select([self.control], [], [], 0)[0]:
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """One trial after another, until the other end is closed."""
+        with suppress(OwnerGoneError):
+            while True:
+                for message in self.receive():
+                    if message["op"] == "run":  # a cancel came too late
+                        yield message
+
+    def cancels(self) -> bool:
+        return any(message["op"] == "cancel" for message in self.receive(0))
+
+    def is_gone(self) -> bool:
+        if not select.select([self._control], [], [], 0)[0]:
             return False
         try:
-            return not self.control.recv(1, socket.MSG_PEEK)
+            return not self._control.recv(1, socket.MSG_PEEK)
         except ConnectionError:
             return True
 
+
+class Supervisor:
+    """What the trials of one process have in common: who wakes it, and what they are forked
+    from.
+    """
+
+    def __init__(self) -> None:
+        self.wake, waker = os.pipe()
+        for end in (self.wake, waker):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        process_tree.adopt_orphans()
+        self._servers: ForkServers | None = None
+
+    def run(self, order: dict[str, Any], owner: Owner) -> dict[str, Any]:
+        """One trial, to the last of its processes. OwnerGoneError if its owner left meanwhile."""
+        return SupervisedTrial(self, order, owner).run()
+
+    @property
+    def servers(self) -> ForkServers:
+        if self._servers is None:
+            from aorta.executors.warm import ForkServers
+
+            self._servers = ForkServers()
+        return self._servers
+
     def drain_wakeups(self) -> None:
         with suppress(BlockingIOError):
-            os.read(self._wake, 4096)
+            os.read(self.wake, 4096)
 
-    @property
-    def has_message(self) -> bool:
-        """True if a message came together with an earlier one: the socket will not announce it
-        again.
-        """
-        return self._frames.has_line
-
-    @property
-    def wake(self) -> int:
-        return self._wake
+    def close(self) -> None:
+        if self._servers is not None:
+            self._servers.close()
 
 
 class SupervisedTrial:
-    """One order, from fork to the last process gone."""
+    """One request, from fork to the last process gone."""
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        order: dict[str, Any],
-        mirrors: Mapping[str, Mirror] | None = None,
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, order: dict[str, Any], owner: Owner) -> None:
         self.supervisor = supervisor
         self.order = order
-        self.mirrors = mirrors or {}
+        self.owner = owner
         self.status: int | None = None
         self.facts: dict[str, Any] = {
             "trial_id": order["trial_id"],
@@ -144,7 +162,6 @@ class SupervisedTrial:
             "lost": None,
         }
         self.streams: dict[int, WatchedStream] = {}
-        self.arrivals = Arrivals()
 
     def run(self) -> dict[str, Any]:
         # Of an earlier attempt.
@@ -212,9 +229,7 @@ class SupervisedTrial:
                 fcntl.fcntl(read_end, _F_SETPIPE_SZ, 1 << 20)
             patterns = compiled(self.order["patterns"], name)
             limit = self.order["max_log_bytes"]
-            self.streams[read_end] = WatchedStream(
-                name, directory / f"{name}.log", patterns, limit, self.mirrors.get(name)
-            )
+            self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:
             return self._start_warm(*write_ends) or self._start_cold(*write_ends)
         finally:
@@ -222,45 +237,45 @@ class SupervisedTrial:
                 os.close(write_end)
 
     def _start_warm(self, stdout: int, stderr: int) -> int | None:
-        """From a warm host, where the owner allows it and there can be one.
+        """From a fork server, where the owner allows it and there can be one.
 
         Its clock stands where it would stand if it had done the imports itself, so that a time-out,
         a hang or a gate means the same for it as for a cold trial.
         """
-        if not self.order.get("warm"):
+        warm, owner = self.order.get("warm"), self.owner.descriptor
+        if not warm or owner is None:
             return None
-        started = self.supervisor.warm_hosts.start(self.order, stdout, stderr)
-        self.began = time.monotonic() - (started.spared if started else 0.0)
+        fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
+        self.began = time.monotonic() - (fork.saved if fork else 0.0)
         self.facts["started_at"] = time.time()
-        if started is None:
+        if fork is None:
             return None
-        self.facts["spared"] = started.spared
-        return started.pid
+        self.facts |= {"saved": fork.saved, "server": fork.server}
+        return fork.pid
 
     def _start_cold(self, stdout: int, stderr: int) -> int:
-        env, file = self.order["env"], self.order.get("observe")
+        env, file = self.order["env"], self.order.get("watch_imports")
         if file:
-            argv = self.order["argv"]
-            watched = partial(_observed, env, file)
-            return process_tree.start(argv, watched, self.order["cwd"], stdout, stderr)
+            from aorta.executors.warm import watched
+
+            env = partial(watched, env, file)
         return process_tree.start(self.order["argv"], env, self.order["cwd"], stdout, stderr)
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""
         open_ends = set(self.streams)
-        control = self.supervisor.control.fileno()
+        heard = [] if self.owner.descriptor is None else [self.owner.descriptor]
         while True:
-            watched = [control, self.supervisor.wake, *open_ends]
-            patience = 0.0 if self.supervisor.has_message else self._until_next_deadline()
-            ready = select.select(watched, [], [], patience)[0]
+            if self.owner.cancels():
+                self.facts["cancelled"] = True
+                return
+            watched = [*heard, self.supervisor.wake, *open_ends]
+            ready = select.select(watched, [], [], self._until_next_deadline())[0]
             # What is found together came at one moment: nobody can tell any more which came first.
             at = self._now()
             for end in open_ends.intersection(ready):
                 if not self._read(end, at):
                     open_ends.discard(end)
-            if self._cancelled():
-                self.facts["cancelled"] = True
-                return
             answered = [stream.scan(self._now()) for stream in self.streams.values()]
             if any(answered):
                 return
@@ -277,17 +292,8 @@ class SupervisedTrial:
         except BlockingIOError:
             return True
         if data:
-            stream = self.streams[end]
-            self.arrivals.note(at, stream.name, stream.seen)
-            stream.feed(data, at)
+            self.streams[end].feed(data, at)
         return bool(data)
-
-    def _cancelled(self) -> bool:
-        """Asked every time, not only when the socket is ready: a cancel may have come in one read
-        with the order.
-        """
-        message = self.supervisor.poll_message(0)
-        return message is not None and message["op"] == "cancel"
 
     def _deadlines(self) -> list[tuple[float, str]]:
         """(seconds after the start, the fact that is then true)."""
@@ -304,6 +310,8 @@ class SupervisedTrial:
     def _until_next_deadline(self) -> float | None:
         times = [at for at, _ in self._deadlines()]
         times += [at for s in self.streams.values() if (at := s.next_scan()) is not None]
+        if self.owner.look_every is not None:
+            times.append(self._now() + self.owner.look_every)
         return max(0.0, min(times) - self._now()) if times else None
 
     def _out_of_time(self) -> bool:
@@ -314,7 +322,7 @@ class SupervisedTrial:
 
     def _end_tree(self, grace: float) -> None:
         """A status that we caused ourselves is no fact about the command, so it is not kept."""
-        process_tree.end_all(grace, self.supervisor.owner_gone)
+        process_tree.end_all(grace, self.owner.is_gone)
         self._drain()
 
     def _drain(self) -> None:
@@ -358,7 +366,6 @@ class SupervisedTrial:
                 facts["signal"] = os.WTERMSIG(self.status)
             else:
                 facts["exit_code"] = os.WEXITSTATUS(self.status)
-        self.arrivals.write(Path(self.order["trial_dir"]) / "arrivals.tsv")
         matches = []
         for end, stream in self.streams.items():
             os.close(end)
@@ -371,10 +378,6 @@ class SupervisedTrial:
         return time.monotonic() - self.began
 
 
-def _observed(env: Mapping[str, str], file: str) -> dict[str, str]:
-    return hooked(env, f"observe:{os.getpid()}:{file}")
-
-
 def main() -> None:
     """Entered by the local executor with the number of an inherited socket."""
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -383,4 +386,10 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as control:
         # A trial that held it would keep us from seeing the owner's end.
         control.set_inheritable(False)
-        Supervisor(control).serve()
+        line, supervisor = Line(control), Supervisor()
+        try:
+            with suppress(OwnerGoneError, ConnectionError):
+                for request in line.requests():
+                    line.send(supervisor.run(request, line))
+        finally:
+            supervisor.close()

@@ -1,248 +1,356 @@
-"""Which trials may start warm, from what their command is and what an earlier one imported: the
-owner's side.
+"""Warm starts, for whoever asks for them (`--warm`): a trial is a fork of a process that has
+imported the program's libraries.
 
-A command qualifies that becomes a Python interpreter without doing anything else first: `python
-script.py`, `python -m module`, a script whose first line names Python, each also behind `env
-NAME=VALUE` and as the one command of `bash -c`. What its imports are is seen in a trial of its own
-that starts cold; `warm_hosts` does the rest beside the supervisor.
+The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
+cold trial of each was seen to import at its top. A supervisor (`ForkServers`) keeps the servers:
+one for one interpreter and one environment, whatever variable differs. Only what a search itself
+varies (`TrialSpec.varied`) and aorta's own variables may differ between the forks of one server.
+Whatever goes wrong with a server, the answer is a cold start.
 """
 
+from __future__ import annotations
+
+import json
 import os
 import re
+import select
 import shlex
 import shutil
+import socket
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
-from aorta.executors.warm_hosts import read_rows, worth_seconds
-from aorta.runtimes.launch import Launch, launch_for
+from aorta.executors import process_tree
 
-_ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
-_SHELLS = frozenset({"bash", "sh", "dash"})
+if TYPE_CHECKING:
+    from aorta.runtimes.launch import Launch
+
+HOOK = Path(__file__).parent / "hook"
+MARK = "AORTA_FORK_SERVER"
+_OWN = frozenset({"AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES"})
+# Libraries read these when they are loaded, whoever sets them.
+_OF_LIBRARIES = re.compile(
+    r"(?:PYTHON|LD_|GLIBC_|MALLOC_|OMP_|KMP_|MKL_|OPENBLAS_|BLIS_|NUMEXPR_|CU|NVIDIA_|NCCL_|TORCH|"
+    r"PYTORCH_|ATEN_|HIP_|HSA_|ROC|AMD_|MIOPEN_|XLA_|JAX_|TF_|HF_|TRANSFORMERS_|TRITON_)"
+)
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _EXPANSION = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$")
-# Options with which Python looks for no start-up file, or not on PYTHONPATH.
-_WITHOUT_HOOK = frozenset("EIS")
+_OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$'")
+_WORTH = 0.3  # seconds of imports; less are left to each trial
+_MOST_SERVERS = 3  # of one slot; the one that was used longest ago goes first
+_FEW = 4
+_LEAST_FREE = 0.2  # of the machine's memory, or no further server is started
+_ANSWER_SECONDS = 20.0  # for a fork
+_LEAST_PATIENCE = 60.0  # for imports
 
 
 @dataclass(frozen=True)
 class PythonCommand:
-    """A command that is one Python process from the first instruction on."""
+    """A command that is one Python program from the first instruction on."""
 
-    fixed: tuple[str, ...]  # up to the script or module: what a host is started for
+    interpreter: tuple[str, ...]  # with its options
+    script: str  # or nothing
+    module: str  # or nothing
     arguments: tuple[str, ...]
     variables: Mapping[str, str]  # the whole environment, with what the command itself assigns
-    front: tuple[str, ...]  # directories that come before site-packages because of the script
+    front: str  # the directory that Python puts before all others on its path
 
 
 def python_command(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> PythonCommand | None:
-    """The command as Python gets it; None for any that does not qualify."""
-    words: list[str] | None = list(argv)
-    assigned: dict[str, str] = {}
-    if Path(argv[0]).name in _SHELLS:
-        words = _shell_words(argv[2], env) if len(argv) == 3 and argv[1] == "-c" else None
-        words = _without_assignments(words or [], assigned)
-        if words and words[0] == "exec":
-            words = words[1:]
-    if words and Path(words[0]).name == "env":
-        words = _without_assignments(words[1:], assigned)
-    if not words or words[0].startswith("-"):
+    """`python SCRIPT ...` or `python -m MODULE ...`, also behind `env NAME=VALUE` and as the one
+    command of `bash -c`; None for anything else.
+    """
+    words, assigned = list(argv), dict[str, str]()
+    if Path(words[0]).name in {"bash", "sh"} and len(words) == 3 and words[1] == "-c":
+        words = _shell_words(words[2], env)
+        _take_assignments(words, assigned)
+    if words and words[0] in {"env", "exec", "/usr/bin/env"}:
+        words = words[1:]
+        _take_assignments(words, assigned)
+    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
     variables = {**env, **assigned}
-    program = shutil.which(
-        str(cwd / words[0]) if "/" in words[0] else words[0], path=variables.get("PATH")
-    )
-    if program is None:
+    program = str(cwd / words[0]) if "/" in words[0] else words[0]
+    interpreter = shutil.which(program, path=variables.get("PATH"))
+    at = 1
+    while at < len(words) and words[at] in {"-u", "-O", "-OO", "-B"}:
+        at += 1
+    if interpreter is None or at >= len(words):
         return None
-    if _PYTHON.fullmatch(Path(words[0]).name):
-        at, front = _script_at(words, cwd)
-    elif _is_python_script(Path(program)):
-        at, front = 0, (str(Path(program).resolve().parent),)
-    else:
+    fixed = (interpreter, *words[1:at])
+    if words[at] == "-m" and at + 1 < len(words):
+        module, rest = words[at + 1], tuple(words[at + 2 :])
+        return PythonCommand(fixed, "", module, rest, variables, str(cwd))
+    script = cwd / words[at]
+    if words[at].startswith("-") or not script.is_file():
         return None
-    if at is None:
-        return None
-    return PythonCommand(tuple(words[: at + 1]), tuple(words[at + 1 :]), variables, front)
+    front = str(script.resolve().parent)
+    return PythonCommand(fixed, words[at], "", tuple(words[at + 1 :]), variables, front)
 
 
-def _shell_words(text: str, env: Mapping[str, str]) -> list[str] | None:
-    """The words of a text that a shell would only take apart; None where it would do more."""
-    if "'" in text and "$" in text:
-        return None
-    plain = True
-
-    def value(found: "re.Match[str]") -> str:
-        nonlocal plain
-        known = env.get(found[1] or found[2], "")
-        plain &= _PLAIN_VALUE.fullmatch(known) is not None
-        return known
-
-    text = _EXPANSION.sub(value, text)
-    if not plain or _OF_THE_SHELL & set(text):
-        return None
+def _shell_words(text: str, env: Mapping[str, str]) -> list[str]:
+    """The words of a text that a shell would only take apart; none where it would do more."""
+    values = [env.get(found[1] or found[2], "") for found in _EXPANSION.finditer(text)]
+    if not all(_PLAIN_VALUE.fullmatch(value) for value in values):
+        return []
+    text = _EXPANSION.sub(lambda found: env[found[1] or found[2]], text)
+    if _OF_THE_SHELL & set(text):
+        return []
     try:
         return shlex.split(text)
     except ValueError:
-        return None
+        return []
 
 
-def _without_assignments(words: Sequence[str], assigned: dict[str, str]) -> list[str]:
-    rest = list(words)
-    while rest and (found := _ASSIGNMENT.fullmatch(rest[0])):
+def _take_assignments(words: list[str], assigned: dict[str, str]) -> None:
+    while words and (found := _ASSIGNMENT.fullmatch(words[0])):
         assigned[found[1]] = found[2]
-        del rest[0]
-    return rest
-
-
-def _script_at(words: Sequence[str], cwd: Path) -> tuple[int | None, tuple[str, ...]]:
-    """Where in a command of Python's the script, the module or the code stands, and what it puts on
-    the path.
-    """
-    at = 1
-    while at < len(words):
-        word = words[at]
-        if not word.startswith("-"):
-            script = cwd / word
-            front = (str(script.resolve().parent),)
-            return (at, front) if script.is_file() else (None, ())
-        if word.startswith("--") or word == "-":
-            return None, ()
-        for place, letter in enumerate(word[1:], start=1):
-            if letter in _WITHOUT_HOOK:
-                return None, ()
-            if letter in "cmXW":
-                # Its value is the rest, or the next word.
-                behind = at if word[place + 1 :] else at + 1
-                if letter in "cm":
-                    return (behind, (str(cwd),)) if behind < len(words) else (None, ())
-                at = behind
-                break
-        at += 1
-    return None, ()
-
-
-def _is_python_script(program: Path) -> bool:
-    try:
-        with program.open("rb") as file:
-            first = file.readline(256)
-    except OSError:
-        return False
-    options = first.split(b"python", 1)[-1].split()[1:]
-    return (
-        first.startswith(b"#!")
-        and b"python" in first
-        and not any(set(word) & set(b"EIS") for word in options)
-    )
+        del words[0]
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What the watched trial of a command imported; nothing if it could not be watched."""
+class Imports:
+    """What a cold trial imported at its top, before it changed a variable, and the seconds of
+    it.
+    """
 
-    candidates: Path  # rows of name, file, variables that the program had changed
-    any_candidate: bool
-    importing: float  # seconds of it, at least
-    seconds: float  # of the whole trial
+    modules: tuple[str, ...] = ()
+    seconds: float = 0.0
 
-    @property
-    def is_worth_it(self) -> bool:
-        return self.any_candidate and self.importing >= worth_seconds(self.seconds)
+
+def read_imports(file: Path) -> Imports:
+    """What the hook wrote; nothing where it wrote nothing."""
+    modules, seconds, began = list[str](), 0.0, None
+    try:
+        lines = os.fsdecode(file.read_bytes()).splitlines()
+    except OSError:
+        return Imports()
+    for row in (line.split("\t") for line in lines if line.count("\t") == 2):
+        name, at, changed = row[0], float(row[1]), row[2]
+        if changed:
+            break
+        if name:
+            modules.append(name)
+            began = began or at
+        elif began is not None:
+            seconds, began = seconds + at - began, None
+    return Imports(tuple(modules), seconds)
 
 
 @dataclass
 class WarmStarts:
-    """What one executor knows of the commands it runs."""
+    """What one executor knows of the commands it runs. `asked`: trials may start warm; otherwise
+    the imports of the first are watched, to say what that would save.
+    """
 
-    _seen: dict[tuple[str, ...], _Seen] = field(default_factory=dict)
+    asked: bool
+    _seen: dict[tuple[str, ...], Imports] = field(default_factory=dict)
     _watched: dict[str, tuple[tuple[str, ...], Path]] = field(default_factory=dict)  # by trial
-    _files: list[int] = field(default_factory=list)
+    _used: Counter[str] = field(default_factory=Counter)  # environments
 
     def instructions(
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
     ) -> dict[str, Any]:
-        """What the supervisor is told besides: to start warm, to watch the imports, or nothing."""
-        if trial.start is Start.COLD or trial.environment.kind not in _ON_THIS_MACHINE:
+        """What the supervisor is told besides: to watch the imports, to start warm, or nothing."""
+        here = trial.environment.kind in {RuntimeKind.HOST, RuntimeKind.VENV}
+        if trial.start is Start.COLD or not here or trial.resources.tasks > 1:
             return {}
-        cwd = launch.cwd.absolute()
-        command = python_command(launch.argv, env, cwd) if trial.resources.tasks == 1 else None
+        command = python_command(launch.argv, env, launch.cwd.absolute())
         if command is None:
             return {}
-        key = _key(command, cwd)
-        seen = self._seen.get(key)
-        if seen is None:
+        key = (str(launch.cwd), *command.interpreter, command.script, command.module)
+        if key not in self._seen:
             return self._watch(trial, key)
-        if trial.start is Start.WATCHED or not seen.is_worth_it:
-            return {}
+        imports = self._seen[key]
+        same = {
+            name: value
+            for name, value in command.variables.items()
+            if name not in _OWN and (name not in trial.varied or _OF_LIBRARIES.match(name))
+        }
+        server = json.dumps([key, sorted(same.items())])
+        self._used[server] += 1
+        wanted = trial.start is not Start.WATCHED and imports.seconds >= _WORTH
+        if not (self.asked and wanted and self._used[server] > 1):
+            return {}  # a server that would serve one trial saves nothing
         return {
             "warm": {
-                "command": list(command.fixed),
-                "arguments": list(command.arguments),
-                "env": dict(command.variables),
-                "front": list(command.front),
-                "candidates": str(seen.candidates),
-                "seconds": seen.seconds,
-                "of_few": trial.start is Start.WARM_OF_FEW,
+                "server": server,
+                "interpreter": list(command.interpreter),
+                "modules": list(imports.modules),
+                "patience": max(_LEAST_PATIENCE, 10 * imports.seconds),
+                "few": trial.start is Start.WARM_OF_FEW,
+                "trial": {
+                    "script": command.script,
+                    "module": command.module,
+                    "arguments": list(command.arguments),
+                    "env": dict(command.variables),
+                    "front": command.front,
+                    "cwd": str(launch.cwd),
+                },
             }
         }
-
-    def keeps(self, trial: TrialSpec) -> bool:
-        """Whether its program is known, and its imports are worth keeping."""
-        if trial.environment.kind not in _ON_THIS_MACHINE:
-            return False
-        launch = launch_for(trial)
-        cwd = launch.cwd.absolute()
-        command = python_command(launch.argv, launch.environ(os.environ), cwd)
-        seen = self._seen.get(_key(command, cwd)) if command is not None else None
-        return seen is not None and seen.is_worth_it
 
     def _watch(self, trial: TrialSpec, key: tuple[str, ...]) -> dict[str, Any]:
         if any(key == one for one, _ in self._watched.values()):
             return {}
-        file = self._file()
+        file = trial.trial_dir / "imports.tsv"
         self._watched[trial.id] = key, file
-        return {"observe": str(file)}
+        return {"watch_imports": str(file)}
 
-    def ended(self, end: TrialEnd) -> dict[str, Any] | None:
-        """What was learned from this trial, for `learn` elsewhere."""
+    def ended(self, end: TrialEnd) -> float | None:
+        """Seconds that this trial spent on imports, if they were watched."""
         key, file = self._watched.pop(end.trial_id, (None, None))
         if key is None or file is None:
             return None
-        rows = read_rows(file)
-        if not rows and (end.cancelled or end.lost):
+        imports = read_imports(file)
+        file.unlink(missing_ok=True)
+        if not imports.modules and (end.cancelled or end.lost):
             return None  # it says nothing about the command
-        self._note(key, file, end.duration)
-        return {"key": list(key), "rows": rows, "seconds": end.duration}
+        self._seen[key] = imports
+        return imports.seconds
 
-    def learn(self, found: Mapping[str, Any]) -> None:
-        """What a trial of another process imported. A host uses of it what it finds at the same
-        place.
+
+def watched(env: Mapping[str, str], file: str) -> dict[str, str]:
+    """The variables with which this process, become a Python, finds the hook that writes `file`."""
+    before = env.get("PYTHONPATH")
+    original = {} if before is None else {"AORTA_IMPORTS_PYTHONPATH": f"={before}"}
+    path = f"{HOOK}{os.pathsep}{before}" if before else str(HOOK)
+    return {**env, **original, "PYTHONPATH": path, "AORTA_IMPORTS": f"{os.getpid()}:{file}"}
+
+
+@dataclass(eq=False)
+class _Server:
+    name: str
+    pid: int
+    line: socket.socket
+    saved: float = 0.0
+    trials: int = 0
+    used_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fork:
+    pid: int
+    saved: float  # seconds of imports
+    server: str
+
+
+class ForkServers:
+    """The fork servers of one supervisor; children of it that are part of no trial."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Server] = {}
+        self._refused: set[str] = set()
+
+    def fork(self, warm: Mapping[str, Any], streams: tuple[int, int], owner: int) -> Fork | None:
+        """A trial from its server, which is started if need be; None if it must start cold.
+        `owner`: a descriptor that becomes readable when nobody waits for the imports any more.
         """
-        key = tuple(found["key"])
-        if key not in self._seen:
-            file = self._file()
-            file.write_bytes(os.fsencode("".join("\t".join(row) + "\n" for row in found["rows"])))
-            self._note(key, file, found["seconds"])
-
-    def _note(self, key: tuple[str, ...], file: Path, seconds: float) -> None:
-        rows = read_rows(file)
-        importing = max((float(row[2]) for row in rows if not row[0]), default=0.0)
-        self._seen[key] = _Seen(file, any(row[0] for row in rows), importing, seconds)
-
-    def _file(self) -> Path:
-        """In memory: whatever ends this process, no file is left of it."""
-        self._files.append(os.memfd_create("aorta-imports"))
-        return Path(f"/proc/{os.getpid()}/fd/{self._files[-1]}")
+        name = warm["server"]
+        server = self._open.get(name)
+        if server is not None and warm["few"] and server.trials >= _FEW:
+            self._close(server)
+            server = None
+        server = server or self._started(name, warm, owner)
+        if server is None:
+            return None
+        try:
+            order = {**warm["trial"], "supervisor": os.getpid()}
+            pid = _ask(server.line, order, _ANSWER_SECONDS, streams)["pid"]
+        except (OSError, EOFError, ValueError, KeyError):
+            self._refuse(server)
+            return None
+        server.trials += 1
+        server.used_at = time.monotonic()
+        return Fork(pid, server.saved, f"{os.getpid()}-{server.pid}")
 
     def close(self) -> None:
-        while self._files:
-            os.close(self._files.pop())
+        for server in list(self._open.values()):
+            self._close(server)
+
+    def _started(self, name: str, warm: Mapping[str, Any], owner: int) -> _Server | None:
+        if name in self._refused or not _has_memory():
+            return None
+        while len(self._open) >= _MOST_SERVERS:
+            self._close(min(self._open.values(), key=lambda one: one.used_at))
+        trial = warm["trial"]
+        ours, theirs = socket.socketpair()
+        with theirs:
+            program = [*warm["interpreter"], str(HOOK / "fork_server.py"), str(theirs.fileno())]
+            env = {**trial["env"], MARK: str(os.getpid())}
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            try:
+                pid = process_tree.start(
+                    program, env, trial["cwd"], nothing, nothing, keep=theirs.fileno()
+                )
+            except OSError:
+                ours.close()
+                self._refused.add(name)
+                return None
+            finally:
+                os.close(nothing)
+        process_tree.spare(pid)
+        server = self._open[name] = _Server(name, pid, ours, used_at=time.monotonic())
+        try:
+            asked = {"modules": warm["modules"], "front": trial["front"]}
+            answer = _ask(ours, asked, warm["patience"], (), owner)
+        except InterruptedError:
+            self._close(server)
+            return None
+        except (OSError, EOFError, ValueError):
+            self._refuse(server)
+            return None
+        server.saved = answer["seconds"]
+        if answer["unfit"] or server.saved < _WORTH:
+            self._refuse(server)
+            return None
+        return server
+
+    def _refuse(self, server: _Server) -> None:
+        self._refused.add(server.name)
+        self._close(server)
+
+    def _close(self, server: _Server) -> None:
+        del self._open[server.name]
+        server.line.close()
+        process_tree.end_spared(server.pid)
 
 
-def _key(command: PythonCommand, cwd: Path) -> tuple[str, ...]:
-    return (str(cwd), *command.fixed)
+def _ask(
+    line: socket.socket,
+    content: Mapping[str, Any],
+    seconds: float,
+    descriptors: Sequence[int] = (),
+    owner: int | None = None,
+) -> dict[str, Any]:
+    """Its answer. InterruptedError if the owner has something to say first."""
+    data = json.dumps(content).encode()
+    data = len(data).to_bytes(4, "big") + data
+    sent = socket.send_fds(line, [data], descriptors) if descriptors else 0
+    line.sendall(data[sent:])
+    deadline, heard = time.monotonic() + seconds, bytearray()
+    while len(heard) < 4 or len(heard) < 4 + int.from_bytes(heard[:4], "big"):
+        left = max(0.0, deadline - time.monotonic())
+        heard_from = [line.fileno()] if owner is None else [line.fileno(), owner]
+        ready = select.select(heard_from, [], [], left)[0]
+        if line.fileno() not in ready:
+            raise InterruptedError if ready else EOFError
+        more = line.recv(1 << 16)
+        if not more:
+            raise EOFError
+        heard += more
+    answer: dict[str, Any] = json.loads(heard[4:])
+    return answer
+
+
+def _has_memory() -> bool:
+    rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    kib = {name: int(value.split()[0]) for name, _, value in (row.partition(":") for row in rows)}
+    return kib["MemAvailable"] >= _LEAST_FREE * kib["MemTotal"]

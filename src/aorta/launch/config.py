@@ -76,82 +76,79 @@ class _Document(StrictModel):
 
 _SECONDS: dict[str, Any] = {"metavar": "SECONDS", "type": float}
 _YES_OR_NO: dict[str, Any] = {"action": BooleanOptionalAction}
-_FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--ft-config": {
-        "metavar": "FILE",
-        "help": "YAML file with a fault_tolerance: block.",
-    },
-    "--ft-attrsvc-url": {
-        "metavar": "URL",
-        "help": "Ask this attribution service (aorta attrsvc).",
-    },
-    "--ft-attribution-enable-mcp": {
-        **_YES_OR_NO,
-        "help": "Ask what `aorta mcp` would answer, in this process.",
-    },
-    "--ft-attribution-mcp-server": {
-        "metavar": "URL|COMMAND",
-        "help": "Ask this MCP server: its address, or a command that the leader starts.",
-    },
-    "--ft-attribution-http-url": {
-        "metavar": "URL",
-        "action": "append",
-        "help": "Ask this HTTP attribution backend too; repeatable.",
-    },
-    "--ft-attribution-timeout": {
-        **_SECONDS,
-        "help": "How long any one source may take (60).",
-    },
-    "--ft-attribution-decision-timeout": {
-        **_SECONDS,
-        "help": "How long the leader waits for the verdict before it restarts (10).",
-    },
-    "--ft-attribution-dry-run": {
-        **_YES_OR_NO,
-        "help": "Decide and log, but never stop the job.",
-    },
-    "--ft-attribution-late-stop": {
-        **_YES_OR_NO,
-        "help": "Obey a STOP that comes after the job was restarted, while the next cycle runs.",
-    },
-    "--ft-attribution-aggregation": {
-        "choices": ["any", "all"],
-        "help": "any: one STOP stops the job. all: every source that has an opinion must say "
-        "STOP, and at "
-        "least one must. A source that is unreachable, late or says UNKNOWN has no opinion.",
-    },
-    "--ft-hang-timeout": {
-        **_SECONDS,
-        "help": "No output and no heartbeat for this long is a hang: stacks and Flight Recorder "
-        "are "
-        "collected, then the cycle ends (off).",
-    },
-    "--ft-max-no-progress-cycles": {
-        "metavar": "N",
-        "type": int,
-        "help": "End the job after N cycles in a row without progress (3; 0: never).",
-    },
-    "--ft-merged-log": {
-        **_YES_OR_NO,
-        "help": "Also write one log per node and cycle with every line prefixed by its rank.",
-    },
-    "--ft-per-cycle-applog-prefix": {
-        "metavar": "PATH",
-        "help": "Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
-    },
+_URL: dict[str, Any] = {"metavar": "URL"}
+# Flag -> the key of the fault_tolerance block, how it is parsed, and what --help says.
+_FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "--ft-config": ("", {"metavar": "FILE"}, "YAML file with a fault_tolerance: block."),
+    "--ft-attrsvc-url": (
+        *("attribution.attrsvc_url", _URL),
+        "Ask this attribution service (aorta attrsvc).",
+    ),
+    "--ft-attribution-enable-mcp": (
+        *("attribution.enable_mcp", _YES_OR_NO),
+        "Ask what `aorta mcp` would answer, in this process.",
+    ),
+    "--ft-attribution-mcp-server": (
+        *("attribution.mcp_server", {"metavar": "URL|COMMAND"}),
+        "Ask this MCP server: its address, or a command that the leader starts.",
+    ),
+    "--ft-attribution-http-url": (
+        *("attribution.http_urls", {**_URL, "action": "append"}),
+        "Ask this HTTP attribution backend too; repeatable.",
+    ),
+    "--ft-attribution-timeout": (
+        *("attribution.timeout_seconds", _SECONDS),
+        "How long any one source may take (60).",
+    ),
+    "--ft-attribution-decision-timeout": (
+        *("attribution.decision_timeout_seconds", _SECONDS),
+        "How long the leader waits for the verdict before it restarts (10).",
+    ),
+    "--ft-attribution-dry-run": (
+        *("attribution.dry_run", _YES_OR_NO),
+        "Decide and log, but never stop the job.",
+    ),
+    "--ft-attribution-late-stop": (
+        *("attribution.late_stop", _YES_OR_NO),
+        "Obey a STOP that comes after the job was restarted, while the next cycle runs.",
+    ),
+    "--ft-attribution-aggregation": (
+        *("attribution.aggregation", {"choices": ["any", "all"]}),
+        (
+            "any: one STOP stops the job. all: every source that has an opinion must say STOP, and at "
+            "least one must. A source that is unreachable, late or says UNKNOWN has no opinion."
+        ),
+    ),
+    "--ft-hang-timeout": (
+        *("hang_timeout_seconds", _SECONDS),
+        (
+            "No output and no heartbeat for this long is a hang: stacks and Flight Recorder are "
+            "collected, then the cycle ends (off)."
+        ),
+    ),
+    "--ft-max-no-progress-cycles": (
+        *("max_no_progress_cycles", {"metavar": "N", "type": int}),
+        "End the job after N cycles in a row without progress (3; 0: never).",
+    ),
+    "--ft-merged-log": (
+        *("merged_log", _YES_OR_NO),
+        "Also write one log per node and cycle with every line prefixed by its rank.",
+    ),
+    "--ft-per-cycle-applog-prefix": (
+        *("per_cycle_applog_prefix", {"metavar": "PATH"}),
+        "Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
+    ),
 }
 _WITHOUT_OLD = "1.0"  # the release that no longer knows the flags below
-_OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--ft-attribution-endpoint": {
-        "metavar": "URL",
-        "help": f"Until aorta {_WITHOUT_OLD}: use --ft-attrsvc-url.",
-    },
-    "--ft-attribution-backend": {
-        "metavar": "URL|mcp",
-        "action": "append",
-        "help": f"Until aorta {_WITHOUT_OLD}: use --ft-attribution-http-url or "
-        "--ft-attribution-enable-mcp.",
-    },
+_OLD_FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "--ft-attribution-endpoint": (
+        *("", _URL),
+        f"Until aorta {_WITHOUT_OLD}: use --ft-attrsvc-url.",
+    ),
+    "--ft-attribution-backend": (
+        *("", {"metavar": "URL|mcp", "action": "append"}),
+        f"Until aorta {_WITHOUT_OLD}: --ft-attribution-http-url or --ft-attribution-enable-mcp.",
+    ),
 }
 
 
@@ -166,11 +163,11 @@ def add_flags(parser: ArgumentParser) -> None:
         ("deprecated", _OLD_FLAGS),
     ):
         group = parser.add_argument_group(title)
-        for name, how in flags.items():
+        for name, (_, how, told) in flags.items():
             *shown, mixed = ft_launcher.spellings(name)
-            group.add_argument(*shown, default=None, **how)
+            group.add_argument(*shown, default=None, help=told, **how)
             if mixed not in shown:  # not said in --help
-                parser.add_argument(mixed, default=None, **{**how, "help": SUPPRESS})
+                parser.add_argument(mixed, default=None, help=SUPPRESS, **how)
     ft_launcher.add_what_is_not_here(parser)
 
 
@@ -185,24 +182,12 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     written = validated(_Document, content, file=file or "--ft-config").fault_tolerance
     if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
         written = _never_stopping(written)
-    given = {
-        "attribution": {
-            "attrsvc_url": flags.ft_attrsvc_url,
-            "enable_mcp": flags.ft_attribution_enable_mcp,
-            "mcp_server": flags.ft_attribution_mcp_server,
-            "http_urls": flags.ft_attribution_http_url,
-            "timeout_seconds": flags.ft_attribution_timeout,
-            "decision_timeout_seconds": flags.ft_attribution_decision_timeout,
-            "dry_run": flags.ft_attribution_dry_run,
-            "late_stop": flags.ft_attribution_late_stop,
-            "aggregation": flags.ft_attribution_aggregation,
-        },
-        "hang_timeout_seconds": flags.ft_hang_timeout,
-        "max_no_progress_cycles": flags.ft_max_no_progress_cycles,
-        "merged_log": flags.ft_merged_log,
-        "per_cycle_applog_prefix": flags.ft_per_cycle_applog_prefix,
-    }
-    merged = _overridden(written.model_dump(), given)
+    merged = written.model_dump()
+    for flag, (key, _, _) in _FLAGS.items():
+        value = getattr(flags, flag.removeprefix("--").replace("-", "_"))
+        if key and value is not None:
+            block, _, name = key.rpartition(".")
+            (merged[block] if block else merged)[name] = value
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
 
 
@@ -210,16 +195,6 @@ def _never_stopping(settings: FaultTolerance) -> FaultTolerance:
     """ft_launcher logs a STOP unless its stop action is `no-restart`."""
     logs_only = settings.attribution.model_copy(update={"dry_run": True})
     return settings.model_copy(update={"attribution": logs_only})
-
-
-def _overridden(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(weak)
-    for key, value in strong.items():
-        if isinstance(value, Mapping):
-            result[key] = _overridden(weak[key], value)
-        elif value is not None:
-            result[key] = value
-    return result
 
 
 def _read(file: Path) -> object:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution.decision import JobStanding
+from aorta.attribution import JobProgress
+from aorta.attribution.documents import REMEMBERED
 from aorta.core.errors import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -32,7 +33,7 @@ _REMEMBERED = 50  # failed cycles
 
 
 @dataclass(frozen=True)
-class LastWords:
+class FinalDecision:
     """What the deciding agent knows about the end of the job; the case is made of it."""
 
     ending: JobEnding
@@ -43,7 +44,7 @@ class LastWords:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    standing: JobStanding
+    standing: JobProgress
     verdict: SourceVerdict
 
     @property
@@ -54,7 +55,7 @@ class _Judged:
         finding = self.verdict.finding
         if finding is None:
             return ()
-        return ({key: finding.get(key) for key in ("fingerprint", "class", "last_step")},)
+        return ({key: finding.get(key) for key in REMEMBERED},)
 
 
 class LeaderDecides:
@@ -73,8 +74,8 @@ class LeaderDecides:
         self._job_id = job_id
         self._max_restarts = max_restarts
         self._log_dir = log_dir
-        self.last_words: LastWords | None = None
-        self._late: LastWords | None = None  # a STOP that came after the next cycle began
+        self.final_decision: FinalDecision | None = None
+        self._late: FinalDecision | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
@@ -116,7 +117,7 @@ class LeaderDecides:
         late = self._late
         if late is None or late.failed.start.cycle != start.cycle - 1:
             return None
-        self.last_words = late
+        self.final_decision = late
         write_cycle_info(self._log_dir.path, late.failed.start, late.failed.evidence, late.ruling)
         return late.ending
 
@@ -151,26 +152,27 @@ class LeaderDecides:
 
         def stop_late(verdict: SourceVerdict) -> None:
             ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}", start.cycle_id)
-            self._late = LastWords(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
+            self._late = FinalDecision(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
 
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self._sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
         )
-        standing = progress(start, failed.evidence, verdict, time.time() - start.started)
+        lived = (failed.ended or time.time()) - start.started
+        standing = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(
             start, verdict, standing, store.failure_of(start.cycle) or ""
         )
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
         write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
-            self.last_words = LastWords(ending, failed, ruling)
+            self.final_decision = FinalDecision(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
         return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress, failure: str
     ) -> JobEnding | None:
         stops = self._stop_reason(start, verdict, standing)
         if stops is not None and not self._settings.attribution.dry_run:
@@ -184,17 +186,17 @@ class LeaderDecides:
         return None
 
     def _stop_reason(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress
     ) -> str | None:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
             return _stopped(start, verdict)
         limit = self._settings.max_no_progress_cycles
-        if not limit or standing.in_a_row < limit or start.restarts_left <= 0:
+        if not limit or standing.idle < limit or start.restarts_left <= 0:
             return None
         at = "" if standing.best_step is None else f"; the best step stays {standing.best_step}"
         return (
-            f"{standing.in_a_row} cycles in a row made no progress{at} "
+            f"{standing.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
 
@@ -208,11 +210,11 @@ def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:
 
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
-) -> JobStanding:
+) -> JobProgress:
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
     heartbeats, and for how long it lived.
     """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
-    before = JobStanding(start.best_step, start.idle_cycles)
+    before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

@@ -1,7 +1,7 @@
 """What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named
 with what stands for them.
 
-Nothing else in this room knows these names, and nothing here needs torch.
+Nothing else in this package knows these names, and nothing here needs torch.
 """
 
 import logging
@@ -14,82 +14,57 @@ from aorta.core.errors import UsageError
 
 log = logging.getLogger(__name__)
 
-FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--ft-cfg-path": {"metavar": "FILE", "help": "ft_launcher's name for --ft-config."},
-    "--ft-rank-heartbeat-timeout": {
-        "metavar": "SECONDS|null",
-        "help": "ft_launcher's name for --ft-hang-timeout.",
-    },
-    "--ft-initial-rank-heartbeat-timeout": {
-        "metavar": "SECONDS|null",
-        "help": "The same; the larger of the two counts.",
-    },
-    "--ft-attribution-stop-action": {
-        "choices": ["log", "no-restart"],
-        "help": "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by "
-        "default.",
-    },
-    "--ft-no-restart-exit-code": {"metavar": "CODE", "help": "93; no other code is used here."},
+_SECONDS: Mapping[str, Any] = {"metavar": "SECONDS|null"}
+# Flag -> no key of ours, how it is parsed, and what --help says.
+FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "--ft-cfg-path": ("", {"metavar": "FILE"}, "ft_launcher's name for --ft-config."),
+    "--ft-rank-heartbeat-timeout": ("", _SECONDS, "ft_launcher's name for --ft-hang-timeout."),
+    "--ft-initial-rank-heartbeat-timeout": (
+        *("", _SECONDS),
+        "The same; the larger of the two counts.",
+    ),
+    "--ft-attribution-stop-action": (
+        *("", {"choices": ["log", "no-restart"]}),
+        "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by default.",
+    ),
+    "--ft-no-restart-exit-code": ("", {"metavar": "CODE"}, "93; no other code is used here."),
 }
 # The first word of a command line that began with `ft_launcher`.
 NAMED_SO = "--ft-launcher-defaults"
-_LOG_DIR = "cycle_info.json lies in --log-dir, one in each cycle"
-_OWN_LOGS = "every rank's output lies in --log-dir"
-_PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
-_HANGS = "a hang is silence of all ranks or a missed heartbeat: --ft-hang-timeout"
 _TERMINATION = "ranks get SIGTERM, and SIGKILL after --shutdown-timeout"
-_NOTHING = "it has no counterpart here"
-_NOT_HERE: Mapping[str, str] = {  # ft_launcher's keys and flags, and what stands for them here
-    "attribution_startup_timeout": "start `aorta attrsvc` yourself and give --ft-attrsvc-url",
-    "attribution_llm_api_key_file": "the model is an option of `aorta attrsvc`",
-    "attribution_llm_base_url": "the model is an option of `aorta attrsvc`",
-    "attribution_llm_model": "the model is an option of `aorta attrsvc`",
-    "attribution_analysis_backend": "use --ft-attribution-mcp-server for an MCP server",
-    "attribution_log_level": _NOTHING,
-    "attribution_export_url": _NOTHING,
-    "cycle_info_dir": _LOG_DIR,
-    "cycle_info_job_id": "the job's id is --rdzv-id",
-    "nvrx_logfile": "this launcher speaks to stderr",
-    "enable_log_server": _OWN_LOGS,
-    "log_server_port": _OWN_LOGS,
-    "log_aggregator_count": _OWN_LOGS,
-    "log_leaf_max_queue_chunks": _OWN_LOGS,
-    "log_server_log_prefix": _OWN_LOGS,
-    "log_server_graceful_shutdown_timeout": _OWN_LOGS,
-    "min_progress_iterations": _PROGRESS,
-    "checkpoint_iteration_file": _PROGRESS,
-    "rank_section_timeouts": _HANGS,
-    "rank_out_of_section_timeout": _HANGS,
-    "skip_section_response": _HANGS,
-    "safety_factor": _HANGS,
-    "workload_check_interval": "use --monitor-interval",
-    "restart_check_interval": "use --monitor-interval",
-    "rank_termination_signal": _TERMINATION,
-    "restart_policy": "any failed rank restarts the job",
-    "segment": _NOTHING,
-    "segment_health_check_dir": _NOTHING,
-    "node_health_check_endpoint": _NOTHING,
-    "node_health_check_interval": _NOTHING,
-    "enable_nic_monitor": _NOTHING,
-    "enable_nic_healthcheck": _NOTHING,
-    "pci_topo_file": _NOTHING,
-    "link_down_path_template": _NOTHING,
-    "link_state_path_template": _NOTHING,
-    "enable_dist_storage_healthcheck": _NOTHING,
-    "storage_health_check_path": _NOTHING,
-    "storage_healthcheck_path": _NOTHING,
-    "num_warmup_iterations": _PROGRESS,
-    "attribution_backends": "name the sources with --ft-attribution-http-url",
-    "gpu_memory_reclaim_timeout": _NOTHING,
-    "gpu_memory_tolerance_mb": _NOTHING,
-    "gpu_memory_reclaim_tolerance_mb": _NOTHING,
-    "gpu_memory_poll_interval": _NOTHING,
-    "gpu_memory_reclaim_poll_interval": _NOTHING,
-    "check_remaining_processes": "what ranks leave behind is always ended",
-    "install_exception_hook": _NOTHING,
-    "numa_bind_strict": "use --numa-binding",
-    "rdzv_impl": "the rendezvous is torch's c10d",
-    "log_level": _NOTHING,
+_PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
+# What stands here for its keys and flags.
+_INSTEAD: Mapping[str, str] = {
+    "start `aorta attrsvc` yourself and give --ft-attrsvc-url": "attribution_startup_timeout",
+    "the model is an option of `aorta attrsvc`": "attribution_llm_api_key_file "
+    "attribution_llm_base_url attribution_llm_model",
+    "use --ft-attribution-mcp-server for an MCP server": "attribution_analysis_backend",
+    "name the sources with --ft-attribution-http-url": "attribution_backends",
+    "cycle_info.json lies in --log-dir, one in each cycle": "cycle_info_dir",
+    "the job's id is --rdzv-id": "cycle_info_job_id",
+    "this launcher speaks to stderr": "nvrx_logfile",
+    "every rank's output lies in --log-dir": "enable_log_server log_server_port "
+    "log_aggregator_count log_leaf_max_queue_chunks log_server_log_prefix "
+    "log_server_graceful_shutdown_timeout",
+    _PROGRESS: "min_progress_iterations checkpoint_iteration_file num_warmup_iterations",
+    "a hang is silence of all ranks or a missed heartbeat: --ft-hang-timeout": "safety_factor "
+    "rank_section_timeouts rank_out_of_section_timeout skip_section_response",
+    "use --monitor-interval": "workload_check_interval restart_check_interval",
+    _TERMINATION: "rank_termination_signal",
+    "any failed rank restarts the job": "restart_policy",
+    "what ranks leave behind is always ended": "check_remaining_processes",
+    "use --numa-binding": "numa_bind_strict",
+    "the agents meet on a store of their own": "rdzv_impl",
+    "it has no counterpart here": "attribution_log_level attribution_export_url segment "
+    "segment_health_check_dir node_health_check_endpoint node_health_check_interval "
+    "enable_nic_monitor enable_nic_healthcheck pci_topo_file link_down_path_template "
+    "link_state_path_template enable_dist_storage_healthcheck storage_health_check_path "
+    "storage_healthcheck_path gpu_memory_reclaim_timeout gpu_memory_tolerance_mb "
+    "gpu_memory_reclaim_tolerance_mb gpu_memory_poll_interval gpu_memory_reclaim_poll_interval "
+    "install_exception_hook log_level",
+}
+_NOT_HERE: Mapping[str, str] = {
+    name: instead for instead, names in _INSTEAD.items() for name in names.split()
 }
 _NOT_OF_TORCHRUN = ("term_timeout", "workers_stop_timeout")  # without --ft-, and not here either
 

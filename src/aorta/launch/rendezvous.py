@@ -189,7 +189,7 @@ class DecidingRendezvous(RendezvousHandler):
         if self._leader is None or not self._leader.is_refused():
             return False
         self._drop_leader()
-        self.job_store.say_gone(self._members[0].id)
+        self.job_store.mark_gone(self._members[0].id)
         return True
 
     def round_has_lost_a_node(self) -> bool:
@@ -257,11 +257,13 @@ class DecidingRendezvous(RendezvousHandler):
     ) -> tuple[Node, ...]:
         """The members by rank, if the round can be closed now by this agent."""
         now = time.monotonic()
-        goes_on = coming.before and not any(node in coming.before for node in here)
-        if goes_on and not all(node in silent for node in coming.before):
+        absent = [node for node in coming.before if node not in here and node not in silent]
+        if absent and not any(node in coming.before for node in here):
             coming.open_since = coming.enough_since = None
             return ()  # a cycle runs: who waits here is seen by its leader
         coming.open_since = coming.open_since or now
+        if absent and now - coming.open_since <= self._meeting.join_timeout:
+            return ()  # they stop their workers
         meeting = self._meeting
         if len(here) < meeting.least:
             coming.enough_since = None
@@ -327,9 +329,9 @@ class DecidingRendezvous(RendezvousHandler):
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(self.job_store, self._round, addresses)
         if isinstance(decided, JobEnding):
-            return self.job_store.settle(self._round, self.end(decided))
+            return self.job_store.decide_round(self._round, self.end(decided))
         place = self._worker_store.renew()
-        return self.job_store.settle(self._round, decided.at(*place))
+        return self.job_store.decide_round(self._round, decided.at(*place))
 
     def _follow(self) -> CycleStart | JobEnding | None:
         self._leader = LeaderConnection(self._members[0])

@@ -6,6 +6,7 @@ says.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
+_ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
 
@@ -135,11 +137,20 @@ class CopyExperiment(_Around):
         )
 
     def _path(self) -> dict[str, str]:
-        """A program that is called by its name is the original's own here."""
-        programs = self.reproducer.portable.programs
-        if not programs or self.inner.base.environment.isolated:
+        """What any machine has, and the one Python that whoever runs it names; a program that is
+        called by its name is the original's own.
+        """
+        if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
             return {}
-        return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
+        command = self.reproducer.command()
+        words = command.split() if isinstance(command, str) else command
+        found = shutil.which(words[0]) if words else None
+        programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
+        python = self.reproducer.python
+        return {
+            "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
+            **({"PYTHON": python} if python else {}),
+        }
 
     def _python(self) -> dict[str, str]:
         """A registered workload runs in the Python that aorta runs in, and not with the original's
@@ -163,5 +174,8 @@ def enough(reduction: Reduction) -> int:
     hundred times.
     """
     verdict = reduction.confirmation or reduction.calibration
+    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
+    if judged and not any(v.tally.against for v in judged) and not reduction.setbacks:
+        return 1  # it never missed
     seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)

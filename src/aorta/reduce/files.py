@@ -61,9 +61,17 @@ def needed_files(
         names = [name for name in files if any(fnmatchcase(name, glob) for glob in globs)]
     else:
         names = _named(root, files, " ".join(command).replace(f"{root}/", ""))
+    names = [*names, *_packages_of(names, files)]
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
-    return WorkloadFiles(root, tuple(sorted(names)))
+    return WorkloadFiles(root, tuple(sorted({*names})))
+
+
+def _packages_of(names: Sequence[str], files: dict[str, int]) -> list[str]:
+    """The `__init__.py` of every package that a module lies in: importing it imports them."""
+    folders = {parent for name in names for parent in Path(name).parents}
+    inits = {(folder / _PACKAGE).as_posix() for folder in folders if folder != Path()}
+    return sorted(inits & files.keys())
 
 
 def module_root(place: str, paths: Sequence[str]) -> Path | None:
@@ -115,6 +123,7 @@ def with_files(
     """The same with more files of the same folder; None where that adds none, or too much."""
     allowed = dict(_walk(files.root, apart))
     names = sorted({*files.names, *(name for name in more if name in allowed)})
+    names = sorted({*names, *_packages_of(names, allowed)})
     if len(names) == len(files.names) or sum(allowed[n] for n in names) > MOST_BYTES_TAKEN:
         return None
     return WorkloadFiles(files.root, tuple(names))

@@ -28,6 +28,7 @@ from aorta.core.axis import (
 )
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
+from aorta.reduce.arrays import Arrays
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -138,7 +139,7 @@ class _Lines:
     axis: SubsetAxis
     source: Path
     digest: str
-    pieces: Pieces = field(repr=False)
+    pieces: Pieces | Arrays = field(repr=False)
     inside: str | None = None
 
     @property

@@ -215,6 +215,7 @@ _ABOUT = {
     "shrunken/aorta.yaml": "the spec with its final values",
     "shrunken/order.json": "what the script asks of the workload: its config, and what counts as "
     "its failure",
+    "shrunken/requirements.txt": "the packages that it imports, as they were",
     "shrunken/env.json": "this machine: hardware, drivers, packages, known variables",
     "shrunken/recipe.resolved.yaml": "for `aorta triage run --recipe`",
     "result.json": "the answer for machines",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
+from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import is_config
 from aorta.reduce.launcher import ranks_of
 from aorta.reduce.no_sizes import is_no_size
@@ -94,7 +95,7 @@ def proposal_for(
     command = " ".join(parts)
     for name, default in _variables_read(words, cwd):
         value = os.environ.get(name, default)
-        axis = _axis(name, value, cwd)
+        axis = _axis(name, value, cwd) or _words(name, value, default)
         if name not in axes and axis is not None:
             axes[name] = axis
     ranks = ranks_of(words)
@@ -177,6 +178,24 @@ def _options_of_many(words: Sequence[str], cwd: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def _defaults(words: Sequence[str], cwd: Path) -> dict[str, str]:
+    """What an option of the script is where nobody gives it, of those that are words."""
+    found: dict[str, str] = {}
+    for names, keywords in _parser_options(words, cwd):
+        default = keywords.get("default")
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            found |= dict.fromkeys(names, default.value)
+    return found
+
+
+def _words(name: str, value: str, usual: str) -> dict[str, Any] | None:
+    """A word that was given where another one is usual: which of the two matters."""
+    plain = all(re.fullmatch(r"[A-Za-z][\w.+-]*", word) for word in (value, usual))
+    if not plain or value == usual or not is_variable(name) or name in _READ_BY_OTHERS:
+        return None
+    return {"name": name, "kind": "env", "type": "choice", "choices": [value, usual]}
+
+
 def _items_behind(words: Sequence[str]) -> list[str]:
     """The words up to the next option, where there are some and each is a plain one; else none."""
     behind = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
@@ -192,6 +211,7 @@ def _with_variables(
     option = ""
     program = _program(words, cwd)
     of_many, behind_list = _options_of_many(words, cwd), 0
+    usually = _defaults(words, cwd)
     for number, word in enumerate(words):
         if number < behind_list:
             continue
@@ -220,7 +240,8 @@ def _with_variables(
             continue
         name = _variable_name(match["option"] if match else option)
         value = match["value"] if match else word
-        axis = _axis(name, value, cwd) if name else None
+        usual = usually.get(match["option"] if match else option, "")
+        axis = (_axis(name, value, cwd) or _words(name, value, usual)) if name else None
         if axis is None or name in axes:
             yield shlex.quote(word)
         else:
@@ -304,7 +325,7 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     place = cwd / value
     if _is_inside(value) and is_config(place):
         return None  # its numbers and lists shrink, not its lines
-    if (any_ending or value.endswith(_DATA)) and _is_text_of_lines(place):
+    if (any_ending or value.endswith((*_DATA, *ARRAYS))) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
     if (
         _is_inside(value)
@@ -317,6 +338,8 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
 
 
 def _is_text_of_lines(path: Path) -> bool:
+    if path.name.endswith(ARRAYS):
+        return path.is_file()
     try:
         content = path.read_bytes() if path.is_file() and path.stat().st_size <= _MOST_DATA else b""
     except OSError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import BETWEEN, CONFIGS, MOST_SETTINGS, settings_in
 from aorta.reduce.structure import pieces_of
 
@@ -91,6 +92,8 @@ def _is_long(path: Path) -> bool:
 
 
 def _has_lines(path: Path) -> bool:
+    if path.name.endswith(ARRAYS):
+        return True
     try:
         content = path.read_bytes()
     except OSError:

@@ -146,7 +146,7 @@ class ReduceReport:
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],
-            "trials": len(self.records),
+            "trials": self.ending.trials,
             "candidates": self.candidates,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -259,10 +259,7 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     unit = " items" if "final_items" in row else ""
     notes = []
     if row["ignored"]:
-        notes.append(
-            "left alone: it fails the same with nonsense in its place, so the command does not "
-            "read it"
-        )
+        notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
     if row["monotone"] is False:
@@ -297,7 +294,7 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     if report.has_reproducer and before is not None and after is not None:
         lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
     spent = show_duration(report.ending.seconds)
-    trials, played = len(report.records), report.ending.resumed_trials
+    trials, played = report.ending.trials, report.ending.resumed_trials
     lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
     lines += [f"           {words}" for words in report.ending.warm_words]
     if played == trials > 0:

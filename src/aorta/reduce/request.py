@@ -10,7 +10,7 @@ from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, find_resumable
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
@@ -49,18 +49,21 @@ def reduce(
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
     if request.resume is not None and request.max_wall_clock is not None:
         plan = replace(plan, budget=replace(plan.budget, anew=True))
+    if plan.spec.content.warm:
+        request = replace(request, executor=replace(request.executor, warm=True))
     if request.dry_run:
-        with KeptOpen(request.executor) as kept:
-            return rehearse(plan, kept.open, listeners())
+        with request.executor.opened() as executor:
+            return rehearse(plan, executor, listeners())
     output = request.run_dir.parent if request.run_dir else _output(request)
     place = Place(
         output,
         jobs=request.executor.jobs or 1,
         resume=request.resume,
         name=request.run_dir.name if request.run_dir else None,
+        sees_opened_files=request.executor.is_here,
     )
-    with KeptOpen(request.executor) as kept:
-        return reduce_workload(plan, place, kept.open, listeners())
+    with request.executor.opened() as executor:
+        return reduce_workload(plan, place, executor, listeners())
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:

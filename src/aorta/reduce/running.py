@@ -6,13 +6,12 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import AxisKind, Point, Purpose
+from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
@@ -33,7 +32,6 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
-from aorta.executors.choosing import runs_here
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
@@ -70,6 +68,7 @@ class Place:
     jobs: int = 1  # how many trials side by side, for a later resume to do the same
     resume: Resume | None = None
     name: str | None = None  # of the run directory in `output`; None: the time
+    sees_opened_files: bool = False  # trials are processes of this machine
 
 
 def reduce_workload(
@@ -81,7 +80,7 @@ def reduce_workload(
     with _session(plan, place) as session:
         output = Output.of(session.run, plan)
         output.begin()
-        run = _Run(plan, session, open_executor, listeners)
+        run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
         trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
         report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
         reproducer = run.reproducer(report, output.scrubber.file_name)
@@ -178,16 +177,18 @@ class _Run:
         session: Session,
         open_executor: OpenExecutor,
         listeners: Sequence[Listener],
+        sees_opened_files: bool = False,
     ) -> None:
         self.plan = plan
         self.session = session
         self.listeners = listeners
         self.experiment = plan.experiment()
         self._open_executor = open_executor
-        self._runs_here = False
         self._seconds = 0.0  # that the questions before took, over every resume
         self._began = time.monotonic()
         self._descent = Descent(plan.axes)
+        self._sees_opened_files = sees_opened_files
+        self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
 
     def search(self, *watching: Listener) -> ReduceReport:
@@ -254,14 +255,17 @@ class _Run:
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at; what fails the same with
-        nonsense in it is left alone.
+        """An axis at its floor may be one that the command never looks at: whether it fails the same
+        with nonsense in its place is said.
         """
         reduction = report.reduction
         suspects = [
             facts.axis.name
             for facts in reduction.axes
-            if facts.moved and facts.at_floor and facts.axis.kind not in _OF_THE_LAUNCHER
+            if facts.moved
+            and facts.at_floor
+            and facts.axis.kind not in _OF_THE_LAUNCHER
+            and not isinstance(facts.axis, ChoiceAxis)
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
@@ -285,7 +289,7 @@ class _Run:
         found = [
             name for name, point in zip(suspects, points, strict=True) if failed(search, point)
         ]
-        return report.with_more(answer, reduction=reduction.without(found))
+        return report.with_more(answer, reduction=reduction.with_ignored(found))
 
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]
@@ -295,7 +299,7 @@ class _Run:
         """
         kept = self.session.run.private / "opened_axes.json"
         files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
-        if not files or not self._runs_here:
+        if not files or not self._sees_opened_files:
             return [], report
         point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 5)
         watched = WatchedExperiment(self.experiment)
@@ -424,10 +428,8 @@ class _Run:
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
-        self._runs_here = runs_here(executor)
-        with closing(executor):
-            self._look_inside(executor)
-            answer = self.session.answer(question, executor, listeners)
+        self._look_inside(executor)
+        answer = self.session.answer(question, executor, listeners)
         self._seconds += answer.ending.seconds
         return answer
 
@@ -442,8 +444,10 @@ class _Run:
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
         clear_data(self.session.run.private / record.path)
+        if self._machine is None:
+            self._machine = self._inside or host_snapshot(self.plan.base.env)
         settings = settings_of(self.plan.materials, record.point)
-        return {ENV_FINGERPRINT: fingerprint_of(self.env_at(record.point), settings)}
+        return {ENV_FINGERPRINT: fingerprint_of(self._machine, settings)}
 
     def _apart(self) -> list[Path]:
         """What is never copied as a file of the workload: reduced data, the spec, and the results

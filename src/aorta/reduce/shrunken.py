@@ -34,16 +34,17 @@ from aorta.reduce.files import (
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import changed_names, place_all, place_inside
 from aorta.reduce.plan import ReducePlan
+from aorta.reduce.requirements import requirements
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.discovery import place_of
 from aorta.workloads.trial import STEPS, describe_environment
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
-ORDER = "order.json"
+ORDER, REQUIREMENTS = "order.json", "requirements.txt"
 WORKLOAD = "workload"
 _OURS = "aorta."
-_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, WORKLOAD)
+_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD)
 _SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
 
 
@@ -111,6 +112,9 @@ class Reproducer:
                 target = folder / WORKLOAD / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
+        needed = self.requirements
+        if needed:
+            (folder / REQUIREMENTS).write_text(needed, encoding="utf-8")
         script = folder / SCRIPT
         script.write_text(self.script(placed, folder), encoding="utf-8", errors="surrogateescape")
         script.chmod(0o755)
@@ -184,6 +188,28 @@ class Reproducer:
         given = self.plan.request.config.get("command", "")
         parts = (given,) if isinstance(given, str) else tuple(given)
         return made_portable(parts, self.plan.base.subject.cwd, moved=self.files is not None)
+
+    @property
+    def python(self) -> str | None:
+        """The Python that the original runs in, as this machine finds it."""
+        environment = self.plan.request.environment
+        if environment.isolated or not self.plan.is_command:
+            return None
+        given = self.plan.request.config["command"]
+        words = given.split() if isinstance(given, str) else list(given)
+        path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
+        named = next((w for w in words if _PYTHON.fullmatch(w.rpartition("/")[2])), None)
+        if named is None:  # a program of Python's own kind lies beside the Python that runs it
+            found = shutil.which(words[0], path=path)
+            beside = Path(found).parent / "python" if found else None
+            return str(beside) if beside is not None and beside.is_file() else None
+        return shutil.which(named, path=path)
+
+    @property
+    def requirements(self) -> str:
+        if self.files is None:
+            return ""
+        return requirements([self.files.root / name for name in self.files.names], self.python)
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -270,10 +296,15 @@ class Reproducer:
         if not self.plan.is_command:
             return _RUN_REGISTERED
         command = self.command()
+        words = command if isinstance(command, list) else command.split()
+        found = [*_FIND_PROGRAMS] if any(map(_PYTHON.fullmatch, words)) else [_FIND_PROGRAMS[0]]
         if isinstance(command, list):
-            return [f"exec {shlex.join(command)}"]
-        plain = _SIMPLE.fullmatch(command) and "=" not in command.split()[0]
-        return [f"exec {command}" if plain else f"exec /bin/bash -c {shlex.quote(command)}"]
+            first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else shlex.quote(words[0])
+            return [_FIND_PROGRAMS[0], f"exec {' '.join([first, *map(shlex.quote, words[1:])])}"]
+        if _SIMPLE.fullmatch(command) and "=" not in words[0]:
+            first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else words[0]
+            return [_FIND_PROGRAMS[0], f"exec {' '.join([first, *words[1:]])}"]
+        return [*found, f"exec /bin/bash -c {shlex.quote(command)}"]
 
 
 def _or_say(what: str) -> str:
@@ -281,6 +312,12 @@ def _or_say(what: str) -> str:
     return f'{{ echo "run_repro.sh: {what}" >&2; exit 127; }}'
 
 
+_PYTHON = re.compile(r"python[\d.]*")
+_FIND_PROGRAMS = [
+    # The programs of that Python are found beside it.
+    '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"',
+    'python() { command "${PYTHON:-python3}" "$@"; }; export -f python',
+]
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
 # A registered workload needs aorta itself: the Python that the program of this name runs in, or

@@ -149,6 +149,7 @@ class ReduceSpec(StrictModel):
     environment: str | None = None
     extra_env: dict[str, str] = Field(default_factory=dict)
     ticket: str | None = None
+    warm: bool = False  # as --warm
 
     @field_validator("extra_env")
     @classmethod

@@ -13,6 +13,8 @@ from itertools import pairwise
 
 import yaml
 
+from aorta.reduce.arrays import ARRAYS, Arrays, arrays_of
+
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
 _MOST_YAML = 1 << 22  # bytes: it is read by a slow parser
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -54,12 +56,16 @@ class Pieces:
 
 def pieces_of(
     name: str, content: bytes, header: int | None = None, comments: str | None = None
-) -> Pieces:
+) -> "Pieces | Arrays":
     """By the ending of `name`; by lines where its content is not what the ending says. `header`: so
     many first lines always stay (None: those that look like one); `comments`: lines that begin so
     do.
     """
     ending = name.rpartition(".")[2].lower()
+    if name.endswith(ARRAYS):
+        arrays = arrays_of(content)
+        if arrays is not None:
+            return arrays
     if comments is None and not header:
         found = None
         if ending == "json":

@@ -12,7 +12,7 @@ from aorta.bundle.pack import PackedFile, Prepared
 from aorta.bundle.ship import UNKNOWN
 from aorta.report.markup import Markup, el
 from aorta.scrub.findings import Kind
-from aorta.scrub.scrubber import Replacement
+from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
 
 def review_lines(prepared: Prepared) -> Iterator[str]:
@@ -84,6 +84,8 @@ def review_page(prepared: Prepared) -> str:
             el("p", "This page shows what stays here. It is gone once you have answered.", class_="more"),
             class_="answer unsure",
         ),
+        el("h2", "What was looked for"),
+        el("ul", [el("li", line) for line in LOOKED_FOR]),
         el("h2", "What no scrubbing can know"),
         el("ul", [el("li", line.removeprefix("- ")) for line in UNKNOWN if line.startswith("- ")]),
         el("h2", "What was replaced"),

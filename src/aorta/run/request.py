@@ -28,7 +28,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -36,6 +36,7 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
@@ -96,6 +97,11 @@ class RunReport:
         return Tally.of(record.outcome for record in self.records)
 
     @property
+    def starts(self) -> int:
+        """What the interval of the rate rests on: forks of one server share its hash seed."""
+        return independent_starts(self.records)
+
+    @property
     def retried(self) -> int:
         """Trials that could not tell, and were run again: the number asked for is of trials that
         can.
@@ -117,7 +123,8 @@ class RunReport:
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
-            "rate": rate_to_json(tally.reproduced, tally.evidence),
+            "rate": rate_to_json(tally.reproduced, tally.evidence, self.starts),
+            "independent_starts": self.starts,
             "signature": self.failure.text if self.failure else None,
             "failure": failure_to_json(self.failure),
             "step_time_ms": _step_times(self.step_times_ms),
@@ -133,6 +140,9 @@ def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple
     """
     what = _workload(request)
     experiment = workload_experiment(what)
+    if request.command and request.executor.name == "local" and not what.environment.isolated:
+        path = experiment.env.get("PATH")
+        check_startable(request.command, experiment.subject.cwd, path)
     executor = request.executor.open()
     with closing(executor):
         if rank_of(os.environ) == 0:
@@ -259,7 +269,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
-        "warm": record.spared > 0,
+        "warm": record.saved > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

@@ -308,6 +308,11 @@ def without_secrets(text: str) -> str:
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
+def without_credentials(address: str) -> str:
+    """The address as somebody without a token would write it."""
+    return _CREDENTIALS.sub("", address)
+
+
 def _commits(said: str) -> list[Commit]:
     """A line each. People put everything into names and titles: what would end a line or move a
     cursor is a space.

@@ -51,6 +51,7 @@ class ImageJob:
     mounts: Sequence[str] = ()
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    push: str | None = None  # the last image under this name, to its registry
 
 
 def main() -> None:
@@ -63,6 +64,14 @@ def main() -> None:
         if code:
             raise SystemExit(code)
         base = step.target
+    if job.push:
+        client, _ = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
+        for words in (("tag", base, job.push), ("push", "--quiet", job.push)):
+            code = subprocess.run(
+                client.command(*words), stdin=subprocess.DEVNULL, check=False
+            ).returncode
+            if code:
+                raise SystemExit(code)
 
 
 @contextmanager

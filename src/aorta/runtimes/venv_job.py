@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,8 @@ class EnvironmentJob:
     no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
     trees: Sequence[TreeJob] = ()
     mark: str | None = None
+    # By name the versions without which it is no such environment.
+    firm: Mapping[str, str] = field(default_factory=dict)
     listed: str | None = None  # where it is written what is in it: a resolver may have had a say
 
     def of(self, sources: "Sources") -> "EnvironmentJob":
@@ -81,8 +83,9 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     _install(job, beside)
+    found = {name: version for name, version, _, _ in distributions(place)}
+    _check_firm(job, found)
     if job.listed is not None:
-        found = {name: version for name, version, _, _ in distributions(place)}
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
@@ -90,6 +93,30 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")
+
+
+def _check_firm(job: EnvironmentJob, found: "Mapping[str, str]") -> None:
+    """What was installed is what is judged: another version is another state."""
+    for name, (version, had) in other_versions(job.firm, found).items():
+        print(f"{name} {version} was asked for, and {had} was installed", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def other_versions(
+    wanted: "Mapping[str, str]", found: "Mapping[str, str]"
+) -> dict[str, tuple[str, str]]:
+    """By name what was wanted and what is there instead."""
+    have = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found.items()}
+    return {
+        name: (version, have.get(name, "nothing"))
+        for name, version in wanted.items()
+        if _plain(have.get(name, "")) != _plain(version)
+    }
+
+
+def _plain(version: str) -> str:
+    """`1.0` is `1.0.0`, and what was built here is the release it was built of."""
+    return re.sub(r"(\.0)+$", "", version.lower().partition("+")[0])
 
 
 def _install(job: EnvironmentJob, beside: Path) -> None:

@@ -5,16 +5,20 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, SecretSpan, hinted, hinted_in_line, lines_at, occurrences
+from aorta.scrub.findings import Kind, SecretSpan, lines_at, rule
 from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
+    HOST_WORDS,
+    INDEXED_WORDS,
     MONTHS,
     NOBODY,
     ONLY_DOMAINS,
     PUBLIC_DOMAINS,
     words,
 )
+
+LOOKED_FOR = "IPv4, IPv6, MAC and e-mail addresses, host names in log prefixes, user names"
 
 # A point or a colon first, what stands before it after that: digits are everywhere in a log, and
 # this order is fast.
@@ -24,7 +28,7 @@ _FIRST_OCTET = "|".join(rf"(?<=(?<![A-Za-z0-9.])({octet})\.)" for octet in _OCTE
 _IPV4 = re.compile(  # which group matched says how long the first number is
     rf"\.(?:{_FIRST_OCTET}){_OCTET}\.{_OCTET}\.{_OCTET}(?![A-Za-z0-9]|\.\d)"
 )
-_DASHED_IPV4 = hinted_in_line(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
+_DASHED_IPV4 = rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSIONED = words(
     "version nvidia cuda cudnn cublas nccl rccl rocm hip driver toolkit firmware torch triton"
 )
@@ -35,7 +39,6 @@ _VERSION_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NEAR = 64  # characters before an address that may say that it is a release
-_NEVER = 1 << 62
 _EVERYWHERE = frozenset({"0.0.0.0", "255.255.255.255"})  # noqa: S104 - named, nothing listens there
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
@@ -47,7 +50,7 @@ _MAC = re.compile(
 _DOTTED_MAC = re.compile(
     r"\.(?<=(?<![\w.])[0-9A-Fa-f]{4}\.)[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
 )
-_EMAIL = hinted_in_line(
+_EMAIL = rule(
     r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])",
     "@",
     "%40",
@@ -59,7 +62,7 @@ _ENDING = re.compile(
     re.IGNORECASE,
 )
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
-_URL_HOST = hinted_in_line(
+_URL_HOST = rule(
     r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
     r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
     "://",
@@ -67,40 +70,50 @@ _URL_HOST = hinted_in_line(
 _COLLECTIVE_SIGN = re.compile(r"\] [NR]CCL")
 _COLLECTIVE = re.compile(r"(?<![\w.\-])([A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] [NR]CCL\Z")
 _HOST_CONTEXTS = (
-    hinted_in_line(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
-    hinted_in_line(
+    rule(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
+    rule(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
         *(f"{month} " for month in sorted(MONTHS)),
     ),
-    hinted_in_line(
+    rule(
+        r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
+        r"[\w.\-]+(?:\[\d+\])?:",
+        "kernel",
+        "systemd",
+        "slurm",
+        "sshd",
+        "dockerd",
+        "kubelet",
+    ),
+    rule(
         r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
         ": error: ",
     ),
-    hinted_in_line(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
-    hinted_in_line(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
-    hinted_in_line(
+    rule(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
+    rule(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
+    rule(
         r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
         r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
         ", ",
     ),
-    hinted_in_line(
+    rule(
         r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
         r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
         r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
         "user",
         "logname",
     ),
-    hinted(
+    rule(
         r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
         "ssh",
         "scp",
         "ping",
         "rsync",
     ),
-    hinted_in_line(
+    rule(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
-    hinted(
+    rule(
         r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
         r"master_addr|"
         r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
@@ -112,9 +125,25 @@ _HOST_CONTEXTS = (
     ),
 )
 
+# `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
+_LINE_OF_A_HOST = re.compile(
+    r"\n\[?(?=[A-Za-z\-]*\d)(?P<host>[A-Za-z][A-Za-z0-9\-]{2,62})(?:: |\][: ])"
+)
+_HOST_WITH_NUMBER = re.compile(rf"(?:{'|'.join(sorted(HOST_WORDS))})\d{{2,}}\Z", re.IGNORECASE)
+_FIRST_WORD = re.compile(r"[A-Za-z]+")
 
-def addresses_in(text: str) -> Iterator[SecretSpan]:
-    """Of networks: each is one by its own shape."""
+
+def machines_in(text: str) -> Iterator[SecretSpan]:
+    """Addresses by their own shape, names of machines and people by what stands around them."""
+    yield from _addresses_in(text)
+    yield from _hosts_of_collectives_in(text)
+    yield from _mail_addresses_in(text)
+    for finding in _hosts_in(text):
+        if finding.kind is Kind.PATH or not is_generic(finding.value):
+            yield finding
+
+
+def _addresses_in(text: str) -> Iterator[SecretSpan]:
     yield from _ip_addresses(text)
     for pattern, before in ((_MAC, 2), (_DOTTED_MAC, 4)):
         for found in pattern.finditer(text):
@@ -122,14 +151,14 @@ def addresses_in(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(start, end, Kind.MAC, text[start:end])
 
 
-def mail_addresses_in(text: str) -> Iterator[SecretSpan]:
-    for rule, kind in ((_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
-        for match in rule.finditer(text):
+def _mail_addresses_in(text: str) -> Iterator[SecretSpan]:
+    for pattern, kind in ((_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
+        for match in pattern.finditer(text):
             if not match.group().startswith("git@"):
                 yield SecretSpan(match.start(), match.end(), kind, match.group())
 
 
-def hosts_in(text: str) -> Iterator[SecretSpan]:
+def _hosts_in(text: str) -> Iterator[SecretSpan]:
     """Names of machines and logins that their surroundings give away."""
     for match in _URL_HOST.finditer(text):
         host = match["host"]
@@ -150,9 +179,31 @@ def hosts_in(text: str) -> Iterator[SecretSpan]:
                     kind = Kind.USER if group == "user" else Kind.HOST
                     yield SecretSpan(match.start(group), match.end(group), kind, value)
     yield from _domains_in(text)
+    yield from _hosts_before_lines(text)
 
 
-def hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:
+def _hosts_before_lines(text: str) -> Iterator[SecretSpan]:
+    first = _LINE_OF_A_HOST.match("\n" + text[:80])
+    if first is not None and _is_before_lines(first["host"]):
+        yield SecretSpan(first.start(1) - 1, first.end(1) - 1, Kind.HOST, first[1])
+    for match in _LINE_OF_A_HOST.finditer(text):
+        if _is_before_lines(match["host"]):
+            yield SecretSpan(match.start(1), match.end(1), Kind.HOST, match[1])
+
+
+@lru_cache(maxsize=4096)
+def _is_before_lines(name: str) -> bool:
+    """`gpu-a100-017`, `dgx07`; but not `rank-12`, `resnet-50` or `sha256`."""
+    if _HOST_WITH_NUMBER.match(name):
+        return True
+    first = _FIRST_WORD.match(name)
+    if first is None or (first.group().lower() in INDEXED_WORDS and name.count("-") < 2):
+        return False
+    last = name.rpartition("-")[2]
+    return "-" in name and last[-1:].isdigit() and (name.count("-") > 1 or len(last) > 1)
+
+
+def _hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:
     """`gpu-07:4711:4712 [0] NCCL INFO …`, the prefix of every line that NCCL and RCCL write."""
     for sign in _COLLECTIVE_SIGN.finditer(text):
         match = _COLLECTIVE.search(text, text.rfind("\n", 0, sign.start()) + 1, sign.end())
@@ -189,13 +240,12 @@ def is_public_domain(host: str) -> bool:
 
 
 def _ip_addresses(text: str) -> Iterator[SecretSpan]:
-    versioned = _VersionWords(text)
     for rest in _IPV4.finditer(text):
         start, end = rest.span()
         start -= rest.lastindex or 0
         value = text[start:end]
         if value not in _EVERYWHERE and not (
-            value.startswith("127.") or versioned.announce(text, start)
+            value.startswith("127.") or _is_a_release(text, start)
         ):
             yield SecretSpan(start, end, Kind.IPV4, value)
     for match in _possible_ipv6(text):
@@ -207,23 +257,12 @@ def _ip_addresses(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
 
 
-class _VersionWords:
-    """Where a text names something that has releases. The places asked for come in order."""
-
-    def __init__(self, text: str) -> None:
-        self._words = iter(occurrences(text, tuple(_VERSIONED)))
-        self._next = next(self._words, _NEVER)
-        self._last = -_NEVER
-
-    def announce(self, text: str, at: int) -> bool:
-        """Whether what begins here is announced as a release; where no word is near, nothing else
-        is looked at.
-        """
-        while self._next < at:
-            self._last, self._next = self._next, next(self._words, _NEVER)
-        if at - self._last > _NEAR and text[at - 1 : at] not in ("v", "V", "="):
-            return False
-        return _VERSION_BEFORE.search(text, max(0, at - _NEAR), at) is not None
+def _is_a_release(text: str, at: int) -> bool:
+    """Whether what begins here is announced as a version: `nccl 2.21.5.1`, `==12.1.3.1`."""
+    before = text[max(0, at - _NEAR) : at].lower()
+    return (
+        before.endswith(("v", "=")) or any(word in before for word in _VERSIONED)
+    ) and _VERSION_BEFORE.search(before) is not None
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:

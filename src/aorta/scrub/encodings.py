@@ -10,21 +10,23 @@ import binascii
 import codecs
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 from urllib.parse import unquote
 
 from aorta.scrub.findings import lines_at
 
+LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
+
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
-_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}={0,2}(?![A-Za-z0-9+/_=\-])")
 _WRAPPED = re.compile(
     r"(?:^[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
 )
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_RUN = re.compile(r"[A-Za-z0-9+/_\-]{16,}")  # base64 and hexadecimal alike
+_RUN = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")  # base64 and hexadecimal alike
 _WRAPPED_LINE = 60
 _LONGEST = 2**20
 
@@ -106,20 +108,23 @@ def as_bytes(text: str) -> bytes:
 # -- what a value hides behind
 
 
-def unveiled(text: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, what it says) of every stretch that is readable only after decoding."""
+def decoded(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, what it says) of every stretch that is readable only after decoding. A word is
+    decoded once, however often it stands in the text.
+    """
     for match in _escaped_tokens(text):
         yield match.start(), match.end(), _unescaped(match.group())
-    for match, decode in _encoded(text):
-        if match.end() - match.start() <= _LONGEST:
-            said = decode(match.group())
-            if said is not None:
-                yield match.start(), match.end(), said
-
-
-def decoded_run(run: str) -> bool:
-    """Whether an unbroken run of letters and digits says something once it is decoded."""
-    return any(decode(match.group()) is not None for match, decode in _encoded(run))
+    words = set(_RUN.findall(text))
+    speaking = {word: said for word in words if (said := _said_by(word))}
+    if speaking:
+        for match in _RUN.finditer(text):
+            for start, end, part in speaking.get(match.group(), ()):
+                yield match.start() + start, match.start() + end, part
+    if any(len(word) >= _WRAPPED_LINE for word in words):
+        for match in _WRAPPED.finditer(text):
+            whole = _readable(_from_base64(match.group()))
+            if whole is not None:
+                yield match.start(), match.end(), whole
 
 
 def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
@@ -131,18 +136,17 @@ def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
                 yield token
 
 
-def _encoded(text: str) -> Iterator[tuple[re.Match[str], Callable[[str], str | None]]]:
-    is_wrapped = False
-    for run in _RUN.finditer(text):
-        is_wrapped = is_wrapped or run.end() - run.start() >= _WRAPPED_LINE
-        # Its two `=`, and what follows.
-        for match in _BASE64.finditer(text, run.start(), run.end() + 3):
-            yield match, _from_base64
-        for match in _HEX.finditer(text, run.start(), run.end()):
-            yield match, _from_hex
-    if is_wrapped:
-        for match in _WRAPPED.finditer(text):
-            yield match, _from_base64
+@lru_cache(maxsize=1 << 16)
+def _said_by(run: str) -> tuple[tuple[int, int, str], ...]:
+    if len(run) > _LONGEST:
+        return ()
+    whole = _readable(_from_base64(run))
+    found = [] if whole is None else [(0, len(run), whole)]
+    for match in _HEX.finditer(run):
+        part = _readable(bytes.fromhex(match.group()))
+        if part is not None:
+            found.append((match.start(), match.end(), part))
+    return tuple(found)
 
 
 def _unescaped(token: str) -> str:
@@ -151,19 +155,17 @@ def _unescaped(token: str) -> str:
     return plain.replace("\\/", "/")
 
 
-def _from_base64(token: str) -> str | None:
+def _from_base64(token: str) -> bytes | None:
     body = re.sub(r"\s", "", token).rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return _readable(base64.b64decode(body + "=" * (-len(body) % 4), validate=True))
+        return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)
     except binascii.Error:
         return None
 
 
-def _from_hex(token: str) -> str | None:
-    return _readable(bytes.fromhex(token))
-
-
-def _readable(data: bytes) -> str | None:
+def _readable(data: bytes | None) -> str | None:
+    if data is None:
+        return None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

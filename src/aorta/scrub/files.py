@@ -1,28 +1,42 @@
-"""Files on their way out: our own documents by field, everybody else's as text of any length,
-packed logs unpacked for it.
+"""Files on their way out: our own documents by field, everybody else's as text, packed logs unpacked
+for it.
 
 It is given bytes and gives bytes: it opens nothing.
 """
 
 import json
+import re
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import yaml
 
 from aorta.core.documents import Dumper, Loader, doubled_key
-from aorta.scrub.encodings import NotTextError, encoding_of, looks_like_text
-from aorta.scrub.findings import with_quoted_placeholders
-from aorta.scrub.scrubber import Replacement, Scrubber, count_groups
-from aorta.scrub.stream import Account, TextStream
+from aorta.scrub.encodings import (
+    UTF8,
+    NotTextError,
+    as_bytes,
+    as_text,
+    as_utf8,
+    encoding_of,
+    looks_like_text,
+)
+from aorta.scrub.findings import Kind, with_quoted_placeholders
+from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber, count_groups
 from aorta.scrub.structure import learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
-_SHELL = (".sh", ".bash")
+_SHELL, _CODE = (".sh", ".bash"), (".py",)
 _GZIP = b"\x1f\x8b"
-_LARGEST_DOCUMENT = 64 << 20
+_LONGEST_TEXT = 16 << 20  # a longer one is looked at in parts
+_FARTHEST_BACK = 1 << 20
+_MOST_SPANS = 500  # kept of one file for people; all are counted
+# What belongs together with the next line: a name and its value, a folded value, wrapped base64.
+_GOES_ON = re.compile(rb"[:=|>\\,({\[\-+][ \t\r]*\Z|[A-Za-z0-9+/=]{40,}\r?\Z")
 
 __all__ = ["Account", "FileScrubber", "NotTextError", "ScrubbedFile", "scrub_bytes"]
 
@@ -34,7 +48,7 @@ class ScrubbedFile:
 
     @property
     def counts(self) -> dict[str, int]:
-        return count_groups(self.spans)
+        return count_groups(span.kind for span in self.spans)
 
 
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
@@ -42,107 +56,165 @@ def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | No
     and is not text.
     """
     encoding = encoding_of(data)
-    errors = "surrogateescape" if encoding == "utf-8" else "strict"
+    errors = "surrogateescape" if encoding == UTF8 else "strict"
     try:
         text = data.decode(encoding, errors)
     except UnicodeError:
         text = "\0"
     if "\0" in text:
-        return None if scrubber.text(data.decode("latin-1")).spans else ScrubbedFile(data, ())
-    scrubbed = scrubber.text(text)
-    if not scrubbed.spans:
+        return None if scrubber.text(data.decode("latin-1")).taken else ScrubbedFile(data, ())
+    scrubbed = scrubber.text(text, code=_is_code(name))
+    if not scrubbed.taken:
         return ScrubbedFile(data, ())
-    is_shell = name.lower().endswith(_SHELL)
-    after = with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
-    return ScrubbedFile(after.encode(encoding, errors), scrubbed.spans)
+    return ScrubbedFile(_as_file(name, scrubbed).encode(encoding, errors), scrubbed.spans)
+
+
+@dataclass
+class Account:
+    """What was taken out of one file."""
+
+    counts: Counter[Kind] = field(default_factory=Counter)
+    spans: list[Replacement] = field(default_factory=list)
+
+    @property
+    def room(self) -> int:
+        """For so many more; the others are only counted."""
+        return _MOST_SPANS - len(self.spans)
+
+    def add(self, spans: Iterable[Replacement]) -> None:
+        for span in spans:
+            self.counts[span.kind] += 1
+            if self.room:
+                self.spans.append(span)
+
+    def add_scrubbed(self, scrubbed: Scrubbed, line: int) -> None:
+        """Of a text that begins at this line of the file."""
+        self.counts.update(kind for _, _, kind, _ in scrubbed.taken)
+        self.spans += scrubbed.first_spans(self.room, line)
+
+    @property
+    def groups(self) -> dict[str, int]:
+        return count_groups(self.counts.elements())
 
 
 class FileScrubber:
     """One bundle's files: all are learnt from, then all are scrubbed. `ours`: a document that we
-    wrote.
+    wrote. What cannot be read as text is a NotTextError.
     """
 
     def __init__(self, scrubber: Scrubber) -> None:
         self.scrubber = scrubber
-        self._stream = TextStream(scrubber)
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
-        """A file that cannot be read as text is a NotTextError."""
-        low = name.lower()
-        if ours and low.endswith(_JSON + _YAML):
-            data = b"".join(pieces)
-            documents = _documents(low, data)
+        for text, documents in _parts(name, as_utf8(_unpacked(pieces))[1], ours):
             for document in documents or ():
-                learn_document(self.scrubber, document, ours=True)
-            self._stream.learn([data] if documents is None else [_comments(low, data)])
-        elif ours and low.endswith(_JSON_LINES):
-            for line in _lines(pieces):
-                self._learn_line(line)
-        else:
-            self._stream.learn(self._also_as_document(low, _unpacked(pieces)))
+                learn_document(self.scrubber, document, ours=ours)
+            rest = _comments(name, text) if ours and documents is not None else text
+            self.scrubber.learn(rest, code=_is_code(name))
 
     def scrub(
         self, name: str, pieces: Iterable[bytes], account: Account, *, ours: bool
     ) -> Iterator[bytes]:
-        """The same bytes wherever nothing is taken out."""
-        low = name.lower()
-        if ours and low.endswith(_JSON + _YAML):
-            yield from self._document(low, b"".join(pieces), account)
-        elif ours and low.endswith(_JSON_LINES):
-            for number, line in enumerate(_lines(pieces), start=1):
-                yield from self._document(".json", line, account, f"[{number}]")
-        else:
-            first, whole = _begun(pieces)
-            shell = low.endswith(_SHELL)
-            if first.startswith(_GZIP):
-                yield from _packed(self._stream.scrub(_unpacked(whole), account, shell=shell))
-            else:
-                yield from self._stream.scrub(whole, account, shell=shell)
+        """The same bytes wherever nothing is taken out; but a YAML document of ours is written
+        anew in any case, so that nothing is in it that was not understood.
+        """
+        first, whole = _begun(pieces)
+        if not first.startswith(_GZIP):
+            yield from self._scrubbed(name, whole, account, ours)
+            return
+        # The same bytes for the same text: zlib writes no time and no name into the header.
+        packer = zlib.compressobj(6, wbits=31)
+        for piece in self._scrubbed(name, _unpacked(whole), account, ours):
+            yield packer.compress(piece)
+        yield packer.flush()
 
-    def _learn_line(self, line: bytes) -> None:
-        documents = _documents(".json", line)
-        for document in documents or ():
-            learn_document(self.scrubber, document, ours=True)
-        if documents is None:
-            self._stream.learn([line])
+    def _scrubbed(
+        self, name: str, pieces: Iterable[bytes], account: Account, ours: bool
+    ) -> Iterator[bytes]:
+        encoding, utf8 = as_utf8(pieces)
+        line = 1
+        for text, documents in _parts(name, utf8, ours):
+            if ours and documents is not None:
+                after = self._document(name, text, documents, account, line)
+            else:
+                scrubbed = self.scrubber.text(text, code=_is_code(name))
+                account.add_scrubbed(scrubbed, line)
+                after = _as_file(name, scrubbed)
+            line += text.count("\n")
+            yield as_bytes(after) if encoding == UTF8 else after.encode(encoding)
 
     def _document(
-        self, low: str, data: bytes, account: Account, within: str = ""
-    ) -> Iterator[bytes]:
-        documents = _documents(low, data)
-        if documents is None:
-            yield from self._stream.scrub([data], account)
-            return
+        self, name: str, text: str, documents: Sequence[Any], account: Account, line: int
+    ) -> str:
+        within = f"[{line}]" if name.lower().endswith(_JSON_LINES) else ""
         clean: list[Any] = []
-        found: list[Replacement] = []
+        before = account.counts.total()
         for document in documents:
             after, spans = scrub_document(self.scrubber, document, within=within, ours=True)
             clean.append(after)
-            found += spans
-        head = b"".join(self._stream.scrub([_comments(low, data)], account))
-        account.add(found)
-        if not found and head == _comments(low, data):
-            yield data
-            return
-        yield head + _written(low, clean, data)
+            account.add(spans)
+        if not name.lower().endswith(_YAML) and account.counts.total() == before:
+            return text
+        comments = self.scrubber.text(_comments(name, text), where="a comment")
+        account.add(comments.spans)
+        return comments.text + _written(name, clean, text)
 
-    def _also_as_document(self, low: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Somebody's JSON is also read as such, for a name and its value may stand far apart in its
-        text.
-        """
-        if not low.endswith(_JSON):
-            yield from pieces
-            return
-        kept: list[bytes] = []
-        size = 0
-        for piece in pieces:
-            size += len(piece)
-            if size <= _LARGEST_DOCUMENT:
-                kept.append(piece)
-            yield piece
-        if size <= _LARGEST_DOCUMENT:
-            for document in _documents(low, b"".join(kept)) or ():
-                learn_document(self.scrubber, document)
+
+def _is_code(name: str) -> bool:
+    return name.lower().endswith(_CODE)
+
+
+def _as_file(name: str, scrubbed: Scrubbed) -> str:
+    is_shell = scrubbed.taken and name.lower().endswith(_SHELL)
+    return with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
+
+
+def _parts(
+    name: str, pieces: Iterable[bytes], ours: bool
+) -> Iterator[tuple[str, list[Any] | None]]:
+    """Texts that are looked at one by one, and what each is as a document, if it is one: somebody's
+    JSON too, for a name and its value may stand far apart in its text.
+    """
+    low = name.lower()
+    if ours and low.endswith(_JSON_LINES):
+        for line in b"".join(pieces).splitlines(keepends=True):
+            yield as_text(line), _documents(".json", line)
+    elif low.endswith(_JSON) or (ours and low.endswith(_YAML)):
+        data = b"".join(pieces)
+        yield as_text(data), _documents(low, data)
+    else:
+        for part in _cut_between_lines(pieces):
+            yield as_text(part), None
+
+
+def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    waiting = b""
+    for piece in pieces:
+        if b"\0" in piece:
+            raise NotTextError
+        waiting += piece
+        while len(waiting) > _LONGEST_TEXT:
+            cut = _boundary(waiting)
+            yield waiting[:cut]
+            waiting = waiting[cut:]
+    if waiting:
+        yield waiting
+
+
+def _boundary(waiting: bytes) -> int:
+    """Behind the last line that does not belong together with the next one; where every line does,
+    or there is only one, anywhere.
+    """
+    end = len(waiting)
+    floor = end - _FARTHEST_BACK
+    while (end := waiting.rfind(b"\n", floor, end)) > 0:
+        line = waiting[waiting.rfind(b"\n", floor, end) + 1 : end]
+        is_indented = waiting[end + 1 : end + 2] in (b" ", b"\t", b"")
+        if not is_indented and not _GOES_ON.search(line[-200:]):
+            begun = waiting.rfind(b"-----BEGIN ", floor, end)
+            if begun < 0 or waiting.find(b"-----END", begun, end) >= 0:
+                return end + 1
+    return waiting.rfind(b"\n", floor) + 1 or len(waiting)
 
 
 def _documents(low: str, data: bytes) -> list[Any] | None:
@@ -162,39 +234,32 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _comments(low: str, data: bytes) -> bytes:
-    """The lines above a YAML document that say what it is."""
-    if not low.endswith(_YAML):
-        return b""
-    lines = data.splitlines(keepends=True)
-    count = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), len(lines))
-    return b"".join(lines[:count])
+def _comments(name: str, text: str) -> str:
+    """Every comment of a YAML document, a line each: all that stands between its tokens."""
+    if not name.lower().endswith(_YAML) or "#" not in text:
+        return ""
+    marks = [(token.start_mark.index, token.end_mark.index) for token in yaml.scan(text)]
+    starts = [start for start, _ in marks[1:]]
+    between = (text[end:start] for (_, end), start in zip(marks, starts, strict=False))
+    found = [line for gap in between for line in re.findall(r"#[^\r\n]*", gap)]
+    return "".join(f"{line}\n" for line in found)
 
 
-def _written(low: str, documents: list[Any], like: bytes) -> bytes:
-    if low.endswith(_YAML):
+def _written(name: str, documents: list[Any], like: str) -> str:
+    if name.lower().endswith(_YAML):
         text: str = yaml.dump_all(
             documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
         )
-        return text.encode()
+        return text
     stripped = like.strip()
-    compact = b'", "' not in stripped and b'": ' not in stripped
+    compact = '", "' not in stripped and '": ' not in stripped
     made = json.dumps(
         documents[0],
-        indent=2 if b"\n" in stripped else None,
+        indent=2 if "\n" in stripped else None,
         separators=(",", ":") if compact else None,
         ensure_ascii=like.isascii(),
     )
-    return made.encode("utf-8", "surrogatepass") + (b"\n" if like.endswith(b"\n") else b"")
-
-
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = b""
-    for piece in pieces:
-        *whole, waiting = (waiting + piece).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if waiting:
-        yield waiting
+    return made + ("\n" if like.endswith("\n") else "")
 
 
 def _begun(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -203,12 +268,7 @@ def _begun(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
     first = next(source, b"")
     if not first.startswith(_GZIP) and not looks_like_text(first):
         raise NotTextError
-
-    def whole() -> Iterator[bytes]:
-        yield first
-        yield from source
-
-    return first, whole()
+    return first, chain((first,), source)
 
 
 def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -239,11 +299,3 @@ def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield reader.flush()
     except zlib.error:
         raise NotTextError from None
-
-
-def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes for the same text: zlib writes no time and no name into the header."""
-    writer = zlib.compressobj(6, wbits=31)
-    for piece in pieces:
-        yield writer.compress(piece)
-    yield writer.flush()

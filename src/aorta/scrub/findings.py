@@ -1,58 +1,74 @@
-"""What a detector looks with, what it says (here is something that may not leave, and what kind of
-thing it is), and what stands there afterwards: one value has one placeholder wherever it appears,
-and nothing maps back.
-
-Patterns are tried only where they can match: looking for a substring is a hundred times faster.
+"""What a detector is given (a text), what it gives back (stretches that may not leave, and what kind
+of thing each is), and what stands there afterwards: one value has one placeholder wherever it
+appears, and nothing maps back.
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntFlag, StrEnum
+from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Hinted:
-    """`hints` are lower-case; text without any of them cannot match `pattern`.
+class Text(str):
+    """A text that is looked at by many detectors: its lower-case form is made once."""
 
-    A pattern that `stays_in_line` is tried only in lines that hold a hint: no match of it holds a
-    line break.
+    @cached_property
+    def folded(self) -> str:
+        """In lower case, with every character where it was."""
+        low = self.lower()
+        if len(low) == len(self):
+            return low
+        # A few characters grow when lowered, which would shift every offset behind them.
+        return "".join(small if len(small := char.lower()) == 1 else char for char in self)
+
+    def lines_with(self, hints: Iterable[str]) -> list[tuple[int, int]]:
+        """(start, end) of every line that holds one of the lower-case hints, in order."""
+        folded = self.folded
+        found: dict[int, int] = {}
+        for hint in hints:
+            at = folded.find(hint)
+            while at >= 0:
+                end = folded.find("\n", at)
+                end = len(folded) if end < 0 else end
+                found[folded.rfind("\n", 0, at) + 1] = end
+                at = folded.find(hint, end)
+        return sorted(found.items())
+
+    def occurrences(self, words: Iterable[str]) -> list[int]:
+        """Where any of the lower-case words begins, in order, whatever its case."""
+        folded = self.folded
+        found: list[int] = []
+        for word in words:
+            at = folded.find(word)
+            while at >= 0:
+                found.append(at)
+                at = folded.find(word, at + 1)
+        return sorted(found)
+
+
+def as_looked_at(text: str) -> Text:
+    return text if isinstance(text, Text) else Text(text)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern and the lower-case words without one of which it cannot match (as the keywords of
+    gitleaks): the words are part of the rule. No match goes over the end of a line.
     """
 
     pattern: re.Pattern[str]
     hints: tuple[str, ...]
-    stays_in_line: bool
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        folded = folded_in_place(text)
-        if self.stays_in_line:
-            for start, end in lines_with(folded, self.hints):
-                yield from self.pattern.finditer(text, start, end)
-        elif any(hint in folded for hint in self.hints):
-            yield from self.pattern.finditer(text)
+        for start, end in as_looked_at(text).lines_with(self.hints):
+            yield from self.pattern.finditer(text, start, end)
 
 
-def hinted(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Hinted:
-    return Hinted(re.compile(pattern, flags), hints, stays_in_line=False)
-
-
-def hinted_in_line(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Hinted:
-    return Hinted(re.compile(pattern, flags), hints, stays_in_line=True)
-
-
-def lines_with(folded: str, hints: Iterable[str]) -> list[tuple[int, int]]:
-    """(start, end) of every line that holds one of the hints, in order, without its line break."""
-    found: dict[int, int] = {}
-    for hint in hints:
-        at = folded.find(hint)
-        while at >= 0:
-            end = folded.find("\n", at)
-            end = len(folded) if end < 0 else end
-            found[folded.rfind("\n", 0, at) + 1] = end
-            at = folded.find(hint, end)
-    return sorted(found.items())
+def rule(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Rule:
+    return Rule(re.compile(pattern, flags), hints)
 
 
 def lines_at(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -64,29 +80,6 @@ def lines_at(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
             end = text.find("\n", place)
             end = len(text) if end < 0 else end
             yield start, end
-
-
-def occurrences(text: str, words: tuple[str, ...]) -> list[int]:
-    """Where any of the lower-case words begins, in order, whatever its case."""
-    folded = folded_in_place(text)
-    found: list[int] = []
-    for word in words:
-        at = folded.find(word)
-        while at >= 0:
-            found.append(at)
-            at = folded.find(word, at + 1)
-    return sorted(found)
-
-
-def folded_in_place(text: str) -> str:
-    """In lower case, with every character where it was."""
-    folded = text.lower()
-    return folded if len(folded) == len(text) else _lower_of_same_length(text)
-
-
-def _lower_of_same_length(text: str) -> str:
-    """A few characters grow when lowered, which would shift every offset behind them."""
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
 
 
 class Kind(StrEnum):
@@ -120,19 +113,6 @@ PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
-class Detectors(IntFlag):
-    """Which of the rules can find something in a line; nearly every line of a log has a sign of one
-    at most.
-    """
-
-    ADDRESSES = 1  # of networks
-    COLLECTIVES = 2  # hosts in front of what NCCL and RCCL say
-    PATHS = 4
-    NAMES = 8  # of hosts and users that are known
-    REST = 16
-    ALL = 31
-
-
 class SecretSpan(NamedTuple):
     """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when
     that is encoded.
@@ -144,7 +124,7 @@ class SecretSpan(NamedTuple):
     value: str
 
 
-def settled(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
+def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
     """Findings in order, without overlap, and never touching a placeholder that is already
     there.
     """

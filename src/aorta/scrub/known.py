@@ -3,15 +3,17 @@ which `*` and `?` are wildcards, or `re:` and a regular expression), and values 
 once.
 """
 
+import base64
 import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from urllib.parse import quote, quote_plus
 
 from aorta.core.errors import UsageError
 from aorta.scrub.addresses import is_generic
-from aorta.scrub.findings import Kind, SecretSpan, folded_in_place
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
@@ -91,17 +93,9 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
     return pattern
 
 
-_NAMES = frozenset({Kind.HOST, Kind.USER})
-_WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves
-_PART_OF_A_NAME = re.compile(r"[A-Za-z0-9]")
-# So many characters of a value are looked for; the rest is compared where they stand.
-_KEY_LENGTH = 16
-# Dotless i and long s, where case is ignored.
-_ALSO_THE_SAME = str.maketrans({0x131: "i", 0x17F: "s"})
+_BEGINNING = 32  # characters of a value
+_SHORTEST = 6  # characters of a secret that is looked for where nothing announces it
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
-
-
-Trie = dict[str, "Trie"]
 
 
 class KnownValues:
@@ -110,116 +104,116 @@ class KnownValues:
     """
 
     def __init__(self) -> None:
-        self._spellings: dict[str, tuple[Kind, str]] = {}
-        self._tried: dict[str, re.Pattern[str]] = {}
         self._added: set[tuple[Kind, str]] = set()
-        self._index: ValueIndex | None = None
+        self._hosts, self._users = _Words(is_name=True), _Words(is_name=True)
+        self._others = _Words(is_name=False)
 
     def add(self, kind: Kind, value: str) -> None:
         if (kind, value) in self._added:
             return
         self._added.add((kind, value))
-        before = len(self._spellings)
-        if kind in _NAMES:
+        if kind in (Kind.HOST, Kind.USER):
             for name in dict.fromkeys((value, value.partition(".")[0])):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
-                    self._spellings.setdefault(name, (kind, name))
-        elif kind is Kind.CREDENTIAL and (len(value) < 6 or _PLAIN_WORD.match(value)):
-            return  # hidden where it stands; too common a word to hunt for elsewhere
+                    words = self._hosts if kind is Kind.HOST else self._users
+                    words.add(name.lower() if kind is Kind.HOST else name, (kind, name))
+        elif kind is Kind.CREDENTIAL:
+            self._add_secret(value)
         elif kind is not Kind.TEXT:
-            for spelling in _spellings(value):
-                self._spellings.setdefault(spelling, (kind, value))
-        if len(self._spellings) > before:
-            self._index = None
+            self._spell(kind, value, value)
 
-    def literals(self) -> dict[str, Kind]:
-        return {spelling: kind for spelling, (kind, _) in self._spellings.items()}
+    def _add_secret(self, value: str) -> None:
+        """As it is, line by line, and in one line, as YAML folds it."""
+        lines = [line.strip() for line in value.splitlines()]
+        for part in dict.fromkeys((value, " ".join(lines), *lines)):
+            # Too common a word is hidden where it stands, and not hunted for elsewhere.
+            if len(part) >= _SHORTEST and not _PLAIN_WORD.match(part):
+                self._spell(Kind.CREDENTIAL, part, value)
+                for spelt in _in_bytes(part):
+                    self._others.add(spelt, (Kind.CREDENTIAL, value))
+
+    def _spell(self, kind: Kind, text: str, value: str) -> None:
+        for spelt in SPELLINGS:
+            self._others.add(spelt(text), (kind, value))
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
-        if len(text) * len(self._spellings) < _WORTH_AN_INDEX:
-            yield from self._searched_one_by_one(text)
+        """Where a known value stands; a host in any case, a host and a user as whole words."""
+        yield from self._hosts.found_in(as_looked_at(text).folded)
+        yield from self._users.found_in(text)
+        yield from self._others.found_in(text)
+
+
+def _in_bytes(value: str) -> Iterator[str]:
+    """How the value looks in the middle of bytes that are written as base64 or hexadecimal."""
+    data = value.encode("utf-8", "surrogateescape")
+    yield from (data.hex(), data.hex().upper())
+    for before in range(3):
+        text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        inside = text[(0, 2, 3)[before] : -1]
+        yield from (inside, inside.replace("+", "-").replace("/", "_"))
+
+
+class _Words:
+    """Words that are looked for together, in one pass over a text however many there are."""
+
+    def __init__(self, *, is_name: bool) -> None:
+        self._is_name = is_name
+        self._words: dict[str, tuple[Kind, str]] = {}
+        self._begun: dict[str, list[str]] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, word: str, means: tuple[Kind, str]) -> None:
+        if word and word not in self._words:
+            self._words[word] = means
+            self._pattern = None
+
+    def found_in(self, text: str) -> Iterator[SecretSpan]:
+        if not self._words:
             return
-        self._index = self._index or ValueIndex(self._spellings)
-        ends: dict[str, int] = {}
-        for at, spelling in self._index.places(text):
-            kind, value = self._spellings[spelling]
-            if at >= ends.get(spelling, 0) and _stands_at(at, spelling, kind, text):
-                ends[spelling] = at + len(spelling)
-                yield SecretSpan(at, at + len(spelling), kind, value)
+        if self._pattern is None:
+            self._pattern = self._compiled()
+        at = 0
+        while (hit := self._pattern.search(text, at)) is not None:
+            start = hit.start()
+            here = (word for word in self._begun[hit.group()] if text.startswith(word, start))
+            word = next(here, None)
+            at = start + len(word or " ")
+            if word is not None:
+                kind, value = self._words[word]
+                yield SecretSpan(start, at, kind, value)
 
-    def _searched_one_by_one(self, text: str) -> Iterator[SecretSpan]:
-        lower = text.lower()
-        for spelling, (kind, value) in self._spellings.items():
-            if spelling.lower() not in lower:
-                continue
-            for match in self._pattern(spelling, kind).finditer(text):
-                yield SecretSpan(match.start(), match.end(), kind, value)
-
-    def _pattern(self, spelling: str, kind: Kind) -> re.Pattern[str]:
-        pattern = self._tried.get(spelling)
-        if pattern is None:
-            body = re.escape(spelling)
-            if kind in _NAMES:
-                body = rf"(?<![A-Za-z0-9]){body}(?![A-Za-z0-9])"
-            flags = re.IGNORECASE if kind is Kind.HOST else re.NOFLAG
-            pattern = self._tried[spelling] = re.compile(body, flags)
-        return pattern
-
-
-def _stands_at(at: int, spelling: str, kind: Kind, text: str) -> bool:
-    """What `KnownValues._pattern` demands of a place where it stands in some case."""
-    if kind is not Kind.HOST and not text.startswith(spelling, at):
-        return False
-    around = (text[at - 1 : at], text[at + len(spelling) : at + len(spelling) + 1])
-    return kind not in _NAMES or not any(_PART_OF_A_NAME.match(char) for char in around)
+    def _compiled(self) -> re.Pattern[str]:
+        """Of a long value the beginning is looked for, and the rest is compared where it stands."""
+        self._begun = {}
+        for word in sorted(self._words, key=len, reverse=True):
+            self._begun.setdefault(word if self._is_name else word[:_BEGINNING], []).append(word)
+        # Behind the first character, where it does not keep `re` from skipping to one that fits.
+        before = "(?<![A-Za-z0-9].)" if self._is_name else ""
+        by_first: dict[str, list[str]] = {}
+        for key in self._begun:
+            by_first.setdefault(key[0], []).append(key[1:])
+        branches = (re.escape(c) + before + _any_of(rest) for c, rest in by_first.items())
+        after = "(?![A-Za-z0-9])" if self._is_name else ""
+        return re.compile(f"(?:{'|'.join(branches)}){after}", re.DOTALL)
 
 
-def _spellings(value: str) -> list[str]:
-    return list(dict.fromkeys(spelt(value) for spelt in SPELLINGS))
-
-
-class ValueIndex:
-    """Where many values stand in a long text, found in one pass over it however many there are."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        self._values: dict[str, list[tuple[str, str]]] = {}
-        for value in values:
-            folded = _folded(value)
-            self._values.setdefault(folded[:_KEY_LENGTH], []).append((folded, value))
-        self._lengths = sorted({len(key) for key in self._values})
-        self._anywhere = re.compile(f"(?={_pattern_of(self._values)})")
-
-    def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """(position, value) wherever a value stands in any case, in order of position."""
-        folded = _folded(text)
-        for hit in self._anywhere.finditer(folded):
-            at = hit.start()
-            for length in self._lengths:
-                for spelt, value in self._values.get(folded[at : at + length], ()):
-                    if folded.startswith(spelt, at):
-                        yield at, value
-
-
-def _folded(text: str) -> str:
-    folded = folded_in_place(text)
-    return folded if folded.isascii() else folded.translate(_ALSO_THE_SAME)
-
-
-def _pattern_of(keys: Iterable[str]) -> str:
-    """One expression for all of them that looks at each character of the text once or twice, not
-    once a key.
-    """
-    trie: Trie = {}
-    for key in keys:
-        place = trie
-        for char in key:
-            place = place.setdefault(char, {})
-        place[""] = {}
-    return _expression(trie)
-
-
-def _expression(trie: Trie) -> str:
-    if "" in trie:
-        return ""  # a key ends here: whatever follows, something stands at this place
-    branches = [re.escape(char) + _expression(below) for char, below in trie.items()]
+def _any_of(words: Iterable[str]) -> str:
+    """One expression for all of them, the longest first, that shares their beginnings."""
+    left = sorted(set(words), reverse=True)
+    branches: list[str] = []
+    for first, group in groupby(left, key=lambda word: word[:1]):
+        together = list(group)
+        if not first:
+            branches.append("")
+        elif len(together) == 1:
+            branches.append(re.escape(together[0]))
+        else:
+            shared = _shared_beginning(together[0], together[-1])
+            branches.append(re.escape(shared) + _any_of(word[len(shared) :] for word in together))
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+
+
+def _shared_beginning(first: str, last: str) -> str:
+    """Of all words in a sorted list, given its ends."""
+    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first[: min(len(first), len(last)) if length is None else length]

@@ -8,8 +8,10 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.scrub.findings import Kind, SecretSpan, hinted_in_line
+from aorta.scrub.findings import Kind, SecretSpan, rule
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
+
+LOOKED_FOR = "absolute paths that are not the system's, object stores, clone addresses"
 
 _PUBLIC = re.compile(
     r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"
@@ -29,7 +31,7 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
 _REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
 _TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
 _QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
-_WINDOWS = hinted_in_line(
+_WINDOWS = rule(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
     r"|(?<![\\\w])\\{2,16}[\w.\-]+\\{1,8}[\w.$\-]+(?:\\{1,8}[^\s\\\"'<>|:;,*?]+)*",
@@ -37,20 +39,18 @@ _WINDOWS = hinted_in_line(
     ":/",
     "\\\\",
 )
-_STORE = hinted_in_line(
+_STORE = rule(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|"
     r"rsync|git\+ssh|lustre)"
     r"://(?P<path>[^\s\"'<>`]+)",
     "://",
 )
-_CLONE = hinted_in_line(
-    r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@"
-)
+_CLONE = rule(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@")
 _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
 )
-_HOME = hinted_in_line(
+_HOME = rule(
     r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|"
     r"[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
     "home",

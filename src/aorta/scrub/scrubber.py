@@ -2,41 +2,44 @@
 changed.
 
 It works in two steps. *Learning* reads everything that will leave, and remembers each secret and
-name it finds; *scrubbing* then takes out what it detects and what it remembers, so that a token
-announced in one file is also gone from another where it stands alone. It knows nothing of files,
-bundles or verbs.
+name it finds; *scrubbing* then takes out what it found there and what it remembers, so that a token
+announced in one file is also gone from another where it stands alone. Every detector looks at every
+text, once. It knows nothing of files, bundles or verbs.
 """
 
-import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 from aorta.core.templates import TERMINAL_SEQUENCE
-from aorta.scrub.addresses import (
-    addresses_in,
-    hosts_in,
-    hosts_of_collectives_in,
-    is_generic,
-    mail_addresses_in,
-)
-from aorta.scrub.encodings import unveiled
+from aorta.scrub import addresses, assignments, encodings, known_keys, logins, paths
 from aorta.scrub.findings import (
     GROUPS,
-    Detectors,
     Kind,
     Placeholders,
     SecretSpan,
+    Text,
     as_file_name,
-    settled,
+    without_overlap,
 )
 from aorta.scrub.known import KnownValues, compiled, patterns_in
-from aorta.scrub.paths import paths_in, users_in
-from aorta.scrub.secrets import providers_in, secrets_in
+from aorta.scrub.known_keys import known_keys_in
+from aorta.scrub.secrets import secrets_in
+
+LOOKED_FOR = tuple(
+    detector.LOOKED_FOR
+    for detector in (known_keys, assignments, logins, paths, addresses, encodings)
+)
+"""One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
+_BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
 _CONTEXT = 40
+_MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
@@ -92,18 +95,35 @@ class Scrubbed:
         """For people to look at: made only where somebody does."""
         return self.first_spans(len(self.taken))
 
-    def first_spans(self, most: int) -> tuple[Replacement, ...]:
-        return tuple(_spans(self.taken[:most], self.before, self.text, self.where))
+    def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
+        """The text's first line has the number `line`."""
+        return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
 
     @property
     def counts(self) -> dict[str, int]:
-        return count_groups(self.spans)
+        return count_groups(kind for _, _, kind, _ in self.taken)
 
 
-def count_groups(spans: Sequence[Replacement]) -> dict[str, int]:
+def count_groups(kinds: Iterable[Kind]) -> dict[str, int]:
     """Replacements by group, every group present."""
-    counted = Counter(GROUPS[span.kind] for span in spans)
+    counted = Counter(GROUPS[kind] for kind in kinds)
     return {group: counted[group] for group in dict.fromkeys(GROUPS.values())}
+
+
+class _Decoded(NamedTuple):
+    """What stretches of a text say once they are decoded, all in one text."""
+
+    places: list[tuple[int, int]]  # in the text that holds them
+    starts: list[int]  # in `text`
+    text: str
+    found: "_Found"
+
+
+class _Found(NamedTuple):
+    """What the detectors see in one text. Values that are known are no part of it."""
+
+    findings: list[SecretSpan]
+    decoded: _Decoded | None
 
 
 class Scrubber:
@@ -116,6 +136,8 @@ class Scrubber:
         self._known = KnownValues()
         self._names: set[str] = set()
         self._placeholders = Placeholders()
+        self._learnt: dict[tuple[int, int, bool], _Found] = {}
+        self._room = _MOST_KEPT
         identity = self.rules.identity
         self._roots = tuple(
             root.rstrip("/") for root in identity.roots if root.count("/") > 0 and root != "/"
@@ -129,16 +151,21 @@ class Scrubber:
             if " " in root:
                 self._known.add(Kind.PATH, root)
 
-    def learn(self, text: str, detectors: Detectors = Detectors.ALL) -> None:
-        """Remember what is found here, so that it is known everywhere."""
+    def learn(self, text: str, *, code: bool = False) -> None:
+        """Remember what is found here, so that it is known everywhere. `code`: a Python program,
+        in which a value without quotes is an expression.
+        """
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        found = ((one.kind, one.value) for one in self._findings(text, detectors))
-        for kind, value in dict.fromkeys(found):
+        found = self._look(text, code)
+        for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
             self.remember(kind, value)
-        for user in users_in(text):
+        for user in paths.users_in(text):
             self.remember(Kind.USER, user)
+        if len(found.findings) < self._room:
+            self._room -= len(found.findings)
+            self._learnt[hash(text), len(text), code] = found
 
     def remember(self, kind: Kind, value: str) -> None:
         if value in self._keep or (kind in _MISTAKEN and value in self._names):
@@ -154,31 +181,27 @@ class Scrubber:
         if value not in identity.users and value not in identity.hosts:
             self._names.add(value)
 
-    def literals(self) -> dict[str, Kind]:
-        """Every spelling that is looked for by itself, and what it is."""
-        return self._known.literals()
-
-    @property
-    def patterns(self) -> tuple[re.Pattern[str], ...]:
-        return self._patterns
-
     def name(self, value: str, *, where: str) -> Scrubbed:
-        """A name that we gave: only the user's own patterns and what is a credential by its shape
-        go.
+        """A name that we gave: only the user's own patterns, known secrets and what is a key by
+        its shape go.
         """
-        return self._without(value, where, self._in_a_name)
+        found = [*patterns_in(value, self._patterns)]
+        if self.rules.detect:
+            found += known_keys_in(value)
+            found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
+        return self._without(value, where, without_overlap(found, value))
 
-    def text(self, text: str, *, where: str = "", detectors: Detectors = Detectors.ALL) -> Scrubbed:
-        """Scrubbed text. Scrubbing it again changes nothing."""
-        return self._without(text, where, partial(self._settled, detectors=detectors))
+    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
+        """The text with a placeholder for everything that was found in it or is known."""
+        found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
+        return self._without(text, where, without_overlap(self._findings(text, found), text))
 
-    def _without(self, text: str, where: str, find: Callable[[str], list[SecretSpan]]) -> Scrubbed:
-        taken: list[Taken] = []
-        current = text
-        while findings := find(current):
-            taken = self._also_taken(taken, findings)
-            current = _rendered(text, taken)
-        return Scrubbed(current, text, tuple(taken), where)
+    def _without(self, text: str, where: str, findings: Sequence[SecretSpan]) -> Scrubbed:
+        taken = [
+            (start, end, kind, self._placeholders.stand_in(kind, value))
+            for start, end, kind, value in findings
+        ]
+        return Scrubbed(_rendered(text, taken) if taken else text, text, tuple(taken), where)
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
@@ -194,76 +217,62 @@ class Scrubber:
     def is_kept(self, value: str) -> bool:
         return value in self._keep
 
-    def _in_a_name(self, text: str) -> list[SecretSpan]:
-        found = [*patterns_in(text, self._patterns)]
-        if self.rules.detect:
-            found += providers_in(text)
-        return settled(found, text)
-
-    def _settled(self, text: str, detectors: Detectors) -> list[SecretSpan]:
-        return settled(self._findings(text, detectors), text)
-
-    def _findings(
-        self, text: str, detectors: Detectors, layers: int = _LAYERS
-    ) -> Iterator[SecretSpan]:
-        plain = (
+    def _look(self, text: str, code: bool, layers: int = _LAYERS) -> _Found:
+        """Every detector once; then again on what stretches of the text say when decoded."""
+        plain = Text(
             TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
             if "\x1b" in text
             else text
         )
-        detected = self._detected(plain, detectors)
-        yield from filter(self._may_go, detected) if self._keep or self._names else detected
-        if layers == 0 or Detectors.REST not in detectors:
+        findings = list(self._detected(plain, code)) if self.rules.detect else []
+        readable = list(encodings.decoded(plain)) if layers else []
+        if not readable:
+            return _Found(findings, None)
+        lengths = [len(said) + len(_BETWEEN) for _, _, said in readable]
+        inner = _BETWEEN.join(said for _, _, said in readable)
+        places = [(start, end) for start, end, _ in readable]
+        starts = list(accumulate(lengths, initial=0))
+        below = _Decoded(places, starts, inner, self._look(inner, code=False, layers=layers - 1))
+        return _Found(findings, below)
+
+    def _detected(self, text: Text, code: bool) -> Iterator[SecretSpan]:
+        yield from secrets_in(text, self.rules.secret_names, quoted_only=code)
+        yield from paths.paths_in(text, self._roots)
+        yield from addresses.machines_in(text)
+
+    def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
+        """All that goes: what was detected, what is known, and what the user's patterns match."""
+        plain = text
+        if "\x1b" in text:
+            plain = TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
+        yield from self._in_decoded(found.decoded)
+        yield from filter(self._may_go, found.findings)
+        yield from filter(self._may_go, self._known.found_in(plain))
+        yield from patterns_in(plain, self._patterns)
+
+    def _in_decoded(self, decoded: _Decoded | None) -> Iterator[SecretSpan]:
+        if decoded is None:
             return
-        for start, end, said in unveiled(plain):
-            found = settled(self._findings(said, detectors, layers - 1), said)
-            if found:
-                inner = found[0]
-                whole = inner.value if inner.end - inner.start == len(said) else said
-                yield SecretSpan(start, end, inner.kind, whole)
+        places, starts, inner, below = decoded
+        gone: set[int] = set()
+        for one in without_overlap(self._findings(inner, below), inner):
+            number = bisect_right(starts, one.start) - 1
+            if number in gone:
+                continue
+            gone.add(number)
+            said = inner[starts[number] : starts[number + 1] - len(_BETWEEN)]
+            value = one.value if one.end - one.start == len(said) else said
+            yield SecretSpan(*places[number], one.kind, value)
 
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names
         return finding.value not in self._keep and not is_ours
 
-    def _detected(self, text: str, detectors: Detectors) -> Iterator[SecretSpan]:
-        if Detectors.REST in detectors:
-            yield from patterns_in(text, self._patterns)
-        if Detectors.NAMES in detectors:
-            yield from self._known.found_in(text)
-        if not self.rules.detect:
-            return
-        if Detectors.PATHS in detectors:
-            yield from paths_in(text, self._roots)
-        if Detectors.ADDRESSES in detectors:
-            yield from addresses_in(text)
-        if Detectors.COLLECTIVES in detectors:
-            yield from hosts_of_collectives_in(text)
-        if Detectors.REST in detectors:
-            yield from secrets_in(text, self.rules.secret_names)
-            yield from mail_addresses_in(text)
-            for finding in hosts_in(text):
-                if finding.kind is Kind.PATH or not is_generic(finding.value):
-                    yield finding
 
-    def _also_taken(self, taken: list[Taken], findings: list[SecretSpan]) -> list[Taken]:
-        """In order. The offsets of findings are those of the text in which placeholders stand
-        already.
-        """
-        together: list[Taken] = []
-        earlier = iter(taken)
-        waiting = next(earlier, None)
-        shift = 0
-        for start, end, kind, value in findings:
-            while waiting is not None and waiting[0] - shift <= start:
-                shift += waiting[1] - waiting[0] - len(waiting[3])
-                together.append(waiting)
-                waiting = next(earlier, None)
-            stand_in = self._placeholders.stand_in(kind, value)
-            together.append((start + shift, end + shift, kind, stand_in))
-        if waiting is not None:
-            together += (waiting, *earlier)
-        return together
+def _all_of(found: _Found) -> Iterator[SecretSpan]:
+    yield from found.findings
+    if found.decoded is not None:
+        yield from _all_of(found.decoded.found)
 
 
 def _rendered(text: str, taken: list[Taken]) -> str:
@@ -276,11 +285,13 @@ def _rendered(text: str, taken: list[Taken]) -> str:
     return "".join(parts)
 
 
-def _spans(taken: Sequence[Taken], text: str, after: str, where: str) -> Iterator[Replacement]:
+def _spans(
+    taken: Sequence[Taken], text: str, after: str, where: str, line: int
+) -> Iterator[Replacement]:
     """Contexts are taken from the scrubbed text: a neighbour may be as private as the value
     itself.
     """
-    line, counted_to, shift = 1, 0, 0
+    counted_to, shift = 0, 0
     for start, end, kind, placeholder in taken:
         line += text.count("\n", counted_to, start)
         counted_to = start

@@ -7,7 +7,6 @@ in it is searched.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -68,7 +67,7 @@ Path = tuple[int | str, ...]
 
 _RUN_BY_A_SHELL = ("command", "build")
 _ORACLES = frozenset({"oracle", "gate"})  # also inside a workload's own config
-_OWN_KEY = re.compile(r"[a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*")
+_OWN_KEYS = NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
@@ -127,10 +126,10 @@ class _Walk:
         return after
 
     def _key(self, key: str, path: Path, field: _Field) -> str:
-        """The keys of our own documents are ours, but for those that name somebody's variables and
-        files.
+        """A key that is in our tables is ours; every other one is text, for it may name somebody's
+        variables and files.
         """
-        is_ours = self.ours and _OWN_KEY.fullmatch(key)
+        is_ours = self.ours and key in _OWN_KEYS
         return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
 
     def _name(self, value: str, path: Path) -> str:

@@ -21,7 +21,7 @@ ALWAYS_SECRET = words(
     "authtoken "
     "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass "
     "pgpass dbpass userpass "
-    "mysqlpwd dbpwd"
+    "mysqlpwd dbpwd creds"
 )
 SECRET_ENDINGS = (
     "password",
@@ -38,9 +38,16 @@ ALWAYS_SECRET_PAIRS = words(
     "key,client key,"
     "license key,master key,auth key,deploy key,connection string,webhook url,sas url,db "
     "pass,user pass,"
-    "pg pass,auth pass,smtp pass,mysql pwd,db pwd,user pwd,admin pwd,root pwd",
+    "pg pass,storage key,app key,webhook secret",
     ",",
 )
+PASSES_OF_A_PROGRAM = words(
+    "forward backward first second third last one two three single multi per each by low high band "
+    "all num n max min train eval test fuse fusion compiler optimization opt fwd bwd ir mlir llvm "
+    "did must will can to or and not no tests checks"
+)
+"""`forward_pass`, `num_pass`: the word before `pass` that makes it no password."""
+ENGLISH_ENDINGS_IN_PASS = words("compass bypass surpass overpass underpass trespass encompass")
 SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens")
 POINTS_AT_A_SECRET = words(
     "file path dir directory folder name id url uri type size length count ring"
@@ -87,6 +94,17 @@ NOBODY = words(
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
+HOST_WORDS = words("node nid dgx hgx host srv server compute cn hpc login ln rack")
+"""`node042: ` in front of a line is a machine."""
+INDEXED_WORDS = words(
+    "rank gpu cuda hip worker step epoch layer stage trial task process proc device thread iter "
+    "iteration batch block head expert shard bucket xla tpu rev run job utf iso top sha md resnet "
+    "gpt llama bert vit qwen opt bloom sm int fp bf cu rocm version phase part chunk fold group "
+    "level line case test exp experiment attempt checkpoint ckpt sample seed node replica actor "
+    "issue bug rfc pep gh pr cve"
+)
+"""`rank-12: ` in front of a line is none."""
+
 # Paths
 # -----------------------------------------------------------------------------------------------------------
 
@@ -106,12 +124,13 @@ PUBLIC_PACKAGES = words(
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NOT_SECRETS = frozenset({"pwd", "oldpwd"})
+_NOT_SECRETS = frozenset({"PWD", "OLDPWD", "oldpwd"})
+_A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
     r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
     r"int|bytes|"
     r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[^\]]*\]|"
-    r"\{\{?[^}]*\}?\})\Z"
+    r"(?:(?:bearer|basic|token) )?\$?\{\{?[^}]*\}?\})\Z"
 )
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
 
@@ -121,8 +140,12 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
     if any(fnmatchcase(name.upper(), glob.upper()) for glob in extra):
         return True
     words = _words(name)
-    if not words or name.lower() in _NOT_SECRETS:
+    if not words or name in _NOT_SECRETS:
         return False
+    if words[-1] in ("pass", "pwd"):
+        return len(words) == 1 or words[-2] not in PASSES_OF_A_PROGRAM
+    if words[-1].endswith("pass") and words[-1] not in ENGLISH_ENDINGS_IN_PASS:
+        return True
     if words[-1] == "token" and len(words) > 1 and words[-2] in TOKEN_OF_A_VOCABULARY:
         return False
     if words[-1].endswith(SECRET_ENDINGS):
@@ -133,7 +156,7 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
 def may_announce_secret(name: str) -> bool:
     """The value of this name is a secret if it also looks like one: `key`, `auth`, `session`."""
     words = _words(name)
-    if not words or name.lower() in _NOT_SECRETS or words[-1] in POINTS_AT_A_SECRET:
+    if not words or name in _NOT_SECRETS or words[-1] in POINTS_AT_A_SECRET:
         return False
     return not SECRET_IF_DENSE.isdisjoint(words)
 
@@ -147,9 +170,18 @@ def is_secret_value(name: str, value: str) -> bool:
     """What to hide behind a name that announces a secret: numbers are counts, unless they are a
     password.
     """
-    if "pass" in name.lower() and value.isdigit():
+    low = name.lower()
+    if low.endswith("pwd") and value.startswith(_A_PLACE):
+        return False
+    if ("passw" in low or "passp" in low or "pwd" in low) and value.isdigit():
         return len(value) >= 4
     return is_worth_hiding(value)
+
+
+def names_a_password(name: str) -> bool:
+    """Its value may be several words: a password, a passphrase, a secret."""
+    last = (_words(name) or [""])[-1]
+    return last.startswith(("pass", "secret")) or last.endswith(("pass", "pwd", "password"))
 
 
 def is_dense(value: str) -> bool:

@@ -110,6 +110,7 @@ class BisectionSettings:
     sanity_probes: int = 0
     probe_steady: bool = True
     silent: int = SILENT
+    confirmations: int | None = None  # further runs of both ends and of both sides at least
     close_enough: Callable[[Candidates], bool] | None = None
     prior: Prior | None = None
     beyond: bool = False
@@ -139,7 +140,9 @@ class Bisection:
         self._is_whole = False
         self._other_orders: dict[Vector, None] = {}  # states of the same changes in another order
         self._orders_tried: tuple[int, int] = (0, 0)  # of this group, so many
-        self._ends = Ends(timeline, self.prior_rates, self.settings.silent)
+        runs = self.settings.confirmations
+        self._side_runs = _SIDE_RUNS if runs is None else 1 + runs
+        self._ends = Ends(timeline, self.prior_rates, self.settings.silent, 1 + (runs or 0))
         self._ends_verdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
@@ -263,6 +266,13 @@ class Bisection:
         return self._left() is not None
 
     @property
+    def possible(self) -> int:
+        """How many commits may still be the one: those that no trial rules out, or, where trials
+        contradict each other, the fewest that hold the wanted probability.
+        """
+        return self._weight(self._left() or self._group)
+
+    @property
     def rates(self) -> tuple[float, float]:
         return self._belief.expected_rates()
 
@@ -278,11 +288,26 @@ class Bisection:
             return 0
         if left := self._left():
             halvings = (self._weight(left) - 1).bit_length()
-            return min(self._trials_left, halvings + (_SIDE_RUNS if self.settings.confirm else 0))
+            checks = _SIDE_RUNS if halvings else self._checks_left(left)
+            return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
         best = self._most_telling(Counter())
         gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
         more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
+
+    def _checks_left(self, left: int) -> int:
+        """How often both sides of one change must agree with it once more until it is sure."""
+        trials, sides = self._counted(), self._sides(left)
+        for more in range(_SIDE_RUNS * UNSTEADY):
+            belief = Belief.after(
+                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
+            )
+            if belief.mass(left) >= self._wanted:
+                return more
+            vector = sides[more % 2]
+            hits, misses = trials.get(vector, (0, 0))
+            trials[vector] = (hits + more % 2, misses + 1 - more % 2)
+        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
@@ -557,7 +582,8 @@ class Bisection:
         good, bad = self._sides(self._group)
         for vector in (bad, good):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
-            if self._may_run(vector) and tried < (_SIDE_RUNS if steady else 1):
+            at_least = self._side_runs if steady or self.settings.confirmations else 1
+            if self._may_run(vector) and tried < at_least:
                 return vector, Purpose.CONFIRM
         if steady and (self.timeline.has_merges or not self.settings.probe_steady):
             return None

@@ -13,7 +13,6 @@ from aorta.search.belief import Counts, Rates
 from aorta.search.rates import ANY_RATE
 from aorta.search.timeline import Timeline, Vector
 
-BAD_RUNS, GOOD_RUNS = 1, 1  # trials of an end before the states between are looked at
 TWICE = 2  # trials of a good end that always fails, before that is believed
 UNSTEADY = 6  # trials of a good end that fails at all
 SILENT = 16  # trials of a bad end that never fails, before that is believed
@@ -30,8 +29,11 @@ class EndsVerdict(StrEnum):
 
 
 class Ends:
-    def __init__(self, timeline: Timeline, rates: Rates, silent: int = SILENT) -> None:
-        self._silent = silent
+    def __init__(
+        self, timeline: Timeline, rates: Rates, silent: int = SILENT, runs: int = 1
+    ) -> None:
+        """`runs`: trials of an end before the states between are looked at."""
+        self._silent, self._runs = silent, runs
         self._good, self._bad = timeline.good_end, timeline.bad_end
         self._rates = rates
 
@@ -47,7 +49,7 @@ class Ends:
             return EndsVerdict.BAD_DOES_NOT_FAIL
         if self._alike(good, bad):
             return EndsVerdict.GOOD_FAILS_TOO
-        settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= _wanted_good(good)
+        settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= self._wanted_good(good)
         return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
 
     def are_alike(self, trials: Mapping[Vector, Counts]) -> bool:
@@ -63,13 +65,16 @@ class Ends:
             return None
         if sum(bad) + waiting.get(self._bad, 0) < self._wanted_bad(bad):
             return self._bad
-        if bad[0] and sum(good) + waiting.get(self._good, 0) < _wanted_good(good):
+        if bad[0] and sum(good) + waiting.get(self._good, 0) < self._wanted_good(good):
             return self._good
         return None
 
     def _wanted_bad(self, counts: Counts) -> int:
         hits, misses = counts
-        return self._silent if misses and not hits else BAD_RUNS
+        return self._silent if misses and not hits else self._runs
+
+    def _wanted_good(self, counts: Counts) -> int:
+        return UNSTEADY if counts[0] else self._runs
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
         if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):
@@ -77,7 +82,3 @@ class Ends:
         same = ANY_RATE.log_marginal(good[0] + bad[0], good[1] + bad[1])
         apart = self._rates.good.log_marginal(*good) + self._rates.bad.log_marginal(*bad)
         return same - apart > _SAME
-
-
-def _wanted_good(counts: Counts) -> int:
-    return UNSTEADY if counts[0] else GOOD_RUNS

@@ -52,24 +52,16 @@ class Reduction:
     candidates: int
     setbacks: int  # how often an accepted point failed its replay or confirmation
 
-    def without(self, ignored: Collection[str]) -> "Reduction":
-        """The same with these axes as they were: whatever their value, it fails the same, so they
-        were not reduced.
+    def with_ignored(self, ignored: Collection[str]) -> "Reduction":
+        """The same, where these axes fail the same with nonsense in their place. They stay as small
+        as they were made; where nothing else is smaller, nothing was reduced.
         """
         if not ignored:
             return self
-        best = self.best
-        for facts in self.axes:
-            if facts.axis.name in ignored:
-                best = best.with_value(facts.axis.name, facts.axis.initial)
-        axes = tuple(
-            replace(facts, final=facts.axis.initial, ignored=True)
-            if facts.axis.name in ignored
-            else facts
-            for facts in self.axes
-        )
+        axes = tuple(replace(f, ignored=f.axis.name in ignored) for f in self.axes)
+        if any(facts.moved and not facts.ignored for facts in axes):
+            return replace(self, axes=axes)
+        axes = tuple(replace(f, final=f.axis.initial) for f in axes)
         names = ", ".join(sorted(ignored))
-        if best == self.original:
-            why = f"nothing smaller was tried: the command does not read {names}"
-            return replace(self, best=best, axes=axes, status=Status.NOT_REDUCED, why=why)
-        return replace(self, best=best, axes=axes)
+        why = f"nothing was reduced: it fails the same with nonsense in the place of {names}"
+        return replace(self, best=self.original, axes=axes, status=Status.NOT_REDUCED, why=why)

@@ -22,7 +22,8 @@ from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
 from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import check_good
+from aorta.solve.subject import check_good, environment_of, subject_of
+from aorta.workloads.startable import check_startable
 
 _SHARE = {"reduce": 0.45, "triage": 0.2, "bisect": 0.25, "diverge": 0.1}
 """Of the time that is left after the failure is known, where there is too little for everything."""
@@ -138,6 +139,9 @@ def begin(request: SolveRequest, views: Views) -> Solution:
     """In a new directory below the output."""
     request = request.checked()
     check_good(request)
+    subject = subject_of(request)
+    if request.executor.name == "local" and not environment_of(request).isolated:
+        check_startable(subject.command, subject.cwd)
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
     return _solve(run, request, views)
 

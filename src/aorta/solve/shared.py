@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,8 +22,8 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
-from aorta.executors import Executor, WarmExecutor
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors import Executor
+from aorta.executors.choosing import ExecutorChoice
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -111,7 +111,7 @@ class SharedTrials:
             key=key if told else "",
             stage=stage,
             group=trial.trial_dir.parent.name if stage == "reduce" else "",
-            fair=told and not chosen and not end.spared,  # another stage may want a cold one
+            fair=told and not chosen and not end.saved,  # another stage may want a cold one
             watched=_watched(trial.watch),
             elapsed=round(self.elapsed, 3),
             end=asdict(end),
@@ -141,12 +141,12 @@ class SharedTrials:
 class SharedExecutor(ExecutorChoice):
     """Where the trials of one stage run, for the door of its verb."""
 
-    kept: KeptOpen
+    inner: Callable[[], Executor]
     store: SharedTrials
     stage: str
 
     def open(self) -> Executor:
-        return _SharingExecutor(self.kept.open(), self.store, self.stage)
+        return _SharingExecutor(self.inner(), self.store, self.stage)
 
 
 class _SharingExecutor:
@@ -158,6 +158,7 @@ class _SharingExecutor:
         self._stage = stage
         self._running: dict[str, tuple[TrialSpec, str]] = {}
         self._given: list[TrialEnd] = []
+        self.warm = getattr(inner, "warm", False)
 
     @property
     def slots(self) -> int:
@@ -180,9 +181,6 @@ class _SharingExecutor:
         self._inner.start(trial)
         self._running[trial.id] = (trial, key)
 
-    def keeps_warm(self, trial: TrialSpec) -> bool:
-        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
-
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         if self._given:
             ended, self._given = self._given, []
@@ -203,7 +201,7 @@ class _SharingExecutor:
         ]
 
     def close(self) -> None:
-        self._inner.close()
+        """The one behind it is shared by all stages, and closed with the last."""
 
 
 def what_is_run(trial: TrialSpec) -> str:

@@ -7,6 +7,7 @@ one that had begun is taken up through the verb's own resume.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,7 +17,7 @@ from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.evidence import json_object
 from aorta.solve.request import STAGES, SolveRequest, Views
 from aorta.solve.shared import SharedExecutor, SharedTrials
@@ -89,7 +90,8 @@ class State:
         self._file = run.private / "stages.jsonl"
         self._read()
         self.shared = SharedTrials(run.private, request.max_trials)
-        self._kept = KeptOpen(request.executor)
+        self._opened = ExitStack()  # one executor for all stages
+        self._executor = self._opened.enter_context(request.executor.opened())
         self.passing: dict[str, StageResult] = {}  # of a run that was stopped: not written down
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
 
@@ -135,11 +137,11 @@ class State:
 
     def executor(self, stage: str) -> ExecutorChoice:
         chosen = self.request.executor
-        return SharedExecutor(**vars(chosen), kept=self._kept, store=self.shared, stage=stage)
+        return SharedExecutor(**vars(chosen), inner=self._executor, store=self.shared, stage=stage)
 
     def close(self) -> None:
         """No trial is started any more."""
-        self._kept.close()
+        self._opened.close()
 
     def listeners(self, stage: str) -> Callable[[], Sequence[Listener]]:
         return lambda: self.views.listeners(stage)

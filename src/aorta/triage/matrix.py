@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.failure import Failure, failure_to_json
+from aorta.core.trial import Tally
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats, Speed, speed_of
@@ -187,6 +188,7 @@ class SearchResult:
 
     plan: Plan
     measured: Mapping[str, CellStats]
+    independent: Mapping[str, Tally]  # of each cell, for tests: forks of one server are one start
     resumed: Mapping[str, int]
     numbers: Callable[[str], Collection[int]]
     failure: Failure | None  # the baseline's
@@ -196,7 +198,7 @@ def build_matrix(
     tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
-    tallies = {name: stats.tally for name, stats in tried.measured.items()}
+    tallies = dict(tried.independent)
     comparisons = compare_all(tallies, plan.baseline.name, plan.inert)
     rows = [_row(tried, cell, comparisons[cell.name]) for cell in plan.cells]
     said = [*_doubts(plan, rows), *_lost_cells(rows), *warnings]

@@ -124,7 +124,7 @@ class _StackRun:
         self.judges = GoneJudges(plan.original.trials, plan.goal.max_rate)
 
     def learn(self, record: TrialRecord) -> None:
-        if record.spared:
+        if record.saved:
             self._warm_documents.append(self.trial_file(record.point, record.index))
 
     def begin_again(self) -> tuple[CureSearch, GoneJudges]:

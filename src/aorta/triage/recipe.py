@@ -150,6 +150,7 @@ class RecipeFile(StrictModel):
     extra_env: dict[str, str] = Field(default_factory=dict)
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
     save_logs: bool = True
+    warm: bool = False  # as --warm
     stop_after: StopAfter | None = None
     exact_trials: bool = False
     order: Annotated[TrialOrder, BeforeValidator(_order)] = TrialOrder()

@@ -90,15 +90,21 @@ def triage(
     mode.
     """
     recipe, settings = recipe_of(request), _settings(request)
+    executor = request.executor
+    if recipe.content.warm:
+        executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        return optimize(recipe, settings, _goal(request), request.executor.open, listeners())
+        return optimize(recipe, settings, _goal(request), executor.open, listeners())
     alone = [without_single_verdicts(listener) for listener in listeners()]
-    return run_recipe(recipe, settings, request.executor.open, alone)
+    return run_recipe(recipe, settings, executor.open, alone)
 
 
 def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     recipe, settings = recipe_of(request), _settings(request)
+    executor = request.executor
+    if recipe.content.warm:
+        executor = replace(executor, warm=True)
     if request.mode == "optimize":
         yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
         return

@@ -22,7 +22,7 @@ from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, of_independent_starts
 from aorta.executors import Executor
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
@@ -110,7 +110,13 @@ def run_recipe(
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected
         measured = {name: run.stats(name) for name in plan.names}
-        tried = SearchResult(plan, measured, counts, search.told, answer.expected)
+        independent = {
+            name: of_independent_starts(
+                stats.tally, [r for r in answer.records if cell_of(r.point) == name]
+            )
+            for name, stats in measured.items()
+        }
+        tried = SearchResult(plan, measured, independent, counts, search.told, answer.expected)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return MatrixReport(matrix, session.path)
@@ -217,6 +223,7 @@ class TolerantExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.warm = getattr(executor, "warm", False)
         self._not_started: list[TrialEnd] = []
 
     @property

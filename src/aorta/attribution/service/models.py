@@ -68,6 +68,18 @@ class CycleReport(_Body):
     tails: Annotated[list[TailReport], Field(max_length=4096)] = []
     failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
     agents_expected: Annotated[int, Field(ge=1, le=1_000_000), _WHOLE] | None = None
+    # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
+    lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
+    started: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    ended: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    heartbeat_step: Annotated[int, Field(ge=0, lt=1 << 62), _WHOLE] | None = None
+
+    @property
+    def lifetime(self) -> float | None:
+        """Seconds; None where the agent did not say."""
+        if self.lived_sec is not None or self.started is None or self.ended is None:
+            return self.lived_sec
+        return max(0.0, self.ended - self.started)
 
 
 class Accepted(BaseModel):

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
@@ -18,6 +18,8 @@ from aorta.attribution.service.models import CycleReport, FailureReport
 from aorta.attribution.sources import find_logs
 from aorta.core.errors import UsageError
 from aorta.executors.process_tree import die_with_parent
+
+N = TypeVar("N", int, float)
 
 _FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
 _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
@@ -97,7 +99,11 @@ def paths_in(reports: Iterable[str]) -> set[str]:
 
 def gather(told: StoredCycle, jail: PathJail) -> Evidence:
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
-    failures = {f.rank: _failure(f, jail, told.silent) for r in reports for f in r.failures}
+    failures = {
+        f.rank: replace(_failure(f, jail, told.silent), agent=r.agent)
+        for r in reports
+        for f in r.failures
+    }
     nodes = {rank: failure.node for rank, failure in failures.items()}
     paths = {path for r in reports for path in r.log_paths}
     logs = tuple(_logs(paths - told.silent, jail, nodes))
@@ -107,8 +113,15 @@ def gather(told: StoredCycle, jail: PathJail) -> Evidence:
         failures=tuple(failures.values()),
         history=tuple(_history(told.earlier)),
         earlier_logs=tuple(_logs(_log_paths(told.before) - paths - told.silent, jail, {})),
+        heartbeat_step=_most(report.heartbeat_step for report in reports),
+        lived_sec=_most(report.lifetime for report in reports),
         follow_links=False,
     )
+
+
+def _most(values: Iterable[N | None]) -> N | None:
+    """The largest of what agents told; None where none told."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def _log_paths(reports: Iterable[str]) -> set[str]:

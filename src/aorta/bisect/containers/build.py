@@ -17,17 +17,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
-from aorta.bisect.package import Package, Versions, set_key, version_variables, version_words
+from aorta.bisect.package import (
+    Package,
+    Versions,
+    checkout_lines,
+    set_key,
+    version_variables,
+    version_words,
+)
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
+from aorta.bisect.trials import (
+    OUTPUT_MOUNT,
+    BuildAndTest,
+    ProbedCommand,
+    VersionSets,
+    build_trial,
+    plugin_words,
+)
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.runtimes.pyxis import ONCE, image_options
 
+WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
 _ORDERED = "made.txt"  # the images of this run, each written down before it is made
 
@@ -57,9 +72,14 @@ class Images(VersionSets):
         env: Mapping[str, str] | None = None,
         bazel_cache: str | None = None,
         build_timeout: float | None = None,
+        plugin: bool = False,
+        registry: str | None = None,
     ) -> None:
+        """`plugin`: the command runs on the host and is told of the image, which is pushed to
+        `registry` where there is one.
+        """
         super().__init__(root, packages, build_timeout)
-        self._base = base
+        self._base, self._plugin, self._registry = base, plugin, registry
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
@@ -76,8 +96,18 @@ class Images(VersionSets):
             **trial.env,
         }
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
+        if self._plugin:
+            words = plugin_words(self._pushed(key) or target, trial.trial_dir)
+            if workload := versions.get(WORKLOAD):
+                words = (*words, "--workload-version", workload)
+            test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
         build = self._build_trial(versions, key) if needed else None
         return BuildAndTest(key, build, test, version_words(self._packages, versions))
+
+    def _pushed(self, key: str) -> str | None:
+        if not self._registry:
+            return None
+        return f"{self._registry}{'' if ':' in self._registry.rpartition('/')[2] else ':'}{key}"
 
     def built(self, key: str) -> None:
         self._made.add(key)
@@ -125,7 +155,7 @@ class Images(VersionSets):
             line
             for package in packages
             if package.spec.is_git
-            for line in _checkout(package, versions[package.name])
+            for line in checkout_lines(package, versions[package.name])
         ]
         for package in packages:
             if package.spec.build and self._must_build(package, versions):
@@ -199,21 +229,9 @@ class Images(VersionSets):
             self._mounts,
             self._base.environment.options,
             self._build_env,
+            self._pushed(key),
         )
         return self._build(job, key)
-
-
-def _checkout(package: Package, version: str) -> list[str]:
-    """As the container left it matters no more; build fixes are tried and left out where they do
-    not apply.
-    """
-    git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
-    picks = [
-        f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
-        f"|| {git} cherry-pick --abort"
-        for pick in package.spec.cherry_pick
-    ]
-    return [f"{git} checkout --quiet --force --detach {version}", *picks]
 
 
 Ends = Sequence[tuple[PackageSpec, str, str]]
@@ -246,7 +264,7 @@ def base_of(
     lines = ["set -e"]
     remotes: dict[str, str] = {}
     for package, good, bad in ends:
-        if not package.is_git or good == bad:
+        if not package.is_git:
             continue
         path = found.paths[package.name]
         repository = Repository(inside.git(path), path)
@@ -287,7 +305,6 @@ def _made(
         executor.start(fetch)
         ended = executor.wait(None)
     finally:
-        executor.close()
         (root / "fetch" / "job").unlink(missing_ok=True)
     if not ended or ended[0].exit_code != 0:
         words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []

@@ -19,6 +19,7 @@ from aorta.bisect.stages import OutcomeCache
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
+from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
@@ -76,8 +77,11 @@ def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
 ) -> ContainerSides | Findings:
     search = _search(run, containers, family)
-    command = command_inside(run.command(), environment, None)
-    experiment = ContainersExperiment(command, lambda name: family.images[name], AXIS)
+    run.image_of = family.images.__getitem__
+    command = command_inside(run.command(), environment)
+    experiment = ContainersExperiment(
+        command, lambda name: family.images[name], AXIS, plugin=containers.plugin
+    )
     earlier = EarlierOutcomes(
         run.stages.stage_path(STAGE) / PRIVATE / "known.json",
         lambda name: digest_in(replace(environment, image=family.images[name])),
@@ -232,6 +236,7 @@ class EarlierOutcomes:
                 self._cache_of(str(digest)).add({}, event.record.outcome)
 
 
+_MOST_FAMILIES = 12
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
 
 
@@ -240,16 +245,37 @@ def family_of(spec: ContainersSpec, template: str) -> Family:
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
-    found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
+    tags = list_tags(ImageRepository.of(name))
+    found = (pattern.match(listed) for listed in tags)
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
-    until = spec.end_date or "9999-12-31"
-    images = {text: reference.replace("{date}", text) for text in days if text <= until}
-    if len(images) < 2:
+    until = spec.end_date
+    images = {
+        text: reference.replace("{date}", text) for text in days if not until or text <= until
+    }
+    if not days:
         raise NoAnswerError(
-            f"the registry lists {len(images)} containers like {tag} up to {until}; two are needed",
+            f"the registry lists no container like {tag}{_families_in(tags, template)}", where=name
+        )
+    if len(images) < 2:
+        limit = f" up to {until}" if until else ""
+        raise NoAnswerError(
+            f"the registry lists {counted_words(len(images), 'container')} like {tag}{limit}; "
+            "two are needed",
             where=name,
         )
     return Family(images)
+
+
+def _families_in(tags: Sequence[str], template: str) -> str:
+    """The families that there are instead, where the tags say so."""
+    form = re.escape(split_reference(template)[1])
+    for mark, group in ((r"\{container\}", "(?P<family>.+)"), (r"\{date\}", _DATE)):
+        form = form.replace(mark, group, 1)
+    if "?P<family>" not in form or "?P<date>" not in form:
+        return ""
+    matches = (re.fullmatch(form, tag) for tag in tags)
+    families = sorted({match["family"] for match in matches if match})[:_MOST_FAMILIES]
+    return f"; there are {', '.join(families)}" if families else ""
 
 
 def _is_day(text: str) -> bool:

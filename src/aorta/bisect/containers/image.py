@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Self, cast
 
@@ -98,13 +98,9 @@ def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
         yield from (default for default, opposite in _OF_PYXIS if not {default, opposite} & named)
 
 
-def command_inside(
-    command: ProbedCommand, environment: Environment, path: str | None
-) -> ProbedCommand:
-    """The command in the container, from the first package's sources where there are any."""
-    option = "--container-workdir" if environment.kind is RuntimeKind.PYXIS else "--workdir"
-    options = (*environment.options, *([f"{option}={path}"] if path else []))
-    return replace(command, environment=replace(environment, options=options, image="unset"))
+def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCommand:
+    """The command in the container, in the working directory that the image names."""
+    return replace(command, environment=replace(environment, image="unset"))
 
 
 def digest_in(environment: Environment) -> str | None:
@@ -144,10 +140,17 @@ _FAREWELL = 10.0  # seconds for a shell that has nothing more to read
 
 @dataclass(frozen=True)
 class ImageContents:
-    """What an image was made with: versions by package, and where each repository is."""
+    """What an image was made with: versions by package, and where each repository is. By the names
+    of libraries, the versions that variables tell, and those that there is a script for.
+    """
 
     versions: Mapping[str, str]
     paths: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    scripts: frozenset[str] = frozenset()
+
+    def version(self, name: str) -> str | None:
+        return self.versions.get(name) or self.variables.get(name)
 
 
 class ImageReader:
@@ -179,11 +182,18 @@ class ImageReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def contents(self, packages: Sequence[PackageSpec]) -> ImageContents:
+    def contents(
+        self, packages: Sequence[PackageSpec], build_scripts: str | None = None
+    ) -> ImageContents:
+        """`build_scripts`: the directory of the image that has an installPKG.sh for each PKG."""
         lines = [line for package in packages for line in _question(package)]
+        if build_scripts:
+            lines += _library_question(build_scripts)
         answer = self.run("sh", "-c", "\n".join(lines))
         versions: dict[str, str] = {}
         paths: dict[str, str] = {}
+        variables: dict[str, str] = {}
+        scripts: set[str] = set()
         for line in answer.stdout.splitlines():
             kind, _, rest = line.partition("\t")
             name, _, value = rest.partition("\t")
@@ -191,7 +201,11 @@ class ImageReader:
                 paths[name] = value
             elif kind == "version" and value:
                 versions[name] = value
-        return ImageContents(versions, paths)
+            elif kind == "variable" and value:
+                variables[name] = value
+            elif kind == "script":
+                scripts.add(name)
+        return ImageContents(versions, paths, variables, frozenset(scripts))
 
     def git(self, path: str) -> RunGit:
         def run(arguments: Sequence[str]) -> GitAnswer:
@@ -288,6 +302,16 @@ class ContainerShell:
         finally:
             for cleanup in self._launch.cleanup:
                 subprocess.run(cleanup, capture_output=True, check=False)
+
+
+def _library_question(build_scripts: str) -> list[str]:
+    place = shlex.quote(build_scripts)
+    return [
+        r"env | sed -n 's/^\([A-Z0-9_]*\)_VERSION=\(.*\)$/variable\t\1\t\2/p'",
+        f"for s in {place}/install*.sh; do",
+        '  n=${s##*/install}; [ -x "$s" ] && printf "script\\t%s\\t-\\n" "${n%.sh}"',
+        "done",
+    ]
 
 
 def _question(package: PackageSpec) -> list[str]:

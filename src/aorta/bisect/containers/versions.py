@@ -5,7 +5,7 @@ What no listed version explains is told as the difference of the two environment
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from aorta.bisect.investigation import Investigation, investigate
 from aorta.bisect.package import Package, git_package, library
 from aorta.bisect.report import ShownStates, shown_of
 from aorta.bisect.run import BisectRun, ResolvedRequest
-from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
+from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.trial import Environment
@@ -99,9 +99,7 @@ def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
 
 def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
-    containers = spec.containers
-    preset = containers is not None and not (containers.url_template or containers.passing)
-    if spec.packages and not (preset and all(_is_of_the_preset(p) for p in spec.packages)):
+    if spec.packages and not all(_is_of_the_preset(package) for package in spec.packages):
         return spec.packages
     given = {package.name: package for package in spec.packages}
     return [
@@ -144,7 +142,7 @@ class ContainerBisection:
         try:
             at = at_hand(self.run, environment, self.root)
             with ImageReader(at, self.root / "questions") as inside:
-                found = inside.contents(self.specs)
+                found = inside.contents(self.specs, self._build_scripts)
                 ends = list(self._ends(inside, found))
                 if not any(good != bad for _, good, bad in ends):
                     return _only_containers(self)
@@ -161,8 +159,7 @@ class ContainerBisection:
     ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
-        first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
-        command = command_inside(run.command(), base.environment, first)
+        command = command_inside(run.command(), base.environment)
 
         inside.close()  # a search takes hours
 
@@ -188,6 +185,8 @@ class ContainerBisection:
             env=spec.env,
             bazel_cache=self.bazel_cache,
             build_timeout=spec.build_timeout,
+            plugin=bool(spec.containers and spec.containers.plugin),
+            registry=spec.containers.registry if spec.containers else None,
         )
 
     def _findings(self, outcome: Investigation, base: BaseImage) -> Findings:
@@ -213,9 +212,9 @@ class ContainerBisection:
             "good": self._contents(inside, found, self.sides.passing),
             "bad": self._contents(inside, found, self.sides.failing),
         }
-        for package in self.specs:
+        for package in (*self.specs, *self._installed_by_scripts(contents)):
             good, bad = (
-                getattr(package, side) or (had.versions.get(package.name) if had else None)
+                getattr(package, side) or (had.version(package.name) if had else None)
                 for side, had in contents.items()
             )
             if not (good and bad):
@@ -231,13 +230,39 @@ class ContainerBisection:
                 )
             yield package, good, bad
 
+    def _installed_by_scripts(
+        self, contents: Mapping[str, ImageContents | None]
+    ) -> Iterator[PackageSpec]:
+        """Libraries that a script of the image installs in another version, by their variables."""
+        where = self._build_scripts
+        known = {package.name for package in self.specs}
+        sides = [had for had in contents.values() if had]
+        for name in sorted({name for had in sides for name in had.variables} - known):
+            versions = tuple(
+                dict.fromkeys(had.variables[name] for had in sides if name in had.variables)
+            )
+            if len(versions) < 2:
+                continue
+            if not any(name in had.scripts for had in sides):
+                self.warnings.append(
+                    f"{name} is {versions[0]} and {versions[1]}, and {where} has no script for it: "
+                    "left out"
+                )
+                continue
+            yield script_package(name, str(where), versions)
+
     def _contents(
         self, inside: ImageReader, found: ImageContents, image: str | None
     ) -> ImageContents | None:
         if image is None or image == (self.sides.failing or self.sides.passing):
             return found if image else None
         with inside.with_image(image) as other:
-            return other.contents(self.specs)
+            return other.contents(self.specs, self._build_scripts)
+
+    @property
+    def _build_scripts(self) -> str | None:
+        given = self.run.request.spec.containers
+        return given.build_scripts if given else None
 
 
 def _package(
@@ -272,7 +297,7 @@ def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates
         )
     good, bad = sides.names
     nobody = dict.fromkeys(("title", "author", "date", "url"))
-    command = command_inside(run.command(), between.environment, None)
+    command = command_inside(run.command(), between.environment)
     places = {"good": str(sides.passing), "bad": str(sides.failing)}
     findings = Findings(
         status="found",
@@ -319,11 +344,7 @@ def differences_of(
         place = replace(environment, image=image)
         scratch = root / f"snapshot-{side}"
         scratch.mkdir(parents=True, exist_ok=True)
-        executor = run.request.executor()
-        try:
-            taken = snapshot_of(place, {}, executor, scratch, scratch)
-        finally:
-            executor.close()
+        taken = snapshot_of(place, {}, run.request.executor(), scratch, scratch)
         if not is_captured(taken):
             with ImageReader(place, scratch) as inside:
                 taken = _variables_in(inside)

@@ -9,7 +9,7 @@ are linked from stays.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_python
-from aorta.runtimes.venv_job import EnvironmentJob
+from aorta.runtimes.venv_job import EnvironmentJob, other_versions
 from aorta.runtimes.worktree_job import TreeJob
 
 _NOWHERE = "sys_platform == 'nowhere'"
@@ -138,7 +138,7 @@ class Environments(VersionSets):
 
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         recipe = self._recipe
-        free = [p.name for p in self._packages if not p.moves and p.name in recipe.ends.packages]
+        free = [p.name for p in self._packages if not p.firm and p.name in recipe.ends.packages]
         sources = {p.name for p in self._git()}
         requirements = recipe.requirements(versions)
         loose = recipe.loose(versions, [name for name in free if name not in sources])
@@ -150,8 +150,17 @@ class Environments(VersionSets):
             recipe.overrides(versions),
             trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
+            firm=self._firm(versions, sources),
             listed=str(self._listed(key)),
         ).of(recipe.sources)
+
+    def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
+        """The versions without which it is another state. What comes from elsewhere than an index
+        has no version to be told by.
+        """
+        lines = self._recipe.requirements(versions)
+        named = (p.name for p in self._packages if p.firm and p.name not in built)
+        return {name: versions[name] for name in named if "==" in lines.get(name, "")}
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""
@@ -159,9 +168,12 @@ class Environments(VersionSets):
 
     def installed(self, versions: Versions) -> dict[str, str]:
         """What the environment of a state really had, where it was made: names and versions."""
-        place = self._listed(self._key(versions))
+        return {canonicalize_name(n): v for n, v in self._had(self._key(versions)).items()}
+
+    def _had(self, key: str) -> dict[str, str]:
+        place = self._listed(key)
         found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
-        return {canonicalize_name(name): version for name, version in found.items()}
+        return found
 
     def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
         return TreeJob(
@@ -180,7 +192,9 @@ class Environments(VersionSets):
         job = self._job(versions, "", None)
         trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
         content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        # One that was made where another version would do is no environment of this state.
+        return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key
 
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
         variables = self._recipe.variables(versions)

@@ -139,6 +139,13 @@ class Asked:
         return self.good, self.bad
 
     @property
+    def are_alike(self) -> bool:
+        """Whether both sides say the same: then nothing has to be installed to know it."""
+        good, bad = self.good, self.bad
+        same = good.requirements == bad.requirements and good.python == bad.python
+        return same and (not self.with_variables or good.variables == bad.variables)
+
+    @property
     def with_variables(self) -> bool:
         """Variables are candidates where both sides say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None
@@ -237,13 +244,10 @@ def _build_trial(
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
     place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
-    try:
-        while len(ended) < len(builds):
-            while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
-                place.start(waiting.pop(0))
-            ended |= {end.trial_id: end for end in place.wait(None)}
-    finally:
-        place.close()
+    while len(ended) < len(builds):
+        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
+            place.start(waiting.pop(0))
+        ended |= {end.trial_id: end for end in place.wait(None)}
     return ended
 
 

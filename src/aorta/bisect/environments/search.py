@@ -81,9 +81,11 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
 
 def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
     request = run.request
+    where = f"{asked.good.name}, {asked.bad.name}"
+    if asked.are_alike:
+        raise UsageError("nothing differs between the two environments", where=where)
     ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
     if not ends.names:
-        where = f"{asked.good.name}, {asked.bad.name}"
         raise UsageError("nothing differs between the two environments", where=where)
     return ends
 
@@ -160,7 +162,7 @@ class _EnvironmentSearch:
             setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
         )
         self.searched.append(main)
-        needed = self._needed(setting, main)
+        needed = self._without_followers(self._needed(setting, main))
         partner = None
         if needed and (releases := self._releases(setting, main, needed)):
             self.searched.append(releases)
@@ -211,6 +213,19 @@ class _EnvironmentSearch:
             reached = {p.name for p, rank in zip(others, found.interval.bad, strict=True) if rank}
         return set() if self._is_cut_short else needed
 
+    def _without_followers(self, needed: set[str]) -> set[str]:
+        """Of packages that go together, those that another one pins exactly follow it: each of its
+        releases brings its own, so theirs are not searched.
+        """
+        pinned = {
+            canonicalize_name(wanted.name)
+            for name in needed
+            for end in (self.recipe.ends.good, self.recipe.ends.bad)
+            for wanted in end.installed.requirements(name)
+            if any(one.operator in {"==", "==="} for one in wanted.specifier)
+        }
+        return needed - pinned or needed
+
     @property
     def companions(self) -> dict[str, set[str]]:
         return {step.name: self._companions([step.name]) for step in self.steps}
@@ -229,7 +244,9 @@ class _EnvironmentSearch:
     ) -> FinishedSearch:
         free = {p.name for p in others}
         packages = [
-            p if p.name in free else p.fixed_at(p.versions[-1 if p.name in moved else 0])
+            p
+            if p.name in free
+            else p.fixed_at(p.versions[-1 if p.name in moved else 0], firm=p.name in moved)
             for p in self.steps
         ]
         setting.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
@@ -252,7 +269,7 @@ class _EnvironmentSearch:
         packages = [
             self._with_releases(p)
             if p.name in needed
-            else p.fixed_at(p.versions[-1 if p.name in companions else 0])
+            else p.fixed_at(p.versions[-1 if p.name in companions else 0], firm=False)
             for p in self.steps
         ]
         if all(len(p.versions) <= 2 for p in packages):
@@ -354,7 +371,8 @@ class _EnvironmentSearch:
         self.repositories.add(repository.where)
         others = found.versions(interval.bad)
         packages = [
-            package if p.name == step.name else p.fixed_at(others[p.name]) for p in self.steps
+            package if p.name == step.name else p.fixed_at(others[p.name], firm=False)
+            for p in self.steps
         ]
         setting.say(
             f"which commit of {step.name} between {step.versions[rank]} and "

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from array import array
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,8 @@ class Recorder:
         self.step = 0
         self.optimizer_steps = 0
         self.paused = False  # what the recorder itself computes is nobody's operation
+        # Not as the program says: on another device, in another precision, drawn alike.
+        self.runs_otherwise = bool(orders.device or orders.dtype or orders.same_random)
         self._notes: set[str] = set()
         self._count = 0
         self._truncated = False
@@ -86,7 +88,11 @@ class Recorder:
         return within
 
     def emit(
-        self, head: str, writers: list[list[int]], shapes: list[str], outputs: list["Slot"]
+        self,
+        head: str,
+        writers: "Writers",
+        shapes: Sequence[str],
+        outputs: list["Slot"],
     ) -> int:
         """One more record; its number. Spelled out once its numbers are there."""
         index = self._count
@@ -207,8 +213,9 @@ class Lot:
         self.fetched = memoryview(fetched)
 
 
+Writers = list[list[int] | None]  # of each tensor that was read
 Slot = tuple[str, Lot | None, int, int]  # facts of a result, and where its numbers are
-_Pending = tuple[int, int, str, list[list[int]], list[str], list[Slot]]
+_Pending = tuple[int, int, str, Writers, Sequence[str], list[Slot]]
 
 
 def facts_of(

@@ -17,7 +17,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 _NUMBERS = 4 + SAMPLES + 1
 _LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
 _LARGE_ELSEWHERE = 1 << 22
-_HELD_BYTES = 256 * 2**20  # of copies that wait for the next fetch, as the doubles they become
+_HELD_BYTES = 512 * 2**20  # of copies that wait for the next fetch, as the doubles they become
 _ROW = 256  # elements that are summed up before the sums are
 # with fewer a GPU adds up a row in another order: the last bit would tell what else was fetched
 _ROWS = 16
@@ -73,7 +73,7 @@ def _of_small(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
 
 def _of_ragged(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
     flat = _doubles(torch, copies)
-    lengths = torch.tensor(sizes, device=flat.device)
+    lengths = _lengths(torch, sizes, flat.device)
     starts = lengths.cumsum(0) - lengths
     samples = _samples(torch, flat, starts, lengths)
     weighed = flat * _weights(torch, starts, lengths, len(flat))
@@ -85,7 +85,7 @@ def _of_even(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
     they come to.
     """
     flat = _doubles(torch, copies)
-    lengths = torch.tensor(sizes, device=flat.device)
+    lengths = _lengths(torch, sizes, flat.device)
     starts = lengths.cumsum(0) - lengths
     samples = _samples(torch, flat, starts, lengths)
     rows, lengths = flat.view(-1, _ROW), lengths // _ROW
@@ -94,6 +94,13 @@ def _of_even(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
     weighed = rows.mul_(torch.arange(1, _ROW + 1, device=flat.device)).sum(1)
     weighed.mul_(_weights(torch, starts // _ROW, lengths, len(rows)))
     return _rows(torch, (squares, totals, low, high, weighed), samples, lengths)
+
+
+def _lengths(torch: Any, sizes: list[int], device: Any) -> Any:
+    """On the device, without waiting for what it computes."""
+    if device.type != "cuda":
+        return torch.tensor(sizes, device=device)
+    return torch.tensor(sizes, pin_memory=True, device="cpu").to(device, non_blocking=True)
 
 
 def _weights(torch: Any, starts: Any, lengths: Any, size: int) -> Any:

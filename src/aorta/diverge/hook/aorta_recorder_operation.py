@@ -2,7 +2,8 @@
 on this side.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,20 +13,8 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
-_WRITES_ONLY = frozenset(
-    [
-        "copy_",
-        "fill_",
-        "zero_",
-        "normal_",
-        "uniform_",
-        "bernoulli_",
-        "random_",
-        "exponential_",
-        "log_normal_",
-        "cauchy_",
-        "geometric_",
-    ]
+_WRITES_ONLY = re.compile(
+    r"(copy|fill|zero|normal|uniform|bernoulli|random|exponential|log_normal|cauchy|geometric)_"
 )
 _POINT_TO_POINT = frozenset(("send", "recv_", "recv_any_source_", "barrier", "monitored_barrier_"))
 _CREATES_FLOATS = frozenset(
@@ -35,17 +24,7 @@ _PRODUCTS = ("mm", "mv", "dot", "attention")
 _LOW = ("float16", "bfloat16")
 # The bits of a writer's number that say which record it is; above them, which of its results.
 RECORD_BITS = 40
-_EMPTY = frozenset(
-    f"aten::{name}"
-    for name in (
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-    )
-)
+_EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
 
 
 class Memory:
@@ -114,28 +93,16 @@ class Memory:
                 return False
         return True
 
-    def writers(
-        self, tensors: list[Any], emit: Callable[[str, Place | None, Any], int]
-    ) -> list[list[int]]:
-        """Of each: the last one that wrote all of it, and those that wrote parts since.
+    def asked_for_at(self, tensor: Any) -> Place | None:
+        """Where memory was asked for that nothing has written yet."""
+        return self._unwritten.pop(self._key(tensor), None)
 
-        What nothing recorded wrote is data from outside, or memory that was never written at all;
-        that becomes a record here, of the place that asked for the memory, if one did.
+    def writers(self, tensors: list[Any]) -> list[list[int] | None]:
+        """Of each: the last one that wrote all of it, and those that wrote parts since; None where
+        nothing recorded did.
         """
-        found = []
         key_of, writers_of = self._key, self._writers.get
-        for tensor in tensors:
-            key = key_of(tensor)
-            known = writers_of(key)
-            if known is None:
-                if not key or tensor.numel() == 0:
-                    known = []
-                else:
-                    empty = self._unwritten.pop(key, None)
-                    index = emit("aten::empty" if empty else "input", empty, tensor)
-                    known = self._writers[key] = [index]
-            found.append(known)
-        return found
+        return [writers_of(key_of(tensor)) for tensor in tensors]
 
 
 class OperationSignature:
@@ -151,8 +118,13 @@ class OperationSignature:
         self.short = schema.name.rpartition("::")[2]
         self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
         self.arguments = [a.name for a in schema.arguments]
-        overwrites = self.short in _WRITES_ONLY or self.short.endswith("_out")
+        overwrites = _WRITES_ONLY.fullmatch(self.short) or self.short.endswith("_out")
         self._over = frozenset(self.written) if overwrites else frozenset()
+        self._reads = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if "Tensor" in str(argument.type) and argument.name not in self._over
+        ]
         shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
         aliases = [r.alias_info for r in schema.returns]
         is_view = shares or (
@@ -162,17 +134,22 @@ class OperationSignature:
         self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         self.is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
-        self.is_empty = self.name in _EMPTY
+        self.is_empty = _EMPTY.fullmatch(self.name) is not None
         self.is_convolution = "conv" in self.short
         self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
 
     def inputs(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors that are read. One that is only written over is none of them."""
         found: list[Any] = []
-        if self._over:
-            named = zip(self.arguments, args, strict=False)
-            args = [value for name, value in named if name not in self._over]
-        self._add_tensors(found, args)
+        tensor, parameter, given = self._tensor, self._parameter, len(args)
+        for place in self._reads:
+            if place < given:
+                value = args[place]
+                kind = type(value)
+                if kind is tensor or kind is parameter:
+                    found.append(value)
+                elif value is not None:
+                    self._add_tensors(found, (value,))
         if kwargs:
             over = self._over
             self._add_tensors(found, [v for n, v in kwargs.items() if n not in over and n != "out"])
@@ -234,6 +211,7 @@ class OtherSide:
         self._written, self._arguments = self._signature.written, self._signature.arguments
         self._given = (args, kwargs)
         self._asked: Any = None
+        self._wanted: Any = None
 
     def _tensors(self, value: Any) -> Iterator[Any]:
         if isinstance(value, self._torch.Tensor):
@@ -242,12 +220,12 @@ class OtherSide:
             for item in value:
                 yield from self._tensors(item)
 
-    def run(self, args: Any, kwargs: Any, orders: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         if self._signature.is_random:
-            return self._drawn_alike(args, kwargs, orders)
+            return self._drawn_alike(args, kwargs)
         return self.func(*args, **kwargs)
 
-    def _drawn_alike(self, args: Any, kwargs: Any, orders: Any) -> Any:
+    def _drawn_alike(self, args: Any, kwargs: Any) -> Any:
         """Drawn on the CPU and in the precision that was asked for, so that both sides draw the
         same numbers.
         """
@@ -267,7 +245,7 @@ class OtherSide:
         if kwargs.get("device") is not None:
             kwargs["device"] = torch.device("cpu")
         out = self._moved(self.func(*self._moved(args, "cpu"), **kwargs), where)
-        return out if orders.dtype is None else self._raised(out, getattr(torch, orders.dtype))
+        return out if self._wanted is None else self._raised(out, self._wanted)
 
     def _moved(self, value: Any, device: Any) -> Any:
         if isinstance(value, self._torch.Tensor):
@@ -282,10 +260,11 @@ class OtherSide:
         """The arguments as this side wants them: another precision, another device."""
         args, kwargs = self._given
         self._asked = kwargs.get("dtype")
+        self._wanted = getattr(self._torch, orders.dtype) if orders.dtype is not None else None
         if orders.device is not None:
             args, kwargs = self._on_device(args, kwargs, orders.device)
         if orders.dtype is not None:
-            args, kwargs = self._in_precision(args, kwargs, getattr(self._torch, orders.dtype))
+            args, kwargs = self._in_precision(args, kwargs, self._wanted)
         self._given = (args, kwargs)
         return args, kwargs
 

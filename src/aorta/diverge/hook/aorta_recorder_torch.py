@@ -8,8 +8,10 @@ operation, a shape or a line is found out once.
 
 import gc
 import json
+import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import (
         Place,
         Recorder,
+        Writers,
         current,
         head_of,
         rank,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
         wait_for,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place, Recorder, current, head_of, rank, users_line
+    from aorta_recorder import Place, Recorder, Writers, current, head_of, rank, users_line
     from aorta_recorder_digest import DigestBatch, name_of
     from aorta_recorder_operation import (
         RECORD_BITS,
@@ -73,8 +76,8 @@ def emit(
     torch: Any,
     head: str,
     outputs: list[Any],
-    writers: list[list[int]] | None = None,
-    shapes: list[str] | None = None,
+    writers: Writers | None = None,
+    shapes: Sequence[str] = (),
 ) -> int:
     """One more record, of results that are tensors. What that computes is nobody's operation, and
     has no gradient.
@@ -85,7 +88,7 @@ def emit(
     try:
         if recorder.batch is None:
             recorder.batch = DigestBatch(torch)
-        return recorder.emit(head, writers or [], shapes or [], recorder.batch.take(outputs))
+        return recorder.emit(head, writers or [], shapes, recorder.batch.take(outputs))
     finally:
         recorder.paused = was_paused
         if graded:
@@ -107,6 +110,10 @@ class _Places:
         self.parameters: dict[int, str] = {}
         self._of_node: dict[int, tuple[str, str, int]] = {}  # of a forward operation, for backward
         self._ours = (str(Path(torch.__file__).parent),)
+        # Called for every operation: looked up once.
+        self._is_graded = torch.is_grad_enabled
+        self._graph_task = torch._C._current_graph_task_id
+        self._node_number = torch.autograd._get_sequence_nr
         self.kept_candidates = 0
         modules = torch.nn.modules.module
         modules.register_module_forward_pre_hook(self._enter)
@@ -151,24 +158,22 @@ class _Places:
         """Where the operation that is called now stands. Backward stands where its forward
         operation stood.
         """
-        torch = self._torch
-        if torch._C._current_graph_task_id() != -1:
-            node = torch._C._current_autograd_node()
+        if self._graph_task() != -1:
+            node = self._torch._C._current_autograd_node()
             known = self._of_node.get(node._sequence_nr()) if node is not None else None
             return ("b", *(known or ("", *users_line(self._ours))))
         file, line = users_line(self._ours)
         module = self.stack[-1] if self.stack else ""
-        if torch.is_grad_enabled():
+        if self._is_graded():
             # The first since its node came about is the one: another that follows may have no node
             # of its own.
-            self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, (module, file, line))
+            self._of_node.setdefault(self._node_number() - 1, (module, file, line))
         return (self.phase, module, file, line)
 
     def note_node(self) -> None:
         """Of an operation that is not recorded: where it stands, should it have a backward."""
-        torch = self._torch
-        if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
-            node = torch.autograd._get_sequence_nr() - 1
+        if self._is_graded() and self._graph_task() == -1:
+            node = self._node_number() - 1
             if node not in self._of_node:
                 module = self.stack[-1] if self.stack else ""
                 self._of_node[node] = (module, *users_line(self._ours))
@@ -208,7 +213,7 @@ def _mode(torch: Any, places: _Places) -> Any:
     """The class is made here, because its base is torch's."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    calls = _Calls(torch, places)
+    run = _Calls(torch, places).run
     base: Any = TorchDispatchMode
 
     class RecordingMode(base):  # type: ignore[misc]
@@ -223,7 +228,7 @@ def _mode(torch: Any, places: _Places) -> Any:
             recorder = current()
             if recorder is None or recorder.paused:
                 return func(*args, **(kwargs or {}))
-            return calls.run(recorder, func, args, kwargs or {})
+            return run(recorder, func, args, kwargs or {})
 
     return RecordingMode()
 
@@ -234,43 +239,52 @@ class _Calls:
     def __init__(self, torch: Any, places: _Places) -> None:
         self._torch, self._places = torch, places
         self._memory = Memory(torch)
+        self._signatures: dict[int, OperationSignature] = {}
         self._heads: dict[Any, str] = {}
         self._shapes: dict[Any, str] = {}
+        with warnings.catch_warnings():
+            # Some releases say, once, that there is a newer way to ask.
+            warnings.simplefilter("ignore")
+            with suppress(RuntimeError):
+                _ = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
     def run(self, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-        orders, signature = recorder.orders, signature_of(self._torch, func)
-        if orders.device or orders.dtype or orders.same_random:
+        signature = self._signatures.get(id(func))
+        if signature is None:
+            # Torch keeps every operation as long as the process lives.
+            signature = self._signatures[id(func)] = signature_of(self._torch, func)
+        if recorder.runs_otherwise:
+            orders = recorder.orders
             other = OtherSide(self._torch, func, args, kwargs)
             args, kwargs = other.on_its_side(orders)
-            out = self._recorded(
-                recorder, signature, args, kwargs, lambda: other.run(args, kwargs, orders)
-            )
+            out = self._recorded(recorder, signature, other.run, args, kwargs)
             other.remember_birth(signature.outputs(out, args, kwargs), orders)
             return out
         if not signature.computes and self._memory.knows(signature.inputs(args, kwargs)):
             self._places.note_node()
             return func(*args, **kwargs)
-        return self._recorded(recorder, signature, args, kwargs, lambda: func(*args, **kwargs))
+        return self._recorded(recorder, signature, func, args, kwargs)
 
     def _recorded(
         self,
         recorder: Recorder,
         signature: OperationSignature,
+        func: Callable[..., Any],
         args: Any,
         kwargs: Any,
-        run: Callable[[], Any],
     ) -> Any:
         if not recorder.wants_more or self._is_captured(recorder):
-            return self._waited_for(signature, run())
+            return self._waited_for(signature, func(*args, **kwargs))
         memory, place = self._memory, self._places.of_call()
-
-        def emit_unwritten(op: str, empty: Place | None, tensor: Any) -> int:
-            return emit(recorder, self._torch, self._head(op, empty or place), [tensor])
-
         inputs = signature.inputs(args, kwargs)
-        saved = self._saved_before(recorder, signature, place, args, kwargs)
-        writers = memory.writers(inputs, emit_unwritten)
-        out = self._waited_for(signature, run())
+        saved = None
+        if recorder.orders.keep is not None:
+            saved = self._saved_before(recorder, signature, place, args, kwargs)
+        writers = memory.writers(inputs)
+        if None in writers:
+            self._emit_unwritten(recorder, place, inputs)
+            writers = [one or [] for one in memory.writers(inputs)]
+        out = self._waited_for(signature, func(*args, **kwargs))
         if not signature.computes:
             return out
         outputs = signature.outputs(out, args, kwargs)
@@ -282,16 +296,28 @@ class _Calls:
             head = self._head(signature.name, place, random=signature.is_random, tf32=tf32)
             shapes = self._shapes_of(inputs)
             index = emit(recorder, self._torch, head, outputs, writers, shapes)
-            for number, tensor in enumerate(outputs):
-                memory.written(tensor, index + (number << RECORD_BITS))
+            for tensor in outputs:
+                memory.written(tensor, index)
+                index += 1 << RECORD_BITS
             if saved is not None:
                 self._save(recorder, saved, outputs)
         return out
 
+    def _emit_unwritten(self, recorder: Recorder, place: Place, inputs: list[Any]) -> None:
+        """What nothing recorded wrote is data from outside, or memory that was never written at
+        all: a record here, of the place that asked for the memory, if one did.
+        """
+        for tensor in inputs:
+            if self._memory.knows([tensor]) or tensor.numel() == 0:
+                continue
+            empty = self._memory.asked_for_at(tensor)
+            head = self._head("aten::empty" if empty else "input", empty or place)
+            self._memory.written(tensor, emit(recorder, self._torch, head, [tensor]))
+
     def _is_captured(self, recorder: Recorder) -> bool:
         """Inside a CUDA graph nothing has a value yet."""
         cuda = self._torch.cuda
-        captured = bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+        captured = bool(cuda._initialized and cuda.is_current_stream_capturing())
         if captured:
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
         return captured
@@ -304,13 +330,13 @@ class _Calls:
     def _allows_tf32(self, signature: OperationSignature) -> bool:
         """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
         torch = self._torch
-        if not torch.cuda.is_initialized():
+        if not torch.cuda._initialized:
             return False
-        precision = torch.backends.cudnn if signature.is_convolution else torch.backends.cuda.matmul
+        backend = torch.backends.cudnn if signature.is_convolution else torch.backends.cuda.matmul
         try:
-            return bool(precision.allow_tf32)
+            return bool(backend.allow_tf32)
         except RuntimeError:  # said in torch's newer way
-            newer = precision.conv if signature.is_convolution else precision
+            newer = backend.conv if signature.is_convolution else backend
             return str(newer.fp32_precision) == "tf32"
 
     def _head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> str:
@@ -340,7 +366,8 @@ class _Calls:
     ) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""
         keep = recorder.orders.keep
-        if keep is None or keep["op"] != signature.name or keep["s"] != recorder.step:
+        assert keep is not None
+        if keep["op"] != signature.name or keep["s"] != recorder.step:
             return None
         if (keep["p"], keep["m"]) != place[:2]:
             return None

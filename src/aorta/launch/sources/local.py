@@ -102,14 +102,21 @@ def everything_known(failed: FailedCycle) -> Evidence:
     paths = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
     dumps = tuple(path for path in paths if path.suffix == ".json" and is_there(path))
     hung = _hung_ranks(failed.evidence, dumps)
+    steps = [piece.step for piece in failed.evidence if piece.step is not None]
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
         failures=failures_of(
-            [row for piece in failed.evidence for row in piece.failure_rows(hung)]
+            [
+                {**row, "agent": piece.agent}
+                for piece in failed.evidence
+                for row in piece.failure_rows(hung)
+            ]
         ),
         flight_recorder=dumps,
         history=tuple(_history(failed)),
+        heartbeat_step=max(steps, default=None),
+        lived_sec=None if failed.ended is None else failed.ended - failed.start.started,
         earlier_logs=tuple(
             log for piece in failed.evidence for log in _earlier_logs(piece, failed)
         ),

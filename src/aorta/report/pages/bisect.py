@@ -40,7 +40,7 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
-from aorta.report.run_reader import OpenedRun, Trial, read_json, read_records_of, read_tail
+from aorta.report.run_reader import OpenedRun, Trial, read_json, read_tail
 from aorta.search.belief import Belief, Counts
 from aorta.search.bisection import rates_for
 from aorta.search.timeline import GraphHistory, GraphTimeline, History, Timeline, Vector
@@ -147,11 +147,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
     folder = (root / name).resolve()
     if not folder.is_dir() or not folder.is_relative_to(root.resolve()):
         return []
-    mine = [r for r in read_records_of(root) if r.point.config_key == folder.name]
-    telling = [r for r in mine if r.outcome.value == wanted] or mine
-    places = [folder / Path(telling[-1].path).name] if telling else []
-    places += [folder, *sorted(folder.glob("*/"), reverse=True)]
-    for place in places:
+    for place in (folder, *sorted(folder.glob("*/"), reverse=True)):
         found = [line for log in ("stdout.log", "stderr.log") for line in read_tail(place / log)]
         if any(line.strip() for line in found):
             return found[-_MOST_LOG_LINES:]

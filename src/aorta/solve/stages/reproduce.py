@@ -19,6 +19,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
+from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.sprt import HitCount
 from aorta.core.trial import Outcome, TrialEnd
@@ -30,11 +31,13 @@ from aorta.reduce.opened_files import watch_opened
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
 from aorta.solve.state import StageResult, State, Status
+from aorta.solve.still_running import VARIABLES, end_after, stands_at
 from aorta.solve.subject import Subject, subject_of
 from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
 
 LOOK = "look"
 MOST_LOOKS = 20
+_PATIENCE = 0.75  # of the budget, for a first run
 _OPENED = "opened.json"
 _TAIL = 32_768
 _SURE_OF_A_MISTAKE = 0.7
@@ -65,7 +68,10 @@ class Reproduce:
         subject = subject_of(state.request)
         if "reduce" in subject.known and subject.oracle is not None:
             return _from_reduction(subject.known["reduce"], subject)
-        seen = _first_failure(state, subject)
+        try:
+            seen = _first_failure(state, subject)
+        except _StillRunning as wrong:
+            return StageResult(self.name, "budget", str(wrong))
         if seen is None:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
@@ -182,7 +188,10 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
     of the user's sight.
     """
     opened: set[str] = set()
+    left = state.seconds_left(LOOK)
+    limit = _PATIENCE * left if left is not None and state.request.timeout is None else None
     with ExitStack() as watching:
+        ended = watching.enter_context(end_after(limit))
 
         def watch(event: Event) -> None:
             """From here on: what was opened before, such as files of mitigations, we opened
@@ -194,7 +203,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
 
         report = run_command(
             state,
-            subject,
+            replace(subject, env={**subject.env, **VARIABLES}, oracle=_to_the_end(subject.oracle)),
             stage="reproduce",
             counted_as=LOOK,
             folder=state.run.private / LOOK / name,
@@ -203,8 +212,31 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
             listeners=[watch],
         )
     _keep_opened(state, opened)
+    if ended.is_so and limit is not None:
+        raise _StillRunning(_still_running(report, limit))
     _check_possible(state, report)
     return report
+
+
+class _StillRunning(Exception):  # noqa: N818 - nothing went wrong
+    """The command did not come to its end before the budget did."""
+
+
+def _still_running(report: RunReport, seconds: float) -> str:
+    logs = sorted((report.run_dir / "trials").rglob("stderr.log"))
+    written = logs[-1].read_text("utf-8", "replace")[-_TAIL:] if logs else ""
+    where = stands_at(written)
+    return (
+        f"it still runs after {show_duration(seconds)}{f', at {where}' if where else ''}: "
+        "give it longer with --budget, or, if it hangs, say how long a run may take with --timeout"
+    )
+
+
+def _to_the_end(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A run that is ended where the pattern shows does not say any more what it died of."""
+    if oracle is None or oracle.get("kind") != "regex":
+        return oracle
+    return {**oracle, "stop_on_match": False}
 
 
 def _check_possible(state: State, report: RunReport) -> None:
@@ -241,6 +273,8 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
         kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
         summary = nan_words(line)
+    if not is_launched(subject.words):
+        summary = summary.removeprefix("rank 0: ")
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
     return {
         "class": kind.value,
@@ -299,7 +333,14 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
     spent = report.ending.reason is not Reason.DONE
     status: Status = "done"
     why = ""
-    if not tally.reproduced:
+    if tally.reproduced <= 1 and tally.evidence >= MOST_LOOKS:
+        high = 100 * HitCount(tally.reproduced, tally.evidence).high(0.05)
+        why = (
+            f"it failed {tally.reproduced} of {tally.evidence} times: it fails in less than "
+            f"{high:.0f} % of runs (95 % sure), too seldom to look for its cause"
+        )
+        status = "no_answer"
+    elif not tally.reproduced:
         status, why = "no_answer", "it did not fail again"
         if spent:
             status, why = "budget", report.ending.detail

@@ -9,6 +9,7 @@ from aorta.core.trial import Outcome
 from aorta.engine.events import Reason
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import INLINE_IMAGE
+from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
 from aorta.solve.state import StageResult, State, Status, Stopped
@@ -19,6 +20,8 @@ from aorta.triage.request import TriageRequest, triage
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
+_SURE = 0.5  # of the class of a failure
+_MISTAKES = frozenset({"bad_config", "bad_arguments", "import_error", "syntax_error"})
 
 
 @dataclass(frozen=True)
@@ -112,11 +115,18 @@ class Triage:
 
 def candidates(state: State) -> list[str]:
     """Mitigations that the registry calls a plausible cure for this failure here; those of the
-    user's files always are.
+    user's files always are. Where the class is hardly sure, and where a failure that comes and goes
+    passes for a mistake of its user, those of a failure of which nothing is known too.
     """
-    failure = str(state.known("reproduce").get("class", "unknown"))
-    found = plausible_mitigations(failure, platform_here(), state.request.mitigations_files)
-    return [entry.name for entry in found]
+    known = state.known("reproduce")
+    failure, rate = str(known.get("class", UNKNOWN_FAILURE)), known.get("rate") or {}
+    classes = [failure]
+    flaky = rate.get("reproduced", 0) < rate.get("of", 0)
+    if (known.get("confidence") or 0.0) < _SURE or (flaky and failure in _MISTAKES):
+        classes.append(UNKNOWN_FAILURE)
+    files = state.request.mitigations_files
+    found = [e.name for one in classes for e in plausible_mitigations(one, platform_here(), files)]
+    return list(dict.fromkeys(found))
 
 
 def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:

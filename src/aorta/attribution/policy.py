@@ -1,0 +1,242 @@
+"""Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
+
+A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up.
+So STOP needs a class that a restart cannot heal and a confidence of at least `SURE`, or the same
+failure again without progress in between. What has run for some steps was not wrong from the start:
+after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a mistake gets one restart
+first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
+from aorta.attribution.progress import made_progress, progress_over, reached
+from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
+
+DEFAULT_NO_PROGRESS_LIMIT = 3
+SURE = 0.8  # what a STOP at the first failure needs
+SURE_LATER = 0.9  # the same once steps have been made
+
+
+class RestartPolicy(Enum):
+    """What a first, clear occurrence of a class gets."""
+
+    STOP = "stop"
+    ONCE = "restart once"
+    RESTART = "restart"
+    FREE = "restart, never counted"
+    STARTUP = "stop before the first step, restart once after it"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Rule:
+    policy: RestartPolicy
+    why: str
+
+
+_C = FailureClass
+RULES: dict[FailureClass, Rule] = {
+    _C.IMPORT_ERROR: Rule(RestartPolicy.STOP, "the same code will fail to import again"),
+    _C.SYNTAX_ERROR: Rule(RestartPolicy.STOP, "the same source will fail to parse again"),
+    _C.BAD_ARGUMENTS: Rule(RestartPolicy.STOP, "the same command line will be refused again"),
+    _C.BAD_CONFIG: Rule(RestartPolicy.STOP, "the same configuration will be refused again"),
+    _C.SHAPE_MISMATCH: Rule(RestartPolicy.STOP, "the same tensors will not fit again"),
+    _C.CHECKPOINT_MISMATCH: Rule(
+        RestartPolicy.STOP, "the same checkpoint will not fit the model again"
+    ),
+    _C.CHECKPOINT_CORRUPT: Rule(RestartPolicy.STOP, "the same checkpoint will be unreadable again"),
+    _C.MISSING_FILE: Rule(RestartPolicy.STOP, "the file will be missing again"),
+    _C.PERMISSION_DENIED: Rule(RestartPolicy.STOP, "permission will be denied again"),
+    _C.DISK_FULL: Rule(RestartPolicy.STOP, "the disk will be full again"),
+    _C.STORAGE_FAULT: Rule(RestartPolicy.RESTART, "storage usually comes back"),
+    _C.TIME_LIMIT: Rule(RestartPolicy.STOP, "the allocation is used up"),
+    _C.CANCELLED: Rule(RestartPolicy.STOP, "a person cancelled it"),
+    _C.DEVICE_OOM: Rule(RestartPolicy.STARTUP, "it does not fit the device memory"),
+    _C.HOST_OOM: Rule(RestartPolicy.ONCE, "host memory may have been taken by a neighbour"),
+    _C.DEVICE_ASSERT: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.ILLEGAL_ACCESS: Rule(RestartPolicy.ONCE, "it may be a faulty device or a race"),
+    _C.SEGFAULT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ABORT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ASSERTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.USER_EXCEPTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.DATA_ERROR: Rule(RestartPolicy.ONCE, "it may depend on the order of the data"),
+    _C.NAN: Rule(RestartPolicy.ONCE, "numbers may diverge by chance"),
+    _C.HARDWARE_FAULT: Rule(RestartPolicy.RESTART, "another node can take over"),
+    _C.LINK_FAULT: Rule(RestartPolicy.RESTART, "another node or port can take over"),
+    _C.COLLECTIVE_TIMEOUT: Rule(
+        RestartPolicy.RESTART, "stragglers and lost messages are usually transient"
+    ),
+    _C.HANG: Rule(RestartPolicy.RESTART, "hangs are usually transient"),
+    _C.RENDEZVOUS_ERROR: Rule(RestartPolicy.RESTART, "the ranks may meet at the next attempt"),
+    _C.PORT_IN_USE: Rule(RestartPolicy.RESTART, "the port is usually free at the next attempt"),
+    _C.NETWORK_LOSS: Rule(RestartPolicy.RESTART, "the network usually comes back"),
+    _C.KILLED: Rule(RestartPolicy.RESTART, "it was ended from outside"),
+    _C.PREEMPTED: Rule(RestartPolicy.FREE, "the scheduler took the nodes and will give others"),
+    _C.UNKNOWN: Rule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
+}
+
+
+_NODE_MAY_DIFFER = {*USER_ERRORS, _C.DISK_FULL, _C.DEVICE_OOM}
+_RANK_MAY_DIFFER = USER_ERRORS - {_C.SHAPE_MISMATCH}
+FEW_STEPS = 50
+_FROM_OUTSIDE = {_C.TIME_LIMIT, _C.CANCELLED}
+_DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
+
+
+def decide(
+    finding: Finding,
+    history: Sequence[PastCycle] = (),
+    *,
+    no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
+) -> Decision:
+    """The first rule that applies. `history` is oldest first and does not hold the cycle just
+    found.
+    """
+    rule = RULES[finding.failure_class]
+    advice = _advice(finding)
+    if rule.policy is RestartPolicy.FREE:
+        return Decision(Action.RESTART, _because(finding, rule.why), "preempted", advice)
+    stop = _is_certain_user_error(finding, rule) and not _ran_before(finding, history)
+    if stop:
+        before = " before the first step" if rule.policy is RestartPolicy.STARTUP else ""
+        why = _because(finding, rule.why + before)
+        return Decision(Action.STOP, why, f"certain.{finding.failure_class}", advice)
+    recurs = _recurs(finding, rule, history, no_progress_limit)
+    if recurs is not None:
+        reason, name = recurs
+        return Decision(Action.STOP, reason, name, advice)
+    if rule.policy is RestartPolicy.UNKNOWN:
+        return Decision(Action.UNKNOWN, _because(finding, rule.why), "unknown", advice)
+    name, why = _restart(finding, rule, history)
+    return Decision(Action.RESTART, _because(finding, why), name, advice)
+
+
+def _is_certain_user_error(finding: Finding, rule: Rule) -> bool:
+    """Whether the class, how sure it is, and who shows it would stop a job at its first failure."""
+    at_startup = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
+    stops = rule.policy is RestartPolicy.STOP or at_startup
+    return stops and finding.confidence >= _needed(finding) and not _is_odd_one_out(finding)
+
+
+def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
+    """Whether the job came past this place before, in this cycle or an earlier one: then something
+    around it has changed, a mount or a node, and a restart may heal it.
+    """
+    if finding.failure_class in _FROM_OUTSIDE:
+        return False
+    return _came_far(finding) or any(made_progress(cycle) for cycle in history)
+
+
+def _came_far(finding: Finding) -> bool:
+    """Whether it ran so long that a mistake would have shown before: something around it has
+    changed.
+    """
+    if finding.failure_class not in USER_ERRORS:
+        return False
+    if finding.last_step is None:
+        return finding.made_steps
+    return finding.last_step > FEW_STEPS
+
+
+def _needed(finding: Finding) -> float:
+    """How sure a STOP at the first failure must be."""
+    has_run = finding.last_step is not None or finding.made_steps
+    return SURE_LATER if has_run and finding.failure_class not in _FROM_OUTSIDE else SURE
+
+
+def _is_one_node_only(finding: Finding) -> bool:
+    """One of several nodes shows what the program alone would show on all: that node is the
+    suspect.
+    """
+    return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
+
+
+def _is_of_some_ranks_only(finding: Finding) -> bool:
+    """Some ranks alone show what all would show if the program, its files or its configuration were
+    wrong.
+
+    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows
+    may well be the program's mistake; but every rank imports modules and reads its command line.
+    """
+    if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
+        return False
+    return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK
+
+
+def _is_odd_one_out(finding: Finding) -> bool:
+    return _is_one_node_only(finding) or _is_of_some_ranks_only(finding)
+
+
+def _recurs(
+    finding: Finding, rule: Rule, history: Sequence[PastCycle], limit: int
+) -> tuple[str, str] | None:
+    """Why repeating it is pointless by now, and by which rule; None where it is not."""
+    now = progress_over([*history, finding])
+    again = _is_same_as_the_last(finding, history)
+    certain = _is_certain_user_error(finding, rule)
+    # A certain user error needs no word on progress: the restart it was given did not heal it.
+    silent = reached(finding) is None and finding.lived_sec is None
+    if again and (
+        (certain and silent) or (now.idle and (certain or _is_restarted_once(finding, rule)))
+    ):
+        return _because(finding, "it came back without progress, so it is not chance"), "repeated"
+    if 0 < limit <= now.idle:
+        times = f"{now.idle} cycles in a row ended without progress"
+        return _because(finding, f"{times} (limit {limit})"), "no_progress"
+    return None
+
+
+def _is_restarted_once(finding: Finding, rule: Rule) -> bool:
+    if rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
+        return True
+    return rule.policy is RestartPolicy.STOP and _came_far(finding)
+
+
+def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool:
+    """Whether the cycle before ended with this very failure; preempted ones say nothing."""
+    counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
+    return bool(counted) and is_same_failure(counted[-1], finding)
+
+
+def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
+    return cycle.fingerprint == finding.fingerprint
+
+
+def _restart(finding: Finding, rule: Rule, history: Sequence[PastCycle]) -> tuple[str, str]:
+    """The name of the rule by which it restarts, and why."""
+    if _is_one_node_only(finding):
+        return (
+            "one_node_only",
+            f"only one of {finding.one_node_of} nodes shows it; leave that node out",
+        )
+    if _is_of_some_ranks_only(finding):
+        alone = f"not all of the {finding.some_ranks_of} ranks show it"
+        return "some_ranks_only", f"{alone}; the same again will stop it"
+    stops = rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
+    if stops and _ran_before(finding, history):
+        return "ran_before", "it had run well before; the same again will stop it"
+    if stops and finding.confidence < _needed(finding):
+        name = "uncertain" if rule.policy is RestartPolicy.STOP else "restart_once"
+        return name, "the evidence is not clear enough to stop for"
+    if rule.policy is RestartPolicy.RESTART:
+        return "transient", rule.why
+    again = "; the same again without progress will stop it"
+    return "restart_once", rule.why + (again if rule.policy is RestartPolicy.ONCE else "")
+
+
+def _because(finding: Finding, why: str) -> str:
+    return f"{finding.summary}; {why}"
+
+
+def _advice(finding: Finding) -> tuple[Advice, ...]:
+    advice = finding.advice
+    suspicious = _is_one_node_only(finding) or finding.failure_class in {
+        _C.HARDWARE_FAULT,
+        _C.LINK_FAULT,
+    }
+    if suspicious and finding.root.node:
+        advice = (Advice("exclude_node", f"exclude node {finding.root.node}"), *advice)
+    return advice

@@ -1,0 +1,304 @@
+"""Values behind a name that announces a secret: `HF_TOKEN=...`, `"clientSecret": "..."`,
+`--password ...`, `db_password: >-`, `<password>...</password>`, `- name: API_KEY` and its `value:`.
+
+One reader for YAML, TOML, JSON, INI, shell, Python, XML and command lines: what stands before the
+value is always a name and something that joins the two. Standard library only, as `known_keys`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from aorta.scrub.findings import PLACEHOLDER, Kind, SecretSpan, as_looked_at
+from aorta.scrub.vocabulary import (
+    announces_secret,
+    is_dense,
+    is_secret_value,
+    is_worth_hiding,
+    may_announce_secret,
+    names_a_password,
+)
+
+LOOKED_FOR = "values of names that announce a secret: token, password, pass, pwd, secret, key, ..."
+
+_SPACE = "[^\\S\\r\\n\u2028\u2029]|[\u00ad\u200b-\u200d\u2060\ufeff]"  # NBSP and what is not seen
+_QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;"
+_ANNOUNCING = [
+    "pass",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "auth",
+    "dsn",
+    "cookie",
+    "bearer",
+    "session",
+    "pwd",
+    "netrc",
+    "string",
+    "url",
+    "salt",
+    "pin",
+    "nonce",
+]
+_NAME_AND_JOIN = re.compile(
+    rf"(?P<name>[A-Za-z0-9_.\-]{{3,40}})(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
+    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|:=|==|=|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+    rf"|,\s{{0,4}}(?={_QUOTE})"
+    rf"|(?:{_SPACE}){{1,4}}(?:(?:is|was)(?:{_SPACE}|:){{1,3}}|\\\r?\n\s*)?)"
+)
+_NAME_BEFORE = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
+_SETS_A_VARIABLE = re.compile(
+    r"(?P<surely>(?:environ\.\w+|getenv|putenv|setenv|env_set|set_?env)\(\\*[\"']\Z)|[(\[]\\*[\"']\Z"
+)
+_SETS_BY_SPACE = re.compile(
+    r"(?:\bconfig(?:ure)?(?: --?\w+)* +(?:set|add)|\bsetx|\bsetenv|\bset -\w+|\bENV|\bARG"
+    r"|\bconfig(?: --?\w+)+)(?: --?\w+)* +\Z"
+)
+_AT_KEY = re.compile(
+    r"[\s\-#>*|+!/;]*(?:(?:export|declare|local|readonly|set|ENV|ARG|const|let|var|final|static|"
+    r"private|public|String|\?)\s+)*[\"'`\[]*\Z"
+)
+_BLOCK = re.compile(r"[|>][+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n")
+_NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
+_INDENTED = re.compile(
+    r"(?P<indent>[ \t]*)(?P<item>-[ \t]+)?(?P<content>[^\s][^\n]*?)[ \t\r]*(?:\n|\Z)"
+)
+_TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
+_QUOTED = re.compile(
+    rf"[bruf]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
+)
+_LIST = re.compile(r"\[(?P<items>[^\[\]\n]{2,4096})\]")
+_ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
+_BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
+_WORDS_MORE = re.compile(r"(?:[ \t\u00a0]+(?![\-#|(]|//)[^\s=:,;|\"'<>(){}\[\]]+(?![^\s,;|.\"']))*")
+_REST_OF_LINE = re.compile(
+    r"[^\n]*?(?=[ \t]+(?:#|//)|,[ \t]+[\w\"']+[ \t]*[:=]|[ \t]*[,;]?[ \t]*\r?(?:\n|\Z))"
+)
+_CODE = re.compile(
+    r"(?:await |new )?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[]|[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
+)
+_ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
+_ELEMENTS = re.compile(
+    r"<\w+\s[^<>]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
+    r"(?P<of_key>[^<>]{2,4096}?)</"
+    r"|<key>(?P<plist>[^<>]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
+    r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
+)
+_PAIR = re.compile(
+    rf"\b(?:name|key|variable)(?:{_QUOTE})?\s{{0,2}}[:=]\s{{0,2}}(?:{_QUOTE})?(?P<name>[\w.\-]{{3,60}})(?:{_QUOTE})?"
+    r"[ \t]{0,4},?(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}"
+    rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}",
+    re.IGNORECASE,
+)
+_POLICY_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}")
+_LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
+_ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
+"""`unexpected token: foo` is a message, `token=foo` is not."""
+
+
+class _Place(NamedTuple):
+    """Where a value begins, and what joins it to its name."""
+
+    name: str
+    at: int
+    separator: str  # "" where only a space joins them
+    spaced: bool  # a space on both sides, as INI and TOML have it
+    certain: bool  # not an English word in front of a colon
+    at_key: bool  # nothing but the name stands before it in its line
+    in_list: bool  # of a URL's query or a connection string
+    quote: str  # around both: `'NAME=value'`
+    indent: int
+
+
+def assigned_in(
+    text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
+) -> Iterator[SecretSpan]:
+    """`secret_names` are globs that a policy adds. `quoted_only`: source code, in which only a
+    quoted value can be a secret.
+    """
+    looked_at = as_looked_at(text)
+    done = 0
+    for at in looked_at.occurrences(_ANNOUNCING):
+        # All of a secret goes: what looks like a name inside of it needs no second look.
+        if at < done or PLACEHOLDER.match(text, at - 1):
+            continue
+        for found in _secrets_at(text, _place(text, at), quoted_only):
+            done = found.end
+            yield found
+    if "</" in text:
+        yield from _in_elements(text)
+    if "value" in looked_at.folded:
+        for match in _PAIR.finditer(text):
+            place = _Place(match["name"], match.end(), ":", False, True, True, False, "", 0)
+            yield from _secrets_at(text, place, quoted_only)
+    if secret_names:
+        for match in _POLICY_NAME.finditer(text):
+            if announces_secret(match["name"], secret_names):
+                word = _word(text, match.end(), False, _LONGEST)
+                if word and is_worth_hiding(word.value):
+                    yield word
+
+
+def _place(text: str, at: int) -> _Place | None:
+    match = _NAME_AND_JOIN.match(text, at)
+    if match is None:
+        return None
+    head = _NAME_BEFORE.search(text, max(0, at - 64), at)
+    begin = head.start() if head else at
+    name = text[begin:at] + match["name"]
+    join = match["join"].strip()
+    is_flag = name.startswith("-")
+    before = text[max(0, begin - 48) : begin]
+    if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(before):
+        return None  # "the password is wrong" is a sentence; `--password x` is not
+    if join == "," and not is_flag:
+        sets = _SETS_A_VARIABLE.search(before)
+        if sets is None:
+            return None  # in a list only a flag, or the setter of a variable, names what follows it
+        join = "=" if sets["surely"] else join
+    start = text.rfind("\n", 0, begin) + 1
+    line = text[start:begin] if begin - start <= 200 else "x"
+    return _Place(
+        name.lstrip("-"),
+        match.end(),
+        join.strip("*"),
+        match["join"][:1] in " \t\u00a0" and match["join"][-1:].isspace(),
+        join not in (":", "is", "was") or bool(match["closed"].strip("*")),
+        _AT_KEY.match(line) is not None,
+        text[begin - 1 : begin] in ("?", "&", ";"),
+        "" if match["closed"] else before[-1:].strip("?&;:/.,([{<>= \t\n"),
+        len(line) - len(line.lstrip(" \t-")),
+    )
+
+
+def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[SecretSpan]:
+    if place is None or place.name.lower().endswith("authorization"):
+        return  # a header, which has rules of its own
+    surely = announces_secret(place.name)
+    if not surely and not may_announce_secret(place.name):
+        return
+    for found in _values(text, place, surely, quoted_only):
+        if _is_secret(place, found.value, surely):
+            yield found
+
+
+def _is_secret(place: _Place, value: str, surely: bool) -> bool:
+    if place.separator in ("is", "was", ","):
+        has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+        return is_dense(value) or (surely and has_both and " " not in value and len(value) >= 6)
+    if place.name.lower() in _ALSO_ENGLISH and not place.certain:
+        return is_worth_hiding(value) and len(value) >= 8 and any(c.isdigit() for c in value)
+    return is_secret_value(place.name, value) if surely else is_dense(value)
+
+
+def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSpan]:
+    at = place.at
+    if surely and place.separator == ":" and place.at_key:
+        opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
+        if opened:
+            is_block = text[at : at + 1] in ("|", ">")
+            yield from _below(text, opened.end(), place.indent, is_block)
+            return
+    quoted = _TRIPLE.match(text, at) or _QUOTED.match(text, at)
+    if quoted and _closes(text, quoted):
+        yield _span(text, quoted.start("value"), quoted.end("value"))
+        return
+    if surely and place.name.lower() not in _ALSO_ENGLISH and (items := _LIST.match(text, at)):
+        for item in _ITEM.finditer(text, items.start("items"), items.end("items")):
+            yield _span(text, item.start(), item.end())
+        return
+    if not quoted_only and (found := _bare(text, place, surely)):
+        yield found
+
+
+def _closes(text: str, quoted: re.Match[str]) -> bool:
+    """A value over several lines is believed where nothing but punctuation follows its end."""
+    if "\n" not in quoted["value"] or len(quoted["quote"]) == 3:
+        return True
+    end = text.find("\n", quoted.end())
+    rest = text[quoted.end() : len(text) if end < 0 else end]
+    return (
+        quoted["value"].count("\n") < 40
+        and not rest.strip(" \t\r,;)}]")
+        and "=" not in quoted["value"][:40]
+    )
+
+
+def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSpan]:
+    """The lines of a block, each item of a list, or the one value that stands below its name."""
+    start = end = -1
+    while (line := _INDENTED.match(text, at)) is not None:
+        inside = len(line["indent"]) > indent or (line["item"] and len(line["indent"]) >= indent)
+        if not inside or at == len(text):
+            break
+        content = line["content"]
+        if line["item"] and not is_block:
+            item = content.strip("\"'")
+            begin = line.start("content") + content.find(item)
+            if not re.match(r"[\w.\-]+:(?:\s|\Z)", item):
+                yield _span(text, begin, begin + len(item))
+        elif not is_block and re.match(r"[\"']?[\w.\-]+[\"']?:(?:\s|\Z)|[{\[]", content):
+            break
+        else:
+            start = line.start("content") if start < 0 else start
+            end = line.end("content")
+            if not is_block and text[start] in "\"'":
+                start, end = start + 1, end - (text[end - 1] == text[start])
+        at = line.end()
+    if start >= 0:
+        yield _span(text, start, end)
+
+
+def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
+    found = _word(text, place.at, place.in_list, _LONGEST if surely else _LONGEST_DENSE)
+    if found is None or _CODE.match(found.value):
+        return None
+    if place.in_list and text[found.end : found.end + 1] == " ":
+        more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)
+        return _span(text, found.start, more.end()) if more else found
+    if surely and place.quote in ("'", '"', "`") and place.separator:
+        end = text.find(place.quote, found.end, found.end + 4096)
+        if end > found.end and "\n" not in text[found.end : end]:
+            return _span(text, found.start, end)
+    if not surely or not names_a_password(place.name) or place.in_list:
+        return found
+    if place.separator == ":" or (place.separator == "=" and place.spaced):
+        more = (_REST_OF_LINE if place.at_key else _WORDS_MORE).match(text, found.end)
+    elif "phrase" in place.name.lower():
+        more = _WORDS_MORE.match(text, found.end)
+    else:
+        more = None
+    end = more.end() if more else found.end
+    return _span(text, found.start, end) if end > found.end else found
+
+
+def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
+    quoted = _QUOTED.match(text, at)
+    if quoted and "\n" not in quoted["value"]:
+        return _span(text, quoted.start("value"), quoted.end("value"))
+    bare = _BARE.match(text, at, min(len(text), at + longest))
+    if bare is None:
+        return None
+    value = bare.group()
+    stop = _ENDS.search(value)
+    if stop and (in_list or stop.start() > 0):
+        value = value[: stop.start()]
+    value = value.rstrip(",;)}]\\") if not value.endswith("==") else value
+    return _span(text, bare.start(), bare.start() + len(value)) if value else None
+
+
+def _in_elements(text: str) -> Iterator[SecretSpan]:
+    for match in _ELEMENTS.finditer(text):
+        for name in ("key", "plist", "name"):
+            value = f"of_{name}"
+            if match[name] and announces_secret(match[name].replace(" ", "_")):
+                said = match[value].strip()
+                start = match.start(value) + match[value].find(said)
+                if said and is_secret_value(match[name], said):
+                    yield _span(text, start, start + len(said))
+
+
+def _span(text: str, start: int, end: int) -> SecretSpan:
+    return SecretSpan(start, end, Kind.CREDENTIAL, text[start:end])

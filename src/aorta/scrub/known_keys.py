@@ -1,0 +1,140 @@
+"""Keys that their own shape gives away: the prefixes and lengths that services publish, JSON web
+tokens, private keys, and long words that nobody wrote by hand.
+
+Standard library only: a snapshot of the environment is also taken inside containers.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
+
+LOOKED_FOR = "keys of some ninety services by their shape, JSON web tokens, private keys"
+
+# One service a line. `@` stands for letters and digits, `#` for small hexadecimal digits, `~` for
+# what base64 in a URL is made of.
+_SERVICES = r"""
+AWS            (?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])
+GitHub         gh[pousr]_@{30,}|github_pat_[A-Za-z0-9_]{22,}
+GitLab         gl(?:pat|dt|rt|soat|cbt|ptt|ft|agent|imt|oas|ffct|wt)-~{16,}
+Slack          xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-\d-[A-Za-z0-9\-]{10,}
+Slack          https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_\-]+
+Discord        https://[\w.]*discord(?:app)?\.com/api/webhooks/\d+/~+
+Discord        [MNO][A-Za-z\d_\-]{23,27}\.~{6}\.~{27,}
+Teams          https://[\w.\-]+\.webhook\.office\.com/webhookb2/[\w@\-/]+
+Stripe         (?:sk|rk|pk)_(?:live|test|prod)_@{10,}|whsec_[A-Za-z0-9+/=]{20,}
+Google         AIza~{35}|ya29\.~{20,}|GOCSPX-~{20,}|1//0~{30,}
+Hugging_Face   (?:hf|api_org)_@{30,}
+OpenAI         sk-(?:ant|proj|svcacct|admin|or|None)?-?~{20,}
+NVIDIA         nvapi-~{40,}
+models         (?:gsk|xai|pplx|r8|fw|tgp_v1|csk|jina|wandb_v1|ntn|lsv2_[ps][kt]|voyage)[_\-]~{22,}
+Pinecone       pcsk_~{28,}
+W&B            local-#{40}
+Databricks     dapi#{32}(?:-\d)?|dkea#{32}
+DigitalOcean   do[opr]_v1_#{64}
+packages       npm_@{36}|pypi-~{50,}|rubygems_#{48}|dckr_(?:pat|oat)_~{20,}|CLOJARS_@{60}
+SendGrid       SG\.~{16,}\.~{16,}
+Twilio         (?:SK|AC)#{32}(?![0-9a-f])
+Telegram       \d{8,10}:AA~{33}
+Mailchimp      #{32}-us\d{1,2}(?!\d)
+Mailgun        key-#{32}(?![0-9a-f])
+HashiCorp      hv[sbr]\.~{24,}|@{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}
+Grafana        gls?a_@{32}_#{8}|glc_[A-Za-z0-9+/=]{32,}
+New_Relic      NRAK-[A-Z0-9]{27}
+Sentry         sntry[su]_[A-Za-z0-9+/=_\-]{40,}
+Linear         lin_api_@{40}
+Doppler        dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.\-]{40,}
+Shopify        shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
+Square         sq0[a-z]{3}-~{22,}|EAAA~{60}
+age            AGE-SECRET-KEY-1[A-Z0-9]{58}
+Tailscale      tskey-[a-z]+-~{16,}
+Supabase       sbp_#{40}
+Postman        PMAK-#{24}-#{34}
+Pulumi         pul-#{40}
+Atlassian      ATATT3[\w\-=]{50,}|ATCTT3[\w\-=]{50,}
+Airtable       pat@{14}\.#{64}
+Heroku         HRKU-~{30,}
+Figma          figd_~{36,}
+Artifactory    AKC@{10,}(?![A-Za-z0-9])|cmVmdGtuOj@{30,}
+Cloudflare     v1\.0-#{24}-#{146}
+Prefect        pn[ub]_@{36}
+EasyPost       EZ[AT]K@{54}
+Dynatrace      dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64}
+ReadMe         rdme_@{70}
+Shippo         shippo_(?:live|test)_#{40}
+Contentful     CFPAT-~{43}
+1Password      ops_eyJ[A-Za-z0-9+/]{100,}={0,3}
+Sourcegraph    sgp_(?:#{16}_|local_)?#{40}
+OpenShift      sha256~~{43}
+Meta           EAA[MC]@{60,}
+"""
+# The bounds keep a text that only begins like one, again and again, from taking long.
+_JWT = r"eyJ[A-Za-z0-9_\-]{8,4096}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"
+_TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no key is shorter
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----"
+    r"(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
+    r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)"
+)
+_RUN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
+_AROUND_LEFT, _AROUND_RIGHT = re.compile(r"[A-Za-z0-9_\-+]*\Z"), re.compile(r"[A-Za-z0-9_\-+/=]*")
+_KIND_OF_CHARACTER = str.maketrans(
+    dict.fromkeys(map(ord, "abcdefghijklmnopqrstuvwxyz"), "a")
+    | dict.fromkeys(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "A")
+    | dict.fromkeys(map(ord, "0123456789"), "0")
+)
+_MIXED = 0.45  # of the steps from one character to the next change its kind; 0.62 if drawn by lot
+
+
+def _compiled(table: str) -> re.Pattern[str]:
+    shapes = [line.split(None, 1)[1] for line in table.strip().splitlines()]
+    text = "|".join(shapes).replace("sha256~~", "sha256\0~")
+    for short, alphabet in (("@{", "[A-Za-z0-9]{"), ("#{", "[0-9a-f]{"), ("~{", r"[\w\-]{")):
+        text = text.replace(short, alphabet)
+    text = text.replace("~+", r"[\w\-]+").replace("\0", "~")
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{text}|{_JWT})", re.ASCII)
+
+
+_BY_SHAPE = _compiled(_SERVICES)
+
+
+def known_keys_in(text: str) -> Iterator[SecretSpan]:
+    """Every word is looked at once, however often it stands in the text."""
+    with_key = {token: keys for token in set(_TOKEN.findall(text)) if (keys := _keys_of(token))}
+    if with_key:
+        for match in _TOKEN.finditer(text):
+            for start, end in with_key.get(match.group(), ()):
+                begin = match.start() + start
+                yield SecretSpan(begin, match.start() + end, Kind.CREDENTIAL, match[0][start:end])
+    looked_at = as_looked_at(text).folded
+    if "private key" in looked_at or "putty-user-key" in looked_at:
+        for match in _PRIVATE_KEY.finditer(text):
+            yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+
+
+@lru_cache(maxsize=1 << 16)
+def _keys_of(token: str) -> tuple[tuple[int, int], ...]:
+    found = [match.span() for match in _BY_SHAPE.finditer(token)]
+    for run in _RUN.finditer(token):
+        if any(start <= run.start() < end for start, end in found):
+            continue
+        left = _AROUND_LEFT.search(token, max(0, run.start() - 64), run.start())
+        start = left.start() if left else run.start()
+        right = _AROUND_RIGHT.match(token, run.end())
+        end = right.end() if right else run.end()
+        if is_drawn(run.group()) and not token.startswith("_Z", start):
+            found.append((start, end))
+    return tuple(found)
+
+
+def is_drawn(word: str) -> bool:
+    """Small letters, capitals and digits in such a mixture as nobody writes by hand; a mangled
+    name of C++ has few changes between them.
+    """
+    kinds = word.translate(_KIND_OF_CHARACTER)
+    if len(set(kinds)) < 3:
+        return False
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    return changes >= _MIXED * (len(kinds) - 1)

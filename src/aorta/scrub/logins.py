@@ -1,0 +1,99 @@
+"""Secrets that neither a shape nor a name before an equals sign gives away: logins inside of URLs,
+headers, command lines of known programs, and pairs of user and password in source code.
+
+Standard library only, as `known_keys`.
+"""
+
+import re
+from collections.abc import Iterator
+
+from aorta.scrub.findings import Kind, SecretSpan, rule
+from aorta.scrub.vocabulary import is_worth_hiding
+
+LOOKED_FOR = "logins in URLs, HTTP headers, cookies, command lines and pairs of user and password"
+
+_QUOTE = r"\\*[\"']"
+_RULES = (
+    rule(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
+    # A password that holds a slash or an at-sign.
+    rule(
+        r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s/@:\"'<>]*:(?P<value>[^\s\"'<>]{1,128})"
+        r"@(?=[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))",
+        "://",
+    ),
+    # A token alone in front of the host.
+    rule(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
+    rule(
+        r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
+        r"signature|code|access_token|awsaccesskeyid|apikey|token)=(?P<value>[^\s&\"'<>]{8,})",
+        "sig",
+        "x-amz-",
+        "code=",
+        "token=",
+        "awsaccesskeyid",
+        "apikey=",
+        flags=re.IGNORECASE,
+    ),
+    rule(
+        r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*[\"'\\]{0,4}"
+        r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+)?"
+        r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)"
+        r"[A-Za-z0-9+/_=.~\-]{6,}(?:[ \t]*,[ \t]*\w+=[^\s,\"']+)*)"
+        r"|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
+        r"|\bbasic\s+(?P<basic>[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
+        r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
+        "authorization",
+        "bearer",
+        "basic ",
+        "cookie",
+        flags=re.IGNORECASE,
+    ),
+    rule(
+        r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
+        r"|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+        r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
+        r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
+        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
+        r"|\bopenssl\b[^\n]{0,200}?\bpass:|\bexpect\b[^\n]{0,40}?\bsend\s+)"
+        r"[\"']?(?P<value>[^\s\"']+)"
+        r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
+        r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
+        "curl",
+        "sshpass",
+        "login",
+        "mysql",
+        "mariadb",
+        "redis-cli",
+        "htpasswd",
+        "pass:",
+        "expect",
+        "sudo",
+        "passwd",
+    ),
+    rule(
+        rf"\b(?:auth|basic_?auth|http_?auth|\w*basicauth|credentials|creds|login|userpwd)"
+        rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
+        rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}",
+        "auth",
+        "cred",
+        "login",
+        "userpwd",
+        flags=re.IGNORECASE,
+    ),
+    # host:port:database:user:password, the whole line of a .pgpass
+    rule(
+        r"^(?:[\w.\-]+|\*):(?:\d+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
+        ":",
+        flags=re.MULTILINE,
+    ),
+)
+
+
+def logins_in(text: str) -> Iterator[SecretSpan]:
+    for pattern in _RULES:
+        for match in pattern.finditer(text):
+            group = next(name for name, value in match.groupdict().items() if value is not None)
+            if is_worth_hiding(match[group]):
+                yield SecretSpan(
+                    match.start(group), match.end(group), Kind.CREDENTIAL, match[group]
+                )

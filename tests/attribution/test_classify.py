@@ -1,0 +1,134 @@
+"""The classifier: its file is what the fit gives, what it states was measured, and what it says of
+messages that no pattern knows.
+"""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from benchmarks import attribution_model
+from benchmarks.attribution_model import group_of, of_class, of_user_error, verdict
+
+from aorta.attribution import Evidence, LogTail, attribute
+
+LOOKS = json.loads(attribution_model.LOOKS.read_text())
+MODEL = attribution_model.MODEL.read_text()
+FRAMES = (
+    'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    run()\n'
+    '  File "/opt/site-packages/acme/core.py", line 3, in start\n    raise error\n'
+)
+
+
+def told(log: str) -> tuple[str, str, str]:
+    result = attribute(Evidence(tails=(LogTail(log),)))
+    return result.finding.failure_class, result.decision.action, result.finding.basis
+
+
+def of_group(group: str) -> list[Mapping[str, object]]:
+    return [row for row in LOOKS if group_of(row) == group]
+
+
+def test_the_file_is_small_and_states_the_calibration_that_was_measured() -> None:
+    assert len(MODEL.encode()) <= 300_000
+    stated = [float(number) for number in MODEL.splitlines()[1].split()]
+    measured = [of_class(LOOKS), of_user_error(LOOKS)]
+    assert stated == pytest.approx(
+        [value for each in measured for value in (each.slope, each.offset)], abs=0.001
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "right", "stopped"),
+    [("field", 0.82, 0), ("reports", 0.63, 330), ("collectors", 0.61, 330)],
+)
+def test_what_was_held_back_is_read_as_well_as_is_said(
+    group: str, right: float, stopped: int
+) -> None:
+    rows, user_error = of_group(group), of_user_error(LOOKS)
+    said = [(row, *verdict(row, user_error)) for row in rows]
+    assert sum(row["truth"] == named for row, named, _ in said) >= right * len(rows)
+    assert sum(row["met_again"] is True and do == "STOP" for row, _, do in said) >= stopped
+    by_words = [row for row, _, do in said if do == "STOP" and not row["pattern"]]
+    assert not [row["job"] for row in by_words if row["met_again"] is False]
+
+
+def test_in_every_band_it_was_right_about_as_often_as_it_states() -> None:
+    stated = of_class(LOOKS)
+    bands: dict[int, list[tuple[float, bool]]] = {}
+    for row in of_group("collectors"):
+        if attribution_model.is_read(row):
+            share = stated(float(str(row["share"])))
+            bands.setdefault(int(share * 5), []).append((share, row["class"] == row["truth"]))
+    for pairs in bands.values():
+        if len(pairs) >= 50:
+            says, right = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+            assert abs(says - right) < 0.1
+
+
+def test_no_repository_is_on_both_sides_of_a_fold() -> None:
+    folds: dict[str, set[str]] = {}
+    for example in attribution_model.reports():
+        folds.setdefault(example.repository, set()).add(example.fold)
+    assert all(len(found) == 1 for found in folds.values())
+
+
+def test_a_message_that_no_pattern_knows_is_named_by_its_words() -> None:
+    said = "acme.PlannerError: tensor parallel degree 6 does not go with 32 attention heads"
+    assert told(f"{FRAMES}{said}\n") == ("bad_config", "RESTART", "words")
+
+
+HANGUP = """\
+WARNING:torch.distributed.elastic.agent.server.api:Received 1 death signal, shutting down workers
+WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 41 closing signal SIGHUP
+Traceback (most recent call last):
+  File "/opt/run.py", line 8, in run
+"""
+INDENTED = """\
+    evaluating
+    free(): double free detected in tcache 2
+    Aborted (core dumped)
+"""
+FORBIDDEN = """\
+Unsuccessful TensorSliceReader constructor: Failed to get matching files: Error executing an HTTP request: HTTP response code 403 with body '{
+ "error": {
+  "code": 403,
+  "message": "the account does not have storage.objects.list access to the bucket."
+ }
+}
+'
+\t when reading gs://bucket/output
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "failure_class"),
+    [(INDENTED, "abort"), (HANGUP, "killed"), (FORBIDDEN, "permission_denied")],
+    ids=["indented", "logged", "with brackets behind it"],
+)
+def test_what_no_pattern_reads_is_named_by_its_last_lines_however_they_are_indented_or_logged(
+    log: str, failure_class: str
+) -> None:
+    named, action, _ = told(log)
+    assert (named, action) == (failure_class, "RESTART")
+
+
+def test_words_stop_a_job_for_what_ended_it_and_never_for_what_it_only_logged() -> None:
+    refused = (
+        f"{FRAMES}ValueError: Target modules {{'q'}} not found in the base model. Please "
+        "check the target modules and try again.\n"
+    )
+    logged = f"2026-11-15 05:35:21,123 ERROR trainer.py:9 - not adapted\n{refused}"
+    assert told(refused)[:2] == ("bad_config", "STOP")
+    assert told(logged)[:2] == ("bad_config", "RESTART")
+
+
+def test_words_never_stop_a_job_for_what_another_node_may_not_show() -> None:
+    refused = (
+        "acme.StartError: no visible GPU device, set the number of devices in the configuration"
+    )
+    assert told(f"{FRAMES}{refused}\n")[:2] == ("bad_config", "RESTART")
+
+
+def test_a_job_that_says_nothing_of_a_failure_stays_unknown() -> None:
+    steps = "".join(f"step {n} loss 0.5 tokens/s 1200\n" for n in range(40))
+    assert told(steps)[:2] == ("unknown", "UNKNOWN")

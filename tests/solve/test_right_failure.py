@@ -1,0 +1,67 @@
+"""What solve takes for the failure: a command that cannot start, one that never ends, one that
+failed once.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support.aorta_cli import aorta
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pyhton", "x.py"), "did you mean 'python"),
+        (("echo a | cat",), "bash -c 'echo a | cat'"),
+        (("./x.py",), "python ./x.py"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "solve"])
+def test_a_command_that_cannot_start_is_said_at_once(
+    tmp_path: Path, verb: str, words: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "x.py").write_text("print(1)\n")
+    done = aorta(verb, "--", *words, cwd=tmp_path)
+    assert done.exit_code == 2, done.stderr
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.py"]
+
+
+def test_a_command_that_still_runs_when_the_budget_ends_is_said_with_where_it_stands(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import threading\n\ndef wait_for_peer():\n    threading.Event().wait()\n\nwait_for_peer()\n"
+    )
+    done = aorta("solve", "--budget", "6s", "--json", "-q", "--", "python", "train.py",
+                 cwd=tmp_path)  # fmt: skip
+    assert done.exit_code == 4, done.stderr
+    (said,) = done.json()["not_found_out"]
+    assert "still runs" in said
+    assert "--timeout" in said
+    assert "train.py:4 wait_for_peer" in said
+
+
+def test_a_failure_that_was_seen_once_and_never_again_stops_the_solve(tmp_path: Path) -> None:
+    (tmp_path / "once.sh").write_text("[ -e seen ] || { touch seen; echo torn >&2; exit 3; }\n")
+    done = aorta("solve", "--json", "-q", "--", "bash", "once.sh", cwd=tmp_path)
+    assert done.exit_code == 3, done.stderr
+    document = done.json()
+    assert document["status"] == "did_not_reproduce"
+    assert document["trials"] <= 45
+    assert "in less than" in document["not_found_out"][0]
+
+
+def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch_of_nobody\n")
+    done = aorta("solve", "--json", "-q", "--pattern", "torch_of_nobody", "--stages", "reproduce",
+                 "--", "python", "train.py", cwd=tmp_path)  # fmt: skip
+    failure = done.json()["failure"]
+    assert failure["class"] == "import_error"
+    assert "rank" not in failure["summary"]
+
+
+def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:
+    done = aorta("run", "-q", "--", "cat", cwd=tmp_path, stdin="a line\n")
+    assert "stdin" in done.stderr

@@ -1,0 +1,133 @@
+"""The files that one trial crosses, counted by profile: `python tools/walk.py [slurm]`.
+
+A reduction, or with `slurm` a run on the cluster whose commands are on the path (`--own`: on a
+small one of this machine, with `PYTHONPATH=src:tests`), goes on in this process, with a profiler on
+between the end of one trial and the end of the next. Its supervisor and a cluster's worker, which
+are processes of their own, count with the modules that they load.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src/aorta"
+_SPEC = """
+workload: {command: [bash, -c, 'test "$STEPS" -lt 12']}
+axes: [{name: STEPS, kind: env, type: int, initial: 4096, floor: 1}]
+"""
+_COUNTED = 4  # the trial whose files are counted: by then nothing is set up any more
+
+
+class Walk:
+    """A listener of the engine's events, and the profiler."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self._ended = 0
+        self._watches = False
+
+    def __call__(self, event: object) -> None:
+        if type(event).__name__ == "TrialEnded":
+            self._ended += 1
+            self._watches = self._ended == _COUNTED
+
+    def seen(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if self._watches and event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            self.files.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+
+
+def files_of_a_reduction() -> set[str]:
+    from aorta.reduce.request import ReduceRequest, reduce
+
+    def run(scratch: Path, walk: Walk) -> None:
+        spec = scratch / "aorta.yaml"
+        spec.write_text(_SPEC, encoding="utf-8")
+        reduce(ReduceRequest(spec=spec, output=scratch / "out"), lambda: [walk])
+
+    return _walked(run)
+
+
+def files_of_a_run_on_slurm() -> set[str]:
+    from aorta.executors.choosing import ExecutorChoice
+    from aorta.run.request import RunRequest, run
+
+    def on_slurm(scratch: Path, walk: Walk) -> None:
+        request = RunRequest(
+            command=("true",),
+            trials=_COUNTED + 2,
+            results_dir=scratch,
+            executor=ExecutorChoice("slurm", jobs=1),
+        )
+        run(request, lambda: [walk])
+
+    return _walked(on_slurm)
+
+
+def _walked(run: Callable[[Path, Walk], None]) -> set[str]:
+    walk = Walk()
+    threading.setprofile(walk.seen)  # of threads that are started from here on
+    sys.setprofile(walk.seen)
+    try:
+        with tempfile.TemporaryDirectory(prefix="aorta-walk-") as scratch:
+            run(Path(scratch), walk)
+    finally:
+        sys.setprofile(None)
+    return walk.files
+
+
+def files_of(module: str) -> set[str]:
+    """What a process that runs this module loads of the package."""
+    program = (
+        f"import sys, {module}; "
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'aorta'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {str(Path(name).relative_to(PACKAGE)) for name in done.stdout.split()}
+    return {name for name in found if not name.endswith("__init__.py")}
+
+
+def _show(what: str, files: set[str]) -> None:
+    print(f"{what}: {len(files)} files")
+    for name in sorted(files):
+        print(f"  {name}")
+
+
+def main(words: Sequence[str]) -> None:
+    sizes = sorted(
+        len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")
+    )
+    print(f"{len(sizes)} files, {sum(sizes)} lines, median {statistics.median(sizes):.0f}")
+    _show("a trial of reduce, in the run", files_of_a_reduction())
+    if "slurm" in words:
+        if "--own" in words:
+            import os
+
+            from support.services.slurm import start_slurm
+
+            cluster = start_slurm()
+            os.environ.update(cluster.environ)
+            try:
+                _show("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
+            finally:
+                cluster.stop()
+        else:
+            _show("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
+    _show("its supervisor loads", files_of("aorta.executors.supervisor"))
+    _show("a worker on a cluster loads", files_of("aorta.executors.worker"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
