@@ -21,16 +21,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aorta.core.raised import (
-    Cause,
-    Raised,
-    causes_in,
-    is_error,
-    said_in,
-    words_of,
-)
+from aorta.core.raised import Cause, Raised, causes_in
 from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
 from aorta.core.trial import TrialEnd
+from aorta.core.words import is_error, said_in, words_of
 
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
