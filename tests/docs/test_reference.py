@@ -1,12 +1,7 @@
 """docs/reference.md says what the models read."""
 
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference  # noqa: E402
+from support.aorta_cli import ROOT
+from tools import reference
 
 
 def test_the_reference_is_what_the_models_say() -> None:

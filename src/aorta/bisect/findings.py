@@ -12,7 +12,7 @@ from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
-from aorta.core.failure import same_failure
+from aorta.core.failure import failure_to_json, same_failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -73,6 +73,7 @@ class Findings:
     counted: Counted = field(default_factory=Counted)
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    failure: Mapping[str, Any] | None = None
     failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
     reproduce: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         counted=counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome, answers)),
+        failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
         exit_code=exit_code(status, answers),
     )
 

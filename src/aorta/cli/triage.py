@@ -160,12 +160,12 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage import matrix, optimized
+    from aorta.triage import matrix, stack_report
     from aorta.triage.running import MatrixReport
 
     is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(matrix.SCHEMA if is_matrix else optimized.SCHEMA, report.to_json())
+        print_json(matrix.SCHEMA if is_matrix else stack_report.SCHEMA, report.to_json())
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))
