@@ -1,7 +1,8 @@
 """docs/reference.md says what the models read."""
 
-from support.aorta_cli import ROOT
 from tools import reference
+
+from support.aorta_cli import ROOT
 
 
 def test_the_reference_is_what_the_models_say() -> None:
