@@ -248,7 +248,7 @@ def stem(word: str) -> str:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ConfidenceFit:
     """How a share that the model states is turned into how often such shares were right."""
 
     slope: float = 1.0
@@ -269,8 +269,8 @@ class LinearModel:
         self,
         classes: Sequence[str],
         rows: Mapping[str, str],
-        of_class: Calibration,
-        of_user_error: Calibration,
+        of_class: ConfidenceFit,
+        of_user_error: ConfidenceFit,
     ) -> None:
         self.classes = tuple(classes)
         self._rows = rows
@@ -301,7 +301,9 @@ def read_model(text: str) -> LinearModel:
     numbers = [float(number) for number in calibrations.split()]
     rows = (line.partition("\t") for line in lines)
     by_word = {word: entries for word, _, entries in rows}
-    return LinearModel(head.split(), by_word, Calibration(*numbers[:2]), Calibration(*numbers[2:]))
+    return LinearModel(
+        head.split(), by_word, ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:])
+    )
 
 
 @cache
