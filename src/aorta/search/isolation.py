@@ -235,7 +235,8 @@ class Isolation:
         return logs
 
     def _worth_pairing(self) -> Sequence[int]:
-        nodes: Sequence[int] = range(self.nodes)
+        # Of a node that could never be tried nothing is known, in a pair no more than alone.
+        nodes = [n for n in range(self.nodes) if self._takes_part[n] or not self._lost[n]]
         if self.nodes <= _ALL_PAIRS_UP_TO:
             return nodes
 

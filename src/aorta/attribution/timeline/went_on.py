@@ -13,7 +13,7 @@ from aorta.attribution.events.event import Event, stable
 from aorta.attribution.logs.reading import lines_after, pieces
 from aorta.attribution.progress import steps_in
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.taxonomy import Role
+from aorta.attribution.taxonomy import FailureClass, Role
 
 _CAUSES = {Role.ROOT, Role.CONFIRM}
 _QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
@@ -66,11 +66,12 @@ def is_last_word(event: Event) -> bool:
 def went_on(event: Event) -> bool:
     """Whether the same rank came further, in the same log, after this: then it tells of another
     time. A scheduler's or a driver's own statement is no line of a rank: those who are left may
-    print a step or two before they are ended.
+    print a step or two before they are ended. A link may come back, and ranks tell of it.
     """
+    stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
     before = steps_in(_text(event, max(0, event.offset - _LOOK_AROUND), event.offset))
     after = steps_in("\n".join(_own_lines_after(event)))
-    if not before or (event.is_outside and not event.is_exception):
+    if not before or (stated and not event.is_exception):
         return len(after) >= _MANY_STEPS
     return len(after) > 1 and max(after) > max(before)
 

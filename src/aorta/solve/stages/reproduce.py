@@ -320,6 +320,8 @@ def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunR
 
 def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
     tally = report.tally
+    if tally.clean:
+        failure = _of_a_flaky_program(failure)
     _check_possible(state, report)
     seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
     document = report.to_json()
@@ -345,6 +347,17 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         if spent:
             status, why = "budget", report.ending.detail
     return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
+
+
+def _of_a_flaky_program(failure: dict[str, Any]) -> dict[str, Any]:
+    """A mistake in the command or its settings fails every time: what comes and goes is none,
+    unless attribution is sure of it.
+    """
+    if failure["class"] not in _MISTAKES or failure["confidence"] >= _SURE_OF_A_MISTAKE:
+        return failure
+    kind = FailureClass.USER_EXCEPTION.value
+    summary = str(failure["summary"]).replace(f"{failure['class']}: ", f"{kind}: ", 1)
+    return {**failure, "class": kind, "summary": summary, "advice": []}
 
 
 def _did_not_fail(state: State) -> StageResult:
