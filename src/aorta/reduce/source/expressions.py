@@ -65,6 +65,36 @@ class _Replaced(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
+def files_as_texts(text: str, content: str) -> Iterator[str]:
+    """With the content of a file in the place of one that is opened or read there."""
+    for number, node in enumerate(ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Call) and _called(node.func) in {"open", "read_text"}:
+            reads = _called(node.func) == "read_text"
+            value = repr(content) if reads else f"io.StringIO({content!r})"
+            tree = _At(number, value).replaced(text)
+            head = [] if reads else ast.parse("import io").body
+            yield tidy(written(ast.Module([*head, *tree.body], [])))
+
+
+class _At(ast.NodeTransformer):
+    """Puts an expression in the place of the node with this number."""
+
+    def __init__(self, number: int, value: str) -> None:
+        self.number, self.value = number, value
+        self.wanted: ast.AST | None = None
+
+    def replaced(self, text: str) -> ast.Module:
+        tree = ast.parse(text)
+        self.wanted = list(ast.walk(tree))[self.number]
+        self.visit(tree)
+        return tree
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if node is self.wanted:
+            return ast.parse(self.value, mode="eval").body
+        return self.generic_visit(node)
+
+
 def parts_left_out(program: Program) -> Iterator[Edit]:
     """Decorators, keywords, halves of lists and dicts, arguments, repetitions; one at a time."""
     nodes = list(ast.walk(program.tree))
@@ -191,8 +221,8 @@ def _without_copies(text: str) -> ast.Module:
             for name in defined_by(node):
                 copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
             copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-            if copied and _is_copied(node.value):  # type: ignore[union-attr]
-                copies[node.targets[0].id] = node.value  # type: ignore[union-attr]
+            if copied and _is_copied(node.value):
+                copies[node.targets[0].id] = node.value
             else:
                 body.append(node)
     return ast.Module(body, [])

@@ -330,9 +330,7 @@ class _Renamer(ast.NodeTransformer):
         if node.id == "__name__" and self.module.about.name != MAIN:
             return ast.Constant(self.module.about.name)
         if node.id == "__file__" and self.module.about.name != MAIN:
-            place = "__import__('os').path.join(__import__('os').path.dirname(__import__('os')"
-            place += f".path.abspath(__file__)), {self.module.about.file!r})"
-            return ast.parse(place, mode="eval").body
+            return ast.Constant(self.module.about.file)  # it runs where its files lie
         if node.id in self.module.modules:
             return self._object(self.module.modules[node.id])
         return ast.Name(self.module.calls.get(node.id, node.id), node.ctx)

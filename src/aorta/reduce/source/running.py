@@ -45,6 +45,7 @@ from aorta.search.reduction import Reduction, Status
 from aorta.workloads.trial import workload_experiment
 
 _MOST_BYTES = 1 << 20  # of a data file that may lie beside the script
+_MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
 _FORMAT_SECONDS = 20
 
 
@@ -137,12 +138,23 @@ class SourceRun:
             first,
             lambda candidate: self._facts(candidate.digest),
             kept_in,
+            self._small_text,
             dict(self.before.best.values),
         )
         return ""
 
     def _source(self, file: str) -> str:
         return (self.cwd / file).read_text("utf-8", "replace")
+
+    def _small_text(self, name: str) -> str | None:
+        """The content of a file that may stand in the script; None where it is too long for that,
+        or no text.
+        """
+        data = (self.cwd / name).read_bytes()
+        try:
+            return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
+        except UnicodeDecodeError:
+            return None
 
     def _data(self, facts: Facts) -> tuple[str, ...]:
         """Files that it read and that may go with the script."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
 from aorta.reduce.source.expressions import (
+    files_as_texts,
     names_left_out,
     parts_left_out,
     results_seen,
@@ -83,9 +84,11 @@ class SourceSearch:
         first: Sequence[Candidate],
         facts_of: Callable[[Candidate], Facts],
         kept_in: Callable[[Program], tuple[str, ...]],
+        content_of: Callable[[str], str | None],
         others: Mapping[str, Value],
         most: int = MOST_CANDIDATES,
     ) -> None:
+        self._content_of = content_of
         self._others = others  # what the other axes are at
         self.known: dict[str, Candidate] = {}  # by digest
         self.accepted: list[Candidate] = []
@@ -146,6 +149,10 @@ class SourceSearch:
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
             yield Candidate(best.text, left, f"without {name}")
+            content = self._content_of(name)
+            texts = files_as_texts(best.text, content) if content is not None else ()
+            for number, text in enumerate(texts):
+                yield Candidate(text, left, f"{name} as text {number}")
         now = ROUNDS[self._round]
         if now.free and count_lines(best.text) <= SHORT:
             return

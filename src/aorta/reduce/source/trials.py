@@ -145,7 +145,7 @@ def told_by(facts: Facts, sources: Callable[[str], str], *, always: bool) -> Tol
     way = _statement_at(tree, frame.line)
     if isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library:
         return Told(message, is_check=True)
-    if facts.in_library or frame.position is None:
+    if frame.position is None:
         return Told(message)
     return Told(message, operation=_operation_at(tree, frame.position))
 
@@ -167,15 +167,29 @@ def _operation_at(tree: ast.Module, position: tuple[int, int, int, int]) -> tupl
 
 def _operation(node: ast.AST) -> tuple[str, ...]:
     match node:
-        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
-            return ("call", name)
-        case ast.BinOp(op=operator) | ast.AugAssign(op=operator):
-            return ("operator", type(operator).__name__)
-        case ast.Subscript():
-            return ("item",)
+        case ast.Call(func=called):
+            return ("call", _tail(called))
+        case ast.BinOp(left=left, op=operator, right=right):
+            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+        case ast.AugAssign(target=left, op=operator, value=right):
+            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+        case ast.Subscript(value=value):
+            return ("item", _tail(value))
         case ast.Attribute(attr=name):
             return ("attribute", name)
     return ()
+
+
+def _tail(node: ast.expr) -> str:
+    """The last name of an expression: however `self` is called elsewhere, `self.table` ends so."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case ast.Call(func=called):
+            return f"{_tail(called)}()"
+        case ast.Subscript(value=value):
+            return f"{_tail(value)}[]"
+    return type(node).__name__
 
 
 @dataclass(frozen=True)

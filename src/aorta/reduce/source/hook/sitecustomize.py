@@ -127,6 +127,15 @@ class Observer:
         }
 
 
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this file."""
+    if trace is None:
+        return None
+    trace.tb_next = without_ours(trace.tb_next)
+    ours = trace.tb_frame.f_code.co_filename == __file__
+    return trace.tb_next if ours else trace
+
+
 def first_cause(wrong: BaseException) -> BaseException:
     while True:
         before = wrong.__cause__ or (None if wrong.__suppress_context__ else wrong.__context__)
@@ -266,11 +275,12 @@ def observe() -> None:
 
     def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
         sys.settrace(None)
+        wrong.__traceback__ = without_ours(trace)
         try:
             observer.on_exception(wrong)
         except Exception:
             pass  # the program's own words follow, whatever could not be written down
-        before(kind, wrong, trace)
+        before(kind, wrong, without_ours(trace))
 
     sys.excepthook = on_uncaught
     import_untraced(observer)
