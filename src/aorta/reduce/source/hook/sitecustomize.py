@@ -170,6 +170,11 @@ def _expression(value: Any, depth: int) -> str | None:
     if (module, name) in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
         inside = _keywords(vars(value), depth)
         return None if inside is None else "%s.%s(%s)" % (module, name, inside)
+    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
+    fields = fields or list(getattr(kind, "__dataclass_fields__", ()))
+    if fields:
+        inside = _keywords({field: getattr(value, field) for field in fields}, depth)
+        return None if inside is None else "types.SimpleNamespace(%s)" % inside
     if module == "pathlib":
         return "pathlib.Path(%r)" % str(value)
     return None
