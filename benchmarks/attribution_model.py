@@ -35,9 +35,9 @@ from aorta.attribution.classify import (
     said_of,
     shares_of,
 )
-from aorta.attribution.finding import speaks_of_a_failure
 from aorta.attribution.policy import SURE
 from aorta.attribution.taxonomy import USER_ERRORS, FailureClass
+from aorta.attribution.timeline.finding import speaks_of_a_failure
 from benchmarks.faults.corpus import cases
 from benchmarks.faults.field.sets import SETS
 

@@ -113,7 +113,7 @@ class _Agent(DecidingAgent):
             store.expect_outcome,
             store.outcome,
             store.last_start,
-            store.settle,
+            store.decide_round,
         )
 
         def expect_outcome(round_number: int, timeout: float) -> bool:
@@ -133,7 +133,7 @@ class _Agent(DecidingAgent):
                 seen.leader_asked[number] = -seen.ours[number]
             return last(before_round)
 
-        def settle_outcome(
+        def decide_outcome(
             round_number: int, decided: CycleStart | JobEnding
         ) -> CycleStart | JobEnding:
             stands = settle(round_number, decided)
@@ -144,7 +144,7 @@ class _Agent(DecidingAgent):
 
         replaced: Any = store
         replaced.expect_outcome, replaced.outcome = expect_outcome, read_outcome
-        replaced.last_start, replaced.settle = last_start, settle_outcome
+        replaced.last_start, replaced.decide_round = last_start, decide_outcome
 
     def _is_measured(self) -> bool:
         return self._cycle is not None and self._cycle.start.cycle == _MEASURED

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, attribute
+from aorta.attribution.events.patterns import built_in
 from aorta.attribution.flight import read_dumps
-from aorta.attribution.patterns import built_in
 
 SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))
 

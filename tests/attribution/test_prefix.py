@@ -5,7 +5,7 @@ from benchmarks.faults.prefixes import FAILURES, FORMATS, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution.prefix import LineFormat, learn
+from aorta.attribution.logs.prefixes import LineFormat, learn
 
 BODY = ["starting", "step 1 loss 2.0", "Traceback (most recent call last):",
         '  File "/srv/train.py", line 9, in main', "    run()", "ValueError: no"]  # fmt: skip

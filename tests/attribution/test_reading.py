@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution import reading
-from aorta.attribution.patterns import built_in
-from aorta.attribution.reading import (
+from aorta.attribution.events.patterns import built_in
+from aorta.attribution.events.scanning import (
+    HyperscanScanner,
+    PlainScanner,
+    fastest_scanner,
+    read_ends,
+    read_whole,
+)
+from aorta.attribution.logs import reading
+from aorta.attribution.logs.reading import (
     MARGIN,
     PIECE,
     ReadableLog,
@@ -19,13 +26,6 @@ from aorta.attribution.reading import (
     line_at,
     line_numbers,
     pieces,
-)
-from aorta.attribution.scanning import (
-    HyperscanScanner,
-    PlainScanner,
-    fastest_scanner,
-    read_ends,
-    read_whole,
 )
 
 LITERALS = [b"Traceback", b"race", b"NVRM: Xid", b"Error: ", b"a(b)*[c"]

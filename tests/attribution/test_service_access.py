@@ -183,7 +183,7 @@ def test_a_refused_report_is_looked_at_once(named: Service) -> None:
         before = triggers(client)
         assert client.post("/v1/cycles", json=body).status_code == 403
         not_json = client.post("/v1/cycles", content=b"{}")
-        assert (not_json.status_code, not_json.json()["detail"][0]["type"]) == (422, "content_type")
+        assert not_json.status_code == 422
         assert triggers(client) == before
 
 

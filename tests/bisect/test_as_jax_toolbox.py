@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aorta.bisect.jax_toolbox import TriageOptions, request_of
 from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
 from support.git_repositories import Repository
 from support.nightly import CULPRIT, World, day
@@ -39,14 +40,18 @@ AS_USER = (
 )
 
 
-def triage(*words: str | Path, cwd: Path, env: dict[str, str], user: bool = False) -> Finished:
-    """`jax-toolbox-triage WORDS...`, by the entry point that is installed under this name."""
+def triage(*words: str | Path, cwd: Path, env: dict[str, str]) -> Finished:
+    """`jax-toolbox-triage WORDS...`"""
+    return program("jax-toolbox-triage", *words, cwd=cwd, env=env)
+
+
+def program(
+    name: str, *words: str | Path, cwd: Path, env: dict[str, str], user: bool = False
+) -> Finished:
+    """By the entry point that is installed under this name."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, function = scripts["jax-toolbox-triage"].partition(":")
-    code = (
-        f"import sys; sys.argv[0] = 'jax-toolbox-triage'; from {module} import {function} as "
-        "run; run()"
-    )
+    module, _, function = scripts[name].partition(":")
+    code = f"import sys; sys.argv[0] = {name!r}; from {module} import {function} as run; run()"
     arguments = tuple(str(word) for word in words)
     done = subprocess.run(
         (*(AS_USER if user else ()), sys.executable, "-c", code, *arguments),
@@ -100,8 +105,17 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
     spec = home / "bisect.yaml"
     build = "touch ${BAZEL_CACHE_OPTION#--bazel-cache=}/used; cp /opt/jax/broken /installed"
     spec.write_text(yaml.safe_dump({"packages": world.few(build)}))
-    done = triage(
-        *("--container", "jax", "--container-url-template", template, "--spec", spec),
+    done = program(
+        *(
+            "aorta",
+            "bisect",
+            "--container",
+            "jax",
+            "--container-url-template",
+            template,
+            "--spec",
+            spec,
+        ),
         *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
         *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
         *("sh", "-c", test),
@@ -135,8 +149,8 @@ def test_an_image_with_a_user_of_its_own_may_write_its_output(
         "set -e; id -u > /triage-tool-output/who; "
         "df /dev/shm | grep -q 65536; test $LIBRARY_VERSION = 1"
     )
-    done = triage(
-        *("--failing-container", image),
+    done = program(
+        *("aorta", "bisect", "--failing-container", image),
         *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-cache", "--no-checks"),
         *("--shm-size", "64m", "sh", "-c", test),
         cwd=home,
@@ -161,9 +175,127 @@ def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path
         aorta("bisect", *ours, *words, cwd=repository.path)
         for words in (command, ("--", *command), verbose)
     ]
-    for done in (*found, triage(*ours, *verbose, cwd=repository.path, env={})):
+    for done in found:
         assert done.exit_code == 0, done.stderr
         assert done.json()["culprits"][0]["commit"] == shas[1]
+
+
+FLAGS = {
+    "--container --container-url-template --start-date --end-date --threshold-days",
+    "--passing-container --failing-container --passing-versions --failing-versions",
+    "--passing-commits --failing-commits --skip-precondition-checks --confirmation-iterations",
+    "--metric-name --passing-metric --failing-metric --bazel-cache --build-scripts-path",
+    "--cherry-pick --override-remotes --main-branch --workaround-buggy-container",
+    "--exclude-transformer-engine --transformer-engine-ccache-env --container-mount",
+    "--container-runtime --container-registry --output-prefix --restart",
+}
+
+
+def test_help_is_under_its_own_name_and_has_every_flag(tmp_path: Path) -> None:
+    said = triage("--help", cwd=tmp_path, env={}).stdout
+    assert said.startswith("Usage: jax-toolbox-triage ")
+    assert not [flag for line in FLAGS for flag in line.split() if f"{flag} " not in said]
+    for runtime in ("docker", "pyxis", "local", "plugin"):
+        assert runtime in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--start-date", "2024-10-01"),
+        ("--container", "jax", "--start-date", "a-blue-moon-ago"),
+        ("--passing-container", "a"),
+        ("--passing-versions", "jax:1,xla:2", "--failing-versions", "jax:2,xla:3"),
+        ("--passing-container", "a", "--failing-versions", "jax:1"),
+        ("--passing-container", "a", "--failing-container", "b", "--container", "jax"),
+        ("--container-runtime", "magic-beans"),
+        ("--container-runtime", "local", "--passing-versions", "jax:1,xla:2"),
+        ("--container", "jax", "--metric-name", "speed"),
+        ("--passing-commits", "jax:1,xla:2", "--passing-versions", "jax:1,xla:2"),
+        ("--container", "jax", "--restart"),
+        ("--container", "jax", "--container-registry", "host/place"),
+    ],
+)
+def test_what_the_tool_refuses_is_refused_before_anything_runs(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = triage(*words, "my-test", cwd=tmp_path, env={})
+    assert done.exit_code == 2, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inside_a_container_the_repositories_are_moved_where_they_are(tmp_path: Path) -> None:
+    """`--container-runtime local`, with a build script on the path that says what it built."""
+    request = request_of(
+        TriageOptions(
+            test_command=("my-test",),
+            container_runtime="local",
+            passing_versions={"jax": "1", "xla": "2"},
+            failing_versions={"jax": "3", "xla": "4"},
+        )
+    )
+    assert request.base.in_place
+    jax, xla = (Repository.create(tmp_path / name) for name in ("jax", "xla"))
+    shas = [jax.commit(f"jax {n}", {"number": f"{n}\n"}) for n in range(8)]
+    still = xla.commit("xla", {"file": "x\n"})
+    spec = {
+        "in_place": True,
+        "packages": [
+            {"name": "xla", "path": str(xla.path), "good": still, "bad": still},
+            {
+                "name": "jax",
+                "path": str(jax.path),
+                "good": shas[0],
+                "bad": shas[-1],
+                "build": f"cat number > {tmp_path}/installed",
+            },
+        ],
+    }
+    (tmp_path / "bisect.yaml").write_text(yaml.safe_dump(spec))
+    words = ("--spec", tmp_path / "bisect.yaml", "--json", "--output-prefix", tmp_path / "out")
+    test = f"test $(cat {tmp_path}/installed) -lt 5 && test $(cat {jax.path}/number) -lt 5"
+    done = aorta("bisect", *words, "--", "sh", "-c", test, cwd=tmp_path)
+    assert done.json()["culprits"][0]["commit"] == shas[5], done.stderr
+
+
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("runtime", ["docker", "plugin"])
+def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
+    docker_engine: DockerEngine, world: World, tmp_path: Path, runtime: str
+) -> None:
+    good, bad = (
+        docker_engine.import_image(rootfs, f"toolbox-{side}:1", ["WORKDIR /opt/xla"])
+        for side, rootfs in world.rootfs.items()
+    )
+    test = ["sh", "-c", "pwd > /triage-tool-output/where; test-jax.sh"]
+    if runtime == "plugin":
+        plugin = tmp_path / "plugin.sh"
+        plugin.write_text(
+            "#!/bin/sh\necho /opt/xla > $4/where\n"
+            "exec docker run --rm --network=none $2 test-jax.sh\n"
+        )
+        plugin.chmod(0o755)
+        test = [str(plugin)]
+    done = triage(
+        *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
+        *("--confirmation-iterations", "0", "--exclude-transformer-engine"),
+        *("--cherry-pick", f"jax:{world.jax[1]}", "--bazel-cache", str(tmp_path / "cache")),
+        *test,
+        cwd=tmp_path,
+        env={**docker_engine.environ, "HOME": str(tmp_path)},
+    )
+    assert done.exit_code == 0, done.stderr
+    [out] = tmp_path.glob("triage-*")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["result"]["jax_bad"] == world.culprit
+    assert {"jax_good", "xla_ref", "container"} <= summary["result"].keys()
+    ran = summary["versions"]
+    assert {"build_time", "container", "metrics", "output_directory", "result"} <= ran[0].keys()
+    assert {record["result"] for record in ran} == {"TestExecutionOutcome.TEST_YIELDED_RESULTS"}
+    assert all(Path(record["output_directory"]).is_dir() for record in ran)
+    for link in ("first-known-bad", "last-known-good"):
+        assert (out / link / "where").read_text() == "/opt/xla\n"
 
 
 @dataclass(frozen=True)
@@ -258,7 +390,7 @@ def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
     assert "build.log | [3 of 9] compiling the mask\n" in debug
     assert all(f"stdout.log | {n}\n" in debug for n in (1, 1500, 3000))  # whole, not its end
     # the first estimate knows how long a build takes: the first one waited for seconds
-    left = re.search(r"about (\d+) more trials, ([\d.]+)s", said)
+    left = re.search(r"about (\d+) more tests, ([\d.]+)s", said)
     assert left is not None
     assert float(left[2]) > 2 * int(left[1])
 

@@ -1,5 +1,6 @@
 """Histories as they are in life: merges, branches at both ends, dates that lie, root commits."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -233,3 +234,24 @@ def test_a_feature_that_a_merge_brings_back_is_carried_along(
     words = ("--good", shas["a0"], "--", "sh", "-c", NEEDS_THE_FEATURE)
     found = culprit(repository, tmp_path / "out", *words, checks=True)
     assert found["commit"] == shas[culprit_at]
+
+
+def test_what_a_cherry_pick_makes_stays_out_of_the_repository(tmp_path: Path) -> None:
+    """And the two ends are commits that the user has."""
+    repository = Repository.create(tmp_path / "repo")
+    shas = []
+    for n in range(9):
+        if n == 2:
+            (repository.path / "feature").unlink()
+        files = {"number": f"{n}\n", "broken": "yes\n" if n >= 4 else "no\n"}
+        if n in (0, 7):
+            files = {"feature": "here\n", "broken": files["broken"]}
+        shas.append(repository.commit(f"commit {n}", files))
+    before = repository.git("count-objects")
+    found = culprit(
+        repository, tmp_path / "out", *("--good", shas[0], "--", "sh", "-c"), NEEDS_THE_FEATURE
+    )
+    assert found["commit"] == shas[4]
+    assert repository.git("count-objects") == before
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert {*result["good"].values(), *result["bad"].values()} <= set(shas)

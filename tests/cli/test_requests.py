@@ -57,13 +57,13 @@ LINES = {
     ),
     "solve": (
         "solve --spec s --environment e --good g --index-url u --find-links d --no-index --budget "
-        "1h --max-trials 3 "
+        "1h --max-trials 3 --allow-binary "
         f"--stages reproduce,reduce --output o --ticket t --mitigations-file m {_ORACLE} "
         f"{_EXECUTOR} {_RESUME} -- a b"
     ),
     "bundle": (
         "bundle there --output o --ticket t --scrub p --redaction-from f --policy y --sign k "
-        "--no-check"
+        "--no-check --whole-logs --allow-binary"
     ),
     "attribute": (
         f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} "

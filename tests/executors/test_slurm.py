@@ -111,6 +111,20 @@ def test_trials_started_together_are_one_array(
     assert len(jobs) == 1
 
 
+@pytest.mark.parametrize(("job_per_trial", "jobs"), [(False, 1), (True, 3)])
+def test_the_queue_is_waited_for_once_unless_each_trial_is_to_be_a_job(
+    job_per_trial: bool, jobs: int, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    executor = opened(jobs=1, job_per_trial=job_per_trial)
+    try:
+        bench = Bench(executor, tmp_path)
+        ends = [bench.shell("echo $SLURM_JOB_ID") for _ in range(3)]
+    finally:
+        executor.close()
+    assert len({end.stdout.path.read_text() for end in ends}) == jobs
+    assert eventually(lambda: not cluster.queue())
+
+
 def test_a_trial_gets_its_gpus(cluster: SlurmCluster, tmp_path: Path) -> None:
     executor = opened(Resources(gpus=2))
     try:

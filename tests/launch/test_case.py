@@ -86,7 +86,7 @@ def drafted(
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     from aorta.launch.case import draft_spec
-    from aorta.launch.decision import LastWords
+    from aorta.launch.decision import FinalDecision
     from aorta.launch.options import parse
 
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
@@ -94,7 +94,7 @@ def drafted(
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
-    words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
+    words = FinalDecision(ending, FailedCycle(start, (evidence,)), ruling)
     text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml", "")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
 

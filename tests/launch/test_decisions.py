@@ -195,6 +195,14 @@ def test_when_the_leader_dies_while_deciding_the_next_leader_reads_the_same_verd
     assert site.cycles() == ["cycle_0"]
 
 
+@pytest.mark.parametrize("wrong", ["keep_alive_interval=0", "last_call_timeout=soon"])
+def test_a_wrong_setting_of_the_rendezvous_is_one_line(site: Site, wrong: str) -> None:
+    end = site.run("--standalone", "--rdzv-conf", wrong, str(script(site.folder, "pass")))
+    assert end.code == 2, end
+    assert f"--rdzv-conf {wrong}: expected a number" in end.err
+    assert "Traceback" not in end.err
+
+
 def test_a_decision_timeout_that_is_not_below_the_join_timeout_is_refused(site: Site) -> None:
     job = script(site.folder, "pass")
     end = site.run(

@@ -48,7 +48,8 @@ def parse(out: str) -> dict[str, object]:
 
 def test_a_script_sees_what_torchrun_would_show_it(site: Site) -> None:
     job = script(site.folder, TELLS)
-    arguments = ("--nproc-per-node", "1", "--max-restarts", "2", str(job), "--lr", "0.1", "--", "x")
+    how = ("--standalone", "--nproc-per-node", "1", "--max-restarts", "2")
+    arguments = (*how, str(job), "--lr", "0.1", "--", "x")
     end = site.run(*arguments)
     assert end.code == 0, end
     assert parse(end.out) == torchrun(site.folder, *arguments)

@@ -320,3 +320,17 @@ def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -
     assert "run_repro.sh does not fail by itself" in bad["why"]
     ship = (run_dir_of(bad, tmp_path) / "SHIP.md").read_text()
     assert "does not fail the same way by itself" in ship
+
+
+def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_path: Path) -> None:
+    script = 'echo "loss $([ "$N" -ge 7 ] && echo nan || echo 0.5)"; exit 0\n'
+    oracle = {"kind": "regex", "pattern": "loss nan", "stream": "stdout"}
+    report = reduce_spec(write_spec(tmp_path, script, [numeric("N", 40, 1)], oracle=oracle)).json()
+    assert report["axes"][0]["final"] == 7
+    shrunken = run_dir_of(report, tmp_path) / "shrunken"
+    done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
+    assert done.returncode != 0
+    fine = (shrunken / "run_repro.sh").read_text().replace("N=7", "N=6")
+    (shrunken / "run_repro.sh").write_text(fine)
+    done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
+    assert done.returncode == 0

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.reduce.structure import pieces_of
+from aorta.reduce.structure import Pieces, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
 
@@ -27,6 +27,7 @@ def test_json_without_some_elements_is_json(
 ) -> None:
     content = json.dumps(value, indent=indent).encode()
     pieces = pieces_of("a.json", content)
+    assert isinstance(pieces, Pieces)
     assert pieces.without_all_but(range(len(pieces.items))) == content
     kept = data.draw(st.sets(st.integers(0, len(pieces.items)), min_size=1))
     if pieces.stays[0] and any(number < len(pieces.items) for number in kept):

@@ -139,7 +139,8 @@ def test_a_value_keeps_its_placeholder_over_the_whole_page(tmp_path: Path) -> No
         for n in range(4)
     ]
     write(run / "result.json", {"schema": "aorta.run/1", "workload": "w"})
-    text = document(page(private(run, "run", records)))
+    private(run, "run", records)
+    text = document(page_of(reader_of(run, shared=True).open()))
     assert "alice77" not in text
     assert text.count("&lt;PATH:1&gt;") == text.count("&lt;PATH:2&gt;") > 0
 

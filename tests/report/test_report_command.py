@@ -44,17 +44,30 @@ def test_json_says_where_the_page_is_and_what_it_answers(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("verb", run_dirs.MAKERS)
-def test_nothing_private_reaches_a_page(verb: str, tmp_path: Path) -> None:
+def test_nothing_private_reaches_a_page_for_others(verb: str, tmp_path: Path) -> None:
     """Run directories with names, addresses, paths and secrets in every place, also with the rest
     missing or odd.
     """
     run = run_dirs.MAKERS[verb](tmp_path)
-    done = aorta("report", run, "-o", tmp_path / "page.html")
+    done = aorta("report", run, "--share", "-o", tmp_path / "page.html")
     assert done.exit_code == 0, done.stderr
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "<h1>" in text
     for value in run_dirs.PRIVATE_VALUES:
         assert value not in text
+
+
+def test_a_page_of_ones_own_names_paths_and_no_secret(tmp_path: Path) -> None:
+    token = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zB9dF1hJ3"
+    script = f"echo cannot open /home/alice77/data.bin with {token} >&2; exit 3"
+    aorta("run", "-q", "--pattern", "cannot open", "--", "bash", "-c", script, cwd=tmp_path)
+    run = tmp_path / "results" / "command"
+    assert aorta("report", run, "-o", tmp_path / "own.html").exit_code == 0
+    assert aorta("report", run, "--share", "-o", tmp_path / "shared.html").exit_code == 0
+    own, shared = ((tmp_path / f"{name}.html").read_text() for name in ("own", "shared"))
+    assert "alice77" not in shared
+    assert "/home/alice77/data.bin" in own
+    assert token not in own + shared
 
 
 def test_a_page_goes_into_the_bundle(tmp_path: Path) -> None:

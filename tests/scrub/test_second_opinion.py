@@ -1,12 +1,14 @@
-"""Another detector looks at what is left: detect-secrets, with the plugins that know a secret by
-its shape.
+"""Another detector looks at what is left: detect-secrets, with the plugins that know a secret by its
+shape or by the keyword in front of it.
 """
 
 from detect_secrets.core.scan import scan_line
 from detect_secrets.settings import transient_settings
 
+from aorta.scrub.files import Account, FileScrubber
 from aorta.scrub.scrubber import Scrubber
 from support.planted import CORPUS
+from support.strange_secrets import strange_secrets
 
 _PLUGINS = (
     "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "
@@ -15,14 +17,19 @@ _PLUGINS = (
     "MailchimpDetector NpmDetector OpenAIDetector PrivateKeyDetector PypiTokenDetector "
     "SendGridDetector "
     "SlackDetector SoftlayerDetector SquareOAuthDetector StripeDetector TelegramBotTokenDetector "
-    "TwilioKeyDetector"
+    "TwilioKeyDetector KeywordDetector"
 )
 
 
 def test_detect_secrets_finds_nothing_in_scrubbed_text() -> None:
+    """What KeywordDetector still reports is a placeholder, or the keyword's own quotes."""
+    planted = [(one.name, "x.log", one.line) for one in CORPUS]
+    planted += [(one.name, one.where, one.text) for one in strange_secrets()]
     with transient_settings({"plugins_used": [{"name": name} for name in _PLUGINS.split()]}):
-        for planted in CORPUS:
-            scrubber = Scrubber()
-            scrubber.learn(planted.line)
-            for line in scrubber.text(planted.line).text.splitlines():
-                assert list(scan_line(line)) == [], planted.name
+        for name, where, text in planted:
+            files = FileScrubber(Scrubber())
+            files.learn(where, [text.encode()], ours=False)
+            after = b"".join(files.scrub(where, [text.encode()], Account(), ours=False)).decode()
+            for line in after.splitlines():
+                found = [one.secret_value or "" for one in scan_line(line)]
+                assert [one for one in found if "SECRET:" not in one] == [], (name, where, line)

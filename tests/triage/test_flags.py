@@ -223,7 +223,7 @@ def test_a_name_that_is_taken_is_given_a_number(tmp_path: Path) -> None:
         "triage", "run", "--recipe", path, "--mitigation-axis", "omp_one_thread", "--dry-run",
         cwd=tmp_path,
     )  # fmt: skip
-    assert "omp_one_thread-local-2: at most" in done.stderr
+    assert "omp_one_thread-local-2: at most" in done.stdout
 
 
 def test_triage_without_run_is_triage_run(tmp_path: Path) -> None:

@@ -327,14 +327,16 @@ def test_a_dry_run_says_the_commands_the_trials_and_the_time(tmp_path: Path) -> 
     words: list[str | Path] = ["triage", "run", "--recipe", path]
     first = aorta(*words, "--dry-run", cwd=tmp_path)
     assert first.exit_code == 0
-    assert "env FIXED=1 /bin/bash -c 'test -n " in first.stderr
-    assert "at most 8 trials" in first.stderr
-    assert "time: unknown" in first.stderr
+    assert "env FIXED=1 /bin/bash -c 'test -n " in first.stdout
+    assert "at most 8 trials" in first.stdout
+    assert "time: unknown" in first.stdout
+    told = aorta(*words, "--dry-run", "--json", cwd=tmp_path).json()
+    assert [one["trials"] for one in told["cells"]] == [4, 4]
     limited = aorta(*words, "--dry-run", "--timeout", "60", "--jobs", "2", cwd=tmp_path)
-    assert "time: 4m00s at most, by --timeout" in limited.stderr
+    assert "time: 4m00s at most, by --timeout" in limited.stdout
     assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
     aorta(*words, "-q", cwd=tmp_path)
-    assert "a trial in the newest run" in aorta(*words, "--dry-run", cwd=tmp_path).stderr
+    assert "a trial in the newest run" in aorta(*words, "--dry-run", cwd=tmp_path).stdout
 
 
 def test_the_same_second_never_shares_a_directory(tmp_path: Path) -> None:

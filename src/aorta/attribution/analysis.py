@@ -5,25 +5,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aorta.attribution.classify import Said, named
-from aorta.attribution.events import Event, Reading
-from aorta.attribution.facts import Facts
-from aorta.attribution.finding import conclude, said
+from aorta.attribution.events.event import Event, Reading
+from aorta.attribution.events.patterns import Registry, built_in
+from aorta.attribution.events.scanning import read_ends, read_whole
 from aorta.attribution.flight import read_dumps, stragglers
-from aorta.attribution.healthy import without_noise
-from aorta.attribution.last_words import last_words
-from aorta.attribution.line_fields import in_one_calendar
+from aorta.attribution.logs.fields import in_one_calendar
+from aorta.attribution.logs.reading import ReadableLog
 from aorta.attribution.nouns import Attribution, Evidence, Finding
-from aorta.attribution.patterns import Registry, built_in
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide
-from aorta.attribution.progress import progress_of
-from aorta.attribution.reading import ReadableLog
-from aorta.attribution.scanning import read_ends, read_whole
+from aorta.attribution.progress import progress_of, world_size
 from aorta.attribution.sources import (
     earlier_sources,
     failures_with_times,
     kernel_sources,
     readable_sources,
 )
+from aorta.attribution.timeline.facts import Facts
+from aorta.attribution.timeline.finding import conclude, said
+from aorta.attribution.timeline.last_words import last_words
+from aorta.attribution.timeline.went_on import without_noise
 
 # confidence at which the ends of long logs need not be followed by all that stands before them
 TOLD_ENOUGH = 0.6
@@ -97,6 +97,7 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
         last_words=last_words(logs, events),
         logs=tuple(logs),
+        world=world_size(logs),
         began=min((placed[moment] for moment in began), default=None),
     )
 

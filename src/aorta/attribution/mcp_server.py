@@ -16,10 +16,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import attribution_document
+from aorta.attribution.events.patterns import built_in
 from aorta.attribution.http_client import HttpError, JsonClient
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence
-from aorta.attribution.patterns import built_in
 from aorta.attribution.policy import RULES
 from aorta.attribution.sources import failures_of, find_logs
 from aorta.attribution.taxonomy import FailureClass

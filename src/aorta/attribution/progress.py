@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from aorta.attribution.logs.reading import ReadableLog, ends_of
 from aorta.attribution.nouns import Finding, PastCycle
-from aorta.attribution.reading import ReadableLog, ends_of
 from aorta.attribution.taxonomy import FailureClass
 
 # Seconds a cycle must live to count as progress where it reported no step.
@@ -85,6 +85,11 @@ _NO_COUNT = re.compile(
     re.IGNORECASE,
 )
 _NO_STEP = 10**9  # seconds since the epoch, or bytes
+_WORLD = re.compile(
+    r"\bworld[_ -]?size\W{1,3}(\d{1,6})\b|\bStarting with (\d{1,6}) processes|"
+    r"\bMEMBER: \d+/(\d{1,6})\b|\bnranks (\d{1,6})\b",
+    re.IGNORECASE,
+)
 _ENOUGH_LINES = 5
 _COUNTED = ("step", "iter", "update", "batch")
 _LONGEST = 1000
@@ -229,6 +234,17 @@ def _texts(source: ReadableLog) -> Iterator[tuple[int | None, str]]:
         spoken = source.format.read(line[:_LONGEST])
         by_rank.setdefault(spoken.rank, []).append(line if spoken.rank is None else spoken.text)
     yield from ((rank, "\n".join(lines)) for rank, lines in by_rank.items())
+
+
+def world_size(sources: Iterable[ReadableLog]) -> int | None:
+    """How many ranks the logs say there are, at their beginning; None where they do not agree."""
+    told = {
+        int(next(filter(None, found.groups())))
+        for source in sources
+        if source.size
+        for found in _WORLD.finditer(ends_of(source, HEAD, 0)[0])
+    }
+    return told.pop() if len(told) == 1 else None
 
 
 def steps_in(text: str) -> list[int]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.attribution.analysis import attribute as attributed
+from aorta.attribution.events.patterns import built_in, with_user_file
 from aorta.attribution.evidence import collect
 from aorta.attribution.nouns import Attribution
 from aorta.attribution.opinion import Adviser, with_opinion
-from aorta.attribution.patterns import built_in, with_user_file
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT
 
 

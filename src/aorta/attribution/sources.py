@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aorta.attribution.logs.reading import MOST_KEPT, ReadableLog, rank_in_name
 from aorta.attribution.nouns import Evidence, LogSource
 from aorta.attribution.rank_end import RankEnd, signal_number
-from aorta.attribution.reading import MOST_KEPT, ReadableLog, rank_in_name
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")

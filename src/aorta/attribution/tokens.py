@@ -10,7 +10,6 @@ import ipaddress
 import os
 import secrets
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,14 +20,7 @@ from aorta.core.errors import InfrastructureError, UsageError
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _SHORTEST_TOKEN = 8
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_SOCK_DIAG = getattr(socket, "NETLINK_SOCK_DIAG", 4)
-_BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
-_REQUEST = 1  # NLM_F_REQUEST
-_HEADER = struct.Struct("=IHHII")  # nlmsghdr
-_ASKED = struct.Struct("=BBxxI")  # inet_diag_req_v2 before the socket's address
-_ADDRESS = struct.Struct("!HH16s16s")  # inet_diag_sockid, as on the wire
-_ANY_SOCKET = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, any cookie
-_UID_AT = _HEADER.size + 4 + _ADDRESS.size + len(_ANY_SOCKET) + 12  # in inet_diag_msg
+_CONNECTIONS = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 
 
 def read_token(path: Path | None) -> str | None:
@@ -88,24 +80,18 @@ def _place(host: str, port: int) -> Path:
     return state / "aorta" / "tokens" / f"{host.split('.', maxsplit=1)[0]}-{port}"
 
 
-def user_of(caller: tuple[str, int], here: tuple[str, int]) -> int | None:
-    """The user whose process holds the other end of a connection of this machine; None where the
-    kernel does not say.
+def user_of(caller: tuple[str, int]) -> int | None:
+    """The user whose process holds the other end of a connection of this machine, as the kernel's
+    table of connections has it; None where that does not say.
     """
-    if not ipaddress.ip_address(caller[0]).is_loopback:
+    address = ipaddress.ip_address(caller[0])
+    if not address.is_loopback:
         return None
-    family = socket.AF_INET6 if ":" in caller[0] else socket.AF_INET
-    ends = [socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (caller, here)]
-    body = _ASKED.pack(family, socket.IPPROTO_TCP, 0xFFFFFFFF)
-    body += _ADDRESS.pack(caller[1], here[1], *ends) + _ANY_SOCKET
+    words = [address.packed[at : at + 4][::-1] for at in range(0, len(address.packed), 4)]
+    own = f"{b''.join(words).hex()}:{caller[1]:04x}".upper()
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
-            kernel.settimeout(1.0)
-            kernel.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 0, 0) + body)
-            told = kernel.recv(4096)
-    except (OSError, AttributeError):  # no such socket, no such kernel
+        rows = _CONNECTIONS[address.version].read_text(encoding="ascii").splitlines()[1:]
+    except OSError:
         return None
-    if len(told) < _UID_AT + 4 or _HEADER.unpack_from(told)[1] != _BY_FAMILY:
-        return None
-    uid: int = struct.unpack_from("=I", told, _UID_AT)[0]
-    return uid
+    found = (row.split() for row in rows if own in row)
+    return next((int(fields[7]) for fields in found if fields[1] == own), None)

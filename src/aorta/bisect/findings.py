@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aorta.bisect.histories import merge_of
+from aorta.bisect.histories import commit_of, merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
-from aorta.core.failure import same_failure
+from aorta.core.failure import failure_to_json, same_failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -73,6 +73,7 @@ class Findings:
     counted: Counted = field(default_factory=Counted)
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    failure: Mapping[str, Any] | None = None
     failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
     reproduce: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +91,8 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
+    good = {name: commit_of(version) for name, version in good.items()}
+    bad = {name: commit_of(version) for name, version in bad.items()}
     candidates = last.interval if status not in _NO_ANSWER else None
     culprits = _culprits(outcome) if candidates else []
     return Findings(
@@ -99,11 +102,12 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
-        bad=bad,
+        bad={**bad, **{one["package"]: one["bad"] for one in culprits[:1] if good == bad}},
         **_sides_seen(outcome),
         counted=counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome, answers)),
+        failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
         exit_code=exit_code(status, answers),
     )
 

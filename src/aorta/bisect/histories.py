@@ -7,7 +7,7 @@ that only one branch has is so found like any other change, and so is the commit
 something.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -90,12 +90,6 @@ class CommitPath:
         return Graph(GraphHistory(package, shas, holds, tuple(ranks), after), self.changes)
 
 
-CherryPick = Callable[[Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
-"""A commit on top of others, each with the number of the parent that it is compared to: new
-commits, None for one that does not take it, or where none can be made.
-"""
-
-
 @dataclass(frozen=True)
 class Graph:
     """Every commit between the two ends as a state and as a change."""
@@ -103,21 +97,26 @@ class Graph:
     history: GraphHistory
     changes: tuple[CommitChange, ...]
 
-    def carrying(
-        self, ranks: Sequence[int], good: str, bad: str, pick: CherryPick
-    ) -> "Graph | None":
-        """Only these changes, all of them between two states. What the last of them brings is
-        cherry-picked onto the states before it, so that states can be tested that only lack that.
-        One that does not take it is left out.
+    def cherry_picking(
+        self, ranks: Sequence[int], good: str, bad: str
+    ) -> "tuple[Graph, str, Mapping[str, int]] | None":
+        """Only these changes, all of them between two states, over the states that would hold some
+        of them with what the last of them brings; that commit; and by each of those states the
+        parent that the commit is compared to. So states can be tested that only lack that.
         """
         history, group = self.history, sum(1 << rank for rank in ranks)
         last = next((r for r in ranks if not group & ~history.holds[history.after[r]]), None)
         if last is None or self.changes[last].removed:
             return None
-        onto = _states_below(history, self.changes[last].commit, group)
-        picked = pick(self.changes[last].commit, [place for _, place in onto]) or ()
-        made = [(held, sha) for (held, _), sha in zip(onto, picked, strict=False) if sha]
-        return self._of(ranks, [(0, good), *sorted(made, key=_size), (group, bad)])
+        commit = self.changes[last].commit
+        onto = _states_below(history, commit, group)
+        named = [
+            (held, sha + _PICKED if sha == good else sha, number) for held, (sha, number) in onto
+        ]
+        states = {sha: held for held, sha, _ in named if sha != bad}
+        between = sorted(((held, sha) for sha, held in states.items()), key=_size)
+        found = self._of(ranks, [(0, good), *between, (group, bad)])
+        return found, commit.sha, {sha: number for _, sha, number in named}
 
     def _of(self, ranks: Sequence[int], states: Sequence[tuple[int, str]]) -> "Graph":
         """These changes over other states, in the order in which those come to hold them."""
@@ -134,10 +133,23 @@ class Graph:
             for bit, place in enumerate(after)
         )
         changes = tuple(
-            replace(self.changes[rank], good=shas[low], bad=shas[high])
+            _between_commits(self.changes[rank], commit_of(shas[low]), commit_of(shas[high]))
             for rank, low, high in zip(order, before, after, strict=True)
         )
         return Graph(GraphHistory(self.history.package, shas, holds, before, after), changes)
+
+
+def _between_commits(change: CommitChange, good: str, bad: str) -> CommitChange:
+    """A state and the same with a cherry-pick: the change is the commit that was picked."""
+    return replace(change, good=good, bad=bad if bad != good else change.commit.sha)
+
+
+_PICKED = "^0"  # as git takes it: the same commit, told from the one without the cherry-pick
+
+
+def commit_of(version: str) -> str:
+    """The commit that a state stands for."""
+    return version.removesuffix(_PICKED)
 
 
 def _size(state: tuple[int, str]) -> int:

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from aorta.bisect.findings import Findings, findings_of
@@ -37,11 +36,11 @@ from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.checkout import GitFaultError, forget_trees, with_commit
-from aorta.runtimes.git import Commit, Repository
+from aorta.runtimes.checkout import forget_trees
+from aorta.runtimes.git import Repository
 from aorta.runtimes.worktree_job import TreeJob, TreesJob
 
 
@@ -65,8 +64,9 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
                 return InPlace(root, those, here, request.directory, spec.build_timeout)
             return HostTrees(root, those, own, spec.build_timeout)
 
-        carry = None if spec.in_place else partial(carried, root / "carried")
-        setting = replace(run.setting(version_sets, command=command), carry=carry)
+        setting = replace(
+            run.setting(version_sets, command=command), cherry_picks=not spec.in_place
+        )
         try:
             outcome = investigate(setting, packages)
         finally:
@@ -230,7 +230,7 @@ def reproduce_on_host(
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            lines += clone_lines(spec, version, tree)
+            lines += clone_lines(package, version, tree)
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
                 lines.append(
@@ -352,7 +352,7 @@ class HostTrees(VersionSets):
             tree=str(tree) if tree else None,
             repository=spec.path,
             sha=versions[package.name] if tree else None,
-            cherry_pick=spec.cherry_pick,
+            cherry_pick=package.picks(versions[package.name]),
             files=self._own.files if package.name == self._own.package else {},
             build=build,
         )
@@ -415,27 +415,6 @@ class InPlace(VersionSets):
 
     def built(self, key: str) -> None:
         self._here.key = key
-
-
-_MOST_CARRIED = 200
-
-
-def carried(
-    tree: Path, package: Package, commit: Commit, onto: Sequence[tuple[str, int]]
-) -> Sequence[str | None] | None:
-    """Each state with the commit cherry-picked onto it: a commit of its own, beside every
-    branch.
-    """
-    if package.repository is None or len(onto) > _MOST_CARRIED:
-        return None
-    where, merges = package.repository.where, len(commit.parents) > 1
-    try:
-        return [
-            with_commit(str(tree), where, state, commit.sha, number if merges else None)
-            for state, number in onto
-        ]
-    except GitFaultError as fault:
-        raise InfrastructureError(str(fault)) from None
 
 
 def _mark_of(tree: Path) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aorta.bisect.metric import MeasuredEnds, Metric
-from aorta.bisect.package import Carry, Package, Versions, moving, whole
+from aorta.bisect.package import Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, KnownT, OutcomeCache, Stages, known_at_first
 from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
 from aorta.core.axis import Point, Purpose
@@ -25,6 +25,7 @@ from aorta.search.remembered import Remembered
 from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
 _SENTINELS = 2
+_CHERRY_PICKED = "cherry-picked"  # its outcomes are not of the commits alone
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
@@ -47,7 +48,7 @@ class SearchSetup:
     on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
-    carry: Carry | None = None
+    cherry_picks: bool = False  # states that lack something may get it by a cherry-pick
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
     searched = [main]
     while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
-    if not setting.stages.interrupted and (carried := _with_what_moved(setting, searched[-1])):
-        searched.append(carried)
+    if not setting.stages.interrupted and (picked := _with_what_moved(setting, searched[-1])):
+        searched.append(picked)
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
@@ -184,7 +185,9 @@ def search_versions(
     impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
     sets = setting.version_sets(packages)
     experiment = VersionsExperiment(setting.command, packages, sets)
-    listeners = [*setting.on_search(search), setting.cache.listener(packages)]
+    listeners = list(setting.on_search(search))
+    if name != _CHERRY_PICKED:
+        listeners.append(setting.cache.listener(packages))
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
         return setting.stages.drive(name, asked, experiment, sets, listeners, judges)
@@ -198,7 +201,8 @@ def search_versions(
         undecided = {**impossible, **setting.metric.undecided}
         alike = ends.alike if ends else None
         return FinishedSearch(name, search, packages, answer, used, before, alike, undecided)
-    known = _known(setting, name, search, packages, setting.cache.known)
+    looked_up = setting.cache.known if name != _CHERRY_PICKED else lambda _: []
+    known = _known(setting, name, search, packages, looked_up)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     alone = None
     if partner_of is not None:
@@ -316,27 +320,28 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
 
 def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """States that cannot be tested may lack something that the test needs, and that the first state
-    after them brings back. With that carried along they can be.
+    after them brings back. With that cherry-picked they can be.
     """
     interval, moved = found.interval, moving(found.packages)
-    if interval is None or len(moved) != 1 or setting.carry is None:
+    if interval is None or len(moved) != 1 or not setting.cherry_picks:
         return None
     if not found.is_sure or not found.search.untestable or len(interval.changes) < 2:
         return None
     (name,) = (package.name for package in moved)
     ends = found.versions(interval.good)[name], found.versions(interval.bad)[name]
     ranks = [change.rank for change in interval.changes]
-    package = moved[0].carrying(ranks, *ends, setting.carry)
-    if package is None or len(package.versions) < 3:
+    package = moved[0].cherry_picking(ranks, *ends)
+    if package is None:
         return None
     setting.say(
-        "carrying what the last of them brings along to the states that could not be tested"
+        f"cherry-picking {package.spec.cherry_pick[-1][:12]} onto the states that could not be "
+        "tested: the test needs it"
     )
     good, bad = found.search.sides()
     packages = [package if p.name == package.name else p for p in found.packages]
     searched = search_versions(
         setting,
-        "carried",
+        _CHERRY_PICKED,
         packages,
         assume={(0,): good, (len(package.versions) - 1,): bad},
         before=found.mass,

@@ -4,14 +4,14 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
-from aorta.runtimes.git import Commit, Repository
+from aorta.runtimes.git import Repository
 from aorta.search.timeline import History
 
 Versions = Mapping[str, str]
@@ -34,6 +34,8 @@ class Package:
     span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
+    # By a version the number of the parent that the last cherry-pick, a merge, is compared to.
+    parents: Mapping[str, int] = field(default_factory=dict)
     firm: bool = True  # it stands at this very version; without, near it where that cannot be
     times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
@@ -86,19 +88,31 @@ class Package:
         graph = span.graph(self.name)
         return replace(self, versions=graph.history.states, span=span, graph=graph)
 
-    def carrying(
-        self, ranks: Sequence[int], good: str, bad: str, carry: "Carry"
-    ) -> "Package | None":
-        """These changes, between two states, with what the last of them brings carried along to the
-        states before it.
+    def cherry_picking(self, ranks: Sequence[int], good: str, bad: str) -> "Package | None":
+        """These changes, between two states, with what the last of them brings cherry-picked onto
+        the states before it. The states keep the names of the commits that they are made of.
         """
         if self.span is None:
             return None
         graph = self.graph or self._line(self.span).graph(self.name)
-        carried = graph.carrying(ranks, good, bad, partial(carry, self))
-        if carried is None:
+        found = graph.cherry_picking(ranks, good, bad)
+        if found is None or len(found[0].history.states) < 3:
             return None
-        return replace(self, versions=carried.history.states, span=None, graph=carried)
+        graph, commit, parents = found
+        spec = self.spec.model_copy(update={"cherry_pick": (*self.spec.cherry_pick, commit)})
+        return replace(
+            self, spec=spec, versions=graph.history.states, span=None, graph=graph, parents=parents
+        )
+
+    def picks(self, version: str) -> tuple[str, ...]:
+        """The cherry-picks of a state, as `git cherry-pick` takes them."""
+        *others, last = self.spec.cherry_pick or ("",)
+        if not self.parents or self.repository is None:
+            return self.spec.cherry_pick
+        if version not in self.parents:
+            return tuple(others)
+        merge = len(self.repository.commit(last).parents) > 1
+        return (*others, f"-m {self.parents[version]} {last}" if merge else last)
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
@@ -108,10 +122,6 @@ class Package:
     def fixed_at(self, version: str, *, firm: bool = True) -> "Package":
         """The same package, standing still."""
         return Package(self.spec, (version,), self.repository, firm=firm)
-
-
-Carry = Callable[[Package, Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
-"""`CherryPick` in the repository of a package."""
 
 
 def moving(packages: Sequence[Package]) -> list[Package]:
@@ -142,13 +152,16 @@ def set_key(packages: Sequence[Package], versions: Versions) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def clone_lines(spec: PackageSpec, version: str, tree: str) -> list[str]:
+def clone_lines(package: Package, version: str, tree: str) -> list[str]:
     """Shell lines that show people a state of a repository, which is left as it is."""
     git = f"git -C {tree}"
     return [
-        f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
+        f"git clone --quiet --shared --no-checkout {shlex.quote(str(package.spec.path))} {tree}",
         f"{git} checkout --quiet --detach {version}",
-        *(f"{git} cherry-pick {pick} || {git} cherry-pick --abort" for pick in spec.cherry_pick),
+        *(
+            f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
+            for pick in package.picks(version)
+        ),
     ]
 
 

@@ -112,7 +112,6 @@ class BisectRequest:
 
     command: tuple[str, ...] = ()
     spec: Path | None = None
-    base: BisectSpec | None = None  # in place of a file
     good: str | None = None  # a revision of the repository here
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
@@ -141,7 +140,6 @@ class BisectRequest:
     output_prefix: Path | None = None  # None: ./bisect-<now>
     cache: bool = True  # use and keep outcomes of other runs
     cache_dir: Path | None = None
-    summary: bool = False  # also write JAX-Toolbox' summary.json
     resume: Resume | None = None
 
     @property
@@ -150,7 +148,36 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or self.base or ends or named)
+        return bool(self.command or self.spec or ends or named)
+
+    @property
+    def given_spec(self) -> BisectSpec:
+        """What the request lies on top of."""
+        return load_spec(self.spec) if self.spec else BisectSpec()
+
+    @property
+    def summary(self) -> bool:
+        """Whether JAX-Toolbox' summary.json is written too."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolboxRequest(BisectRequest):
+    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file."""
+
+    base: BisectSpec
+
+    @property
+    def asks_something(self) -> bool:
+        return True
+
+    @property
+    def given_spec(self) -> BisectSpec:
+        return self.base
+
+    @property
+    def summary(self) -> bool:
+        return True
 
 
 def bisect(
@@ -326,7 +353,7 @@ def _asked(request: BisectRequest) -> dict[str, Any]:
 
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = load_spec(request.spec) if request.spec else request.base or BisectSpec()
+    spec = request.given_spec
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)

@@ -2,6 +2,7 @@
 documented.
 """
 
+import difflib
 import importlib
 import json
 import os
@@ -33,6 +34,9 @@ class _LazyVerbs(click.Group):
             )
         modules = {**{verb.name: verb.module for verb in VERBS}, **UNLISTED}
         if name not in modules:
+            near = difflib.get_close_matches(name, modules, 1)
+            if near:
+                raise UsageError(f"there is no verb {name!r}; did you mean {near[0]!r}?")
             return None
         command: click.Command = importlib.import_module(modules[name]).command
         return command

@@ -60,9 +60,7 @@ def probe(
         _refuse_beside_diff(output, field)
         _show_differences(*compared, as_json=as_json)
         return
-    from aorta.probe.snapshot import collect_env
-
-    snapshot = collect_env()
+    snapshot = _of_the_active_environment()
     place = output or (None if as_json or field is not None else _DEFAULT_FILE)
     if place:
         _write(snapshot, place)
@@ -72,6 +70,31 @@ def probe(
         print_json(snapshot.schema, snapshot.to_dict())
     elif str(place) != "-":
         click.echo(snapshot.summary(verbose=verbose))
+
+
+def _of_the_active_environment() -> "EnvSnapshot":
+    """The machine as the Python that comes first on the path sees it, where that is one of another
+    virtual environment than ours; else as ours does.
+    """
+    import shutil
+    import subprocess
+    import sys
+
+    from aorta.probe.snapshot import EnvSnapshot, collect_env, probe_argv
+
+    first = shutil.which("python3") or shutil.which("python")
+    home = Path(first).parent if first else None
+    if home is None or home == Path(sys.executable).parent:
+        return collect_env()
+    if not (home.parent / "pyvenv.cfg").exists():
+        return collect_env()
+    words = (str(first), *probe_argv(mounted=False)[1:])
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        return EnvSnapshot.from_dict(json.loads(done.stdout))
+    except ValueError:
+        say(f"{first} does not answer: this is the environment of {sys.executable}")
+        return collect_env()
 
 
 def _refuse_beside_diff(output: Path | None, field: str | None) -> None:

@@ -12,12 +12,14 @@ from aorta.cli.printing import print_json
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="[default: RUN_DIR/report.html]"
 )
+@click.option("--share", is_flag=True, help="Replace names, addresses and paths too.")
 @click.option("--open", "open_it", is_flag=True, help="Show it in a browser.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def command(run_dir: Path, output: Path | None, open_it: bool, as_json: bool) -> None:
+def command(run_dir: Path, output: Path | None, share: bool, open_it: bool, as_json: bool) -> None:
     """Make one HTML page of any run directory: the answer, a picture, the evidence.
 
-    The page needs no network and no script. Names, addresses, paths and secrets are replaced, so that it may be shared.
+    The page needs no network and no script. Secrets are replaced; with --share so are names,
+    addresses and paths, so that it may leave this machine.
 
     \b
     aorta report results/half_nan
@@ -29,7 +31,7 @@ def command(run_dir: Path, output: Path | None, open_it: bool, as_json: bool) ->
     from aorta.report.building import write_page
 
     place = output or run_dir / "report.html"
-    page, text = write_page(run_dir, place)
+    page, text = write_page(run_dir, place, shared=share)
     if as_json:
         content = {"path": str(place), "bytes": len(text.encode()), "answer": page.answer.sentence}
         print_json("aorta.report/1", content)

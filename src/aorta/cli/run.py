@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 @options.oracle_options
 @options.running_trials
 @click.option(
-    "--results-dir", type=click.Path(path_type=Path), default=Path("results"), show_default=True
+    "--output",
+    "--results-dir",
+    "results_dir",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
 )
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--skip", default="", metavar="A,B", help="All but these.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
 @click.option("--ticket", help="Names the bundle.")
+@click.option("--allow-binary", is_flag=True, help="Pack data that is no text as it is.")
 @options.mitigations_files
 @options.oracle_options
 @options.running_trials

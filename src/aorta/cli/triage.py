@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
-    from aorta.triage.request import TriageRequest, plan_lines, triage
+    from aorta.triage.request import TriageRequest, plan_lines, planned_cells, triage
 
     display = options.display_from(given)
     request = TriageRequest(
@@ -101,7 +101,13 @@ def run(
         **given,
     )
     if dry_run:
-        say_plan(plan_lines(request))
+        lines = list(plan_lines(request))
+        if display.as_json:
+            content = {"cells": planned_cells(request), "lines": lines}
+            print_json("aorta.triage.plan/1", content)
+        else:
+            click.echo("\n".join(lines))
+        say("nothing was run")
         return
     report = triage(request, lambda: display.listeners(_picture(request.mode)))
     _show(report, as_json=display.as_json)
@@ -154,12 +160,12 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage import matrix, optimized
+    from aorta.triage import matrix, stack_report
     from aorta.triage.running import MatrixReport
 
     is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(matrix.SCHEMA if is_matrix else optimized.SCHEMA, report.to_json())
+        print_json(matrix.SCHEMA if is_matrix else stack_report.SCHEMA, report.to_json())
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))

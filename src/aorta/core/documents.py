@@ -102,7 +102,9 @@ def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:
 
 def _message(problem: Any, problems: list[Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {str(problem['loc'][-1])!r}; remove it, or check its spelling"
+        others = [path_of(p["loc"]) for p in problems[1:] if p["type"] == "extra_forbidden"]
+        also = f"; unknown too: {', '.join(others)}" if others else ""
+        return f"unknown key {str(problem['loc'][-1])!r}; remove it, or check its spelling{also}"
     if problem["type"] == "missing":
         return "this key is required and is missing"
     cause = problem.get("ctx", {}).get("error")

@@ -21,16 +21,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aorta.core.raised import (
-    Cause,
-    Raised,
-    causes_in,
-    is_error,
-    said_in,
-    words_of,
-)
+from aorta.core.raised import Cause, Raised, causes_in
 from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
 from aorta.core.trial import TrialEnd
+from aorta.core.words import is_error, said_in, words_of
 
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
@@ -43,6 +37,7 @@ _SIGNALS = frozenset(int(number) for number in signal.Signals)
 # Classes whose place is an accident: memory runs out wherever the next request for it stands, and a
 # device reports an error at a later call.
 _OUT_OF_MEMORY = frozenset({"device_oom", "host_oom"})
+_DEVICE_ASSERT = "device_assert"
 _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "device_oom",
@@ -51,10 +46,10 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"(?:alloc|memory)|hipErrorOutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
         ),
     ),
-    ("device_assert", re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
+    (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )
-_DEVICE_ASSERTION = re.compile(r"Assertion [`'](?P<what>.+)[`'] failed")
+_DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 
 
 @dataclass(frozen=True)
@@ -215,13 +210,10 @@ def failure_of(end: TrialEnd) -> Failure:
         words = words_of(*said)
     if not causes and not words:
         causes = next((found for found in map(causes_in, texts) if found), ())
-    return Failure(
-        ended,
-        causes,
-        words,
-        _class_of(ended, causes, words),
-        said=frozenset((*said[0], *said[1])),
-    )
+    lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
+    if kind == _DEVICE_ASSERT:
+        words = tuple(sorted({m[0] for line in lines if (m := _DEVICE_ASSERTION.search(line))}))
+    return Failure(ended, causes, words, kind, said=lines)
 
 
 def _class_of(ended: Ended, causes: Sequence[Cause], words: Sequence[str]) -> str | None:
@@ -264,7 +256,7 @@ def same_failure(
         if len(classes) == 1:
             return Sameness(True, f"both are {known.failure_class}")
         return Sameness(False, f"{known.text} and {other.text}")
-    if classes == {"device_assert"}:
+    if classes == {_DEVICE_ASSERT}:
         return _same_assertion(known, other)
     if known.causes and other.causes:
         return _same_causes(known, other)
@@ -275,15 +267,9 @@ def same_failure(
 
 def _same_assertion(known: Failure, other: Failure) -> Sameness:
     """A device reports a failed assertion at a later call; what was asserted is in its words."""
-    asserted = [_assertions(failure) for failure in (known, other)]
-    if all(asserted) and not set(asserted[0]) & set(asserted[1]):
-        return Sameness(False, f"the devices asserted {asserted[0]} and {asserted[1]}")
+    if known.words and other.words and not set(known.words) & set(other.words):
+        return Sameness(False, f"on the device {known.words[0]}, and {other.words[0]}")
     return Sameness(True, "both are an assertion that failed on a device")
-
-
-def _assertions(failure: Failure) -> list[str]:
-    lines = (*failure.said, *failure.words)
-    return sorted({m["what"] for line in lines if (m := _DEVICE_ASSERTION.search(line))})
 
 
 # -- exceptions ------------------------------------------------------------------------------------
@@ -385,8 +371,9 @@ def _quoted(known: Failure, other: Failure) -> Sameness:
 
 
 def _same_words(known: Failure, other: Failure) -> Sameness:
-    if not known.ended.is_like(other.ended):
-        return Sameness(False, f"{known.ended.text} and {other.ended.text}")
+    named = {known.told_by, other.told_by} - {""}
+    if not known.ended.is_like(other.ended) or len(named) > 1:
+        return Sameness(False, f"{known.text} and {other.text}")
     known, other = known.without(other.harmless), other.without(known.harmless)
     mine = [line for line in known.words if not _has(other, line, known.seen > 1)]
     theirs = [line for line in other.words if not _has(known, line, known.seen > 1)]

@@ -31,8 +31,8 @@ from aorta.core.failure import (
     same_failure,
 )
 from aorta.core.levels import Levels
-from aorta.core.raised import progress_in, said_in
 from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
+from aorta.core.words import progress_in, said_in
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]

@@ -1,22 +1,21 @@
-"""What the output of a failed process says of its failure: exceptions with their frames, or words.
+"""The exceptions that the output of a failed process tells of, with their frames.
 
 In:  the text of a stream, as launchers, loggers and several ranks write it.
-Out: `causes`: chains of exceptions, each with its first cause in front; those that only follow from
-     another one (a wrapper's, a clean-up's, one that was logged and survived) are left out while
-     there is one that does not. `words`: templates of the lines that a failure without exceptions
-     leaves behind.
+Out: chains of exceptions, each with its first cause in front; those that only follow from another
+     one (a wrapper's, a clean-up's, one that was logged and survived) are left out while there is
+     one that does not.
 The order in which several processes wrote makes no difference.
 """
 
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import takewhile
 
-from aorta.core.templates import ANYTHING, TERMINAL_SEQUENCE, template, words_in
+from aorta.core.templates import ANYTHING, TERMINAL_SEQUENCE, template
 
 _HEADER = "Traceback (most recent call last)"
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
@@ -226,12 +225,12 @@ class _Block:
         own = [frame for frame in named if not frame.is_library]
         kept = list(dict.fromkeys(frame.name for frame in own or named))
         inner = own[-1] if own else None
-        beneath = named[named.index(inner) + 1 :] if inner is not None else []
+        beneath = [] if inner is None else list(takewhile(lambda f: f is not inner, named[::-1]))
         return Raised(
             self.type,
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
-            within=beneath[-1].name if beneath else "",
+            within=beneath[0].name if beneath else "",
             statement=_digest(inner.source) if inner and inner.source and not beneath else "",
         )
 
@@ -412,91 +411,25 @@ def _cause(chain: Sequence[_Block], writer: str) -> Cause:
     return Cause(tuple(dict.fromkeys(kept)), writer, least, survived)
 
 
-# -- words -----------------------------------------------------------------------------------------
-
-_ERROR_LINE = re.compile(
-    r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|panic(?:ked)?|"
-    r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
-    r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
-    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found)\b|what\(\):"
-)
-_LAUNCHER = re.compile(
-    r"^(?:\S*/)?(?:srun|slurmstepd\S*|g?make(?:\[\d+\])?|mpirun|mpiexec|prterun|orterun|npm ERR!|"
-    r"torchrun|docker|podman): |^g?make(?:\[\d+\])?: \*\*\* |^Primary job +terminated|"
-    r"^(?:[EWIF]\d{4} [\d:.]+ \d+ (?:\S*/)?torch/distributed/|(?:Sending|Closing) process )|"
-    r"^\s*(?:=+|-+)\s*$|\bsending process \d+ closing signal|^Root Cause|^Failures:|"
-    r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s+: |`conda run`.*failed|"
-    r"^(?:.*: )?(?:line \d+: )?\s*\d+ (?:Killed|Terminated)\b"
-)
-_HARMLESS = re.compile(
-    r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |leaked semaphore|"
-    r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
-)
-_MOST_WORDS = 8
-_OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure
+def lines_outside_tracebacks(text: str) -> Iterator[str]:
+    """Every other line, one process after the other, without what names the process."""
+    for lines in _by_writer(lines_of(text)).values():
+        told: set[int] = set()
+        for block in _blocks(lines):
+            told.update(range(block.lines[0], block.lines[1] + 1))
+        yield from (line for number, line in enumerate(lines) if number not in told)
 
 
-def is_error(line: str) -> bool:
-    """Whether a line speaks of a failure in so many words."""
-    return _ERROR_LINE.search(line) is not None
-
-
-def error_line_of(text: str) -> str:
-    """The line that names the failure, as it was written: the exception that counts, or the last
-    error; empty where there is neither.
-    """
-    lines = lines_of(text)
+def exception_line_of(text: str) -> str:
+    """The line of the exception that counts, as it was written; empty where there is none."""
     causes = causes_in(text)
-    if causes:
-        kind = causes[0].first
-        for line in lines:
-            found = _EXCEPTION.match(_WRITER.sub("", line))
-            if found and _names_exception(found[0]) and _is_of(found, kind):
-                return line
-    return next((line for line in reversed(lines) if is_error(line)), "")
+    for line in lines_of(text) if causes else ():
+        found = _EXCEPTION.match(_WRITER.sub("", line))
+        if found and _names_exception(found[0]) and _is_of(found, causes[0].first):
+            return line
+    return ""
 
 
 def _is_of(found: re.Match[str], kind: Raised) -> bool:
     named = found["type"].rsplit(".", 1)[-1]
     return named == kind.type and template(found["message"] or "") == kind.message
-
-
-def said_in(text: str) -> tuple[str, ...]:
-    """A template of every line, without those of tracebacks, launchers and warnings."""
-    said: list[str] = []
-    for lines in _by_writer(lines_of(text)).values():
-        told = {number for block in _blocks(lines) for number in range(*_extent(block))}
-        said += [
-            template(line.removeprefix(_OF_A_WORKLOAD))
-            for number, line in enumerate(lines)
-            if number not in told and not _LAUNCHER.search(line) and not _HARMLESS.search(line)
-        ]
-    return tuple(line for line in said if words_in(line))
-
-
-def _extent(block: _Block) -> tuple[int, int]:
-    return block.lines[0], block.lines[1] + 1
-
-
-def progress_in(said: Sequence[str]) -> tuple[str, ...]:
-    """What was said again and again, and speaks of no error."""
-    counts = Counter(said)
-    return tuple(line for line, times in counts.items() if times > 1 and not is_error(line))
-
-
-def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
-    """Which of the lines that were said may be the failure's own words.
-
-    Lines of errors and the last line of stderr; without any of an error, the last line of each
-    stream. What is said again and again is progress.
-    """
-    errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
-    if errors:
-        return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *_last(stderr)]))
-    told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
-    return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
-
-
-def _last(lines: Sequence[str]) -> list[str]:
-    counts = Counter(lines)
-    return next(([line] for line in reversed(lines) if counts[line] == 1), [])

@@ -16,6 +16,7 @@ TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x0
 ANYTHING = "<*>"
 _LONGEST = 300
 _ENOUGH_FIXED = 2  # words of a learned template
+_ENOUGH_FOR_A_PART = 3  # words of a line that may be the beginning of a longer one
 _UNIT = (
     r"(?:[KMGTP]i?B|[kmgtp]?b(?:ytes?|it/s|ps)?|bytes?|[munµ]?s(?:ec(?:ond)?s?)?|milliseconds?|"
     r"minutes?|mins?|h(?:ou)?rs?|h|m|days?|it/s|s/it|[KMG]?Hz|GFLOPS|TFLOPS|W|°?C)"
@@ -40,7 +41,7 @@ _ACCIDENTS = re.compile(
             r"\b(?:\d+ days?, )?\d+:\d\d(?::\d\d)?(?:[.,]\d+)?\b",
             r"\b(?:\d+(?:\.\d+)?\s?(?:days?|d|hours?|h|minutes?|min|m|seconds?|s|ms)\s?){2,}(?!\w)",
             r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
-            r"(?:\b|(?<=_))0x[0-9a-fA-F]+",
+            r"(?:\b|(?<=_)|[-+])0x[0-9a-fA-F]+",
             # a host
             r"\b(?:gpu|node|host|ip|compute|dgx|hgx|nid|cn)[-_]?\d+(?:[-.]\w+)*\b",
             r"\btmp[._-]?[A-Za-z0-9_]{6,}\b",
@@ -123,15 +124,16 @@ def says_the_same(known: str, other: str, *, learned: bool = False) -> bool:
 
 def common(one: str, other: str, *, share: float = 0.5) -> str | None:
     """What two templates of one configuration have in common; None if they share less than
-    `share` of their words.
+    `share` of their words, and neither is a part of the other.
 
     "no shard left in queue", "no shard right in queue" -> "no shard <*> in queue"
     """
     ours, theirs = _TOKENS.findall(one), _TOKENS.findall(other)
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
     same = sum(_is_word(word) for at, _, size in blocks for word in ours[at : at + size])
-    most = max(sum(map(_is_word, ours)), sum(map(_is_word, theirs)))
-    if same < share * most:
+    counts = sorted((sum(map(_is_word, ours)), sum(map(_is_word, theirs))))
+    is_part = same == counts[0] >= _ENOUGH_FOR_A_PART
+    if same < share * counts[1] and not is_part:
         return None
     merged, i, j = "", 0, 0
     for at, there, size in blocks:

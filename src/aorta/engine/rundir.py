@@ -74,12 +74,14 @@ def claim_run_dir(
     """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a
     directory.
 
-    With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run
+    A parent that is made for it is one that git ignores. With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run
     directory may be sent as it is.
     """
     stamp = name or datetime.now(UTC).strftime(STAMP_FORM)
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        if not parent.exists():
+            parent.mkdir(parents=True)
+            (parent / ".gitignore").write_text("*\n")  # results are no part of a repository
         for number in range(1, _MOST_OF_ONE_NAME + 1):
             path = parent / (stamp if number == 1 else f"{stamp}-{number}")
             with suppress(FileExistsError):

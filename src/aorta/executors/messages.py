@@ -144,7 +144,9 @@ def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
             **{**watch, "patterns": tuple(WatchedPattern(**one) for one in watch["patterns"])}
         ),
         timeout=content["timeout"],
-        resources=Resources(**content["resources"]),
+        resources=Resources(
+            **{**content["resources"], "nodelist": tuple(content["resources"]["nodelist"])}
+        ),
         start=Start(content["start"]),
         varied=frozenset(content["varied"]),
     )

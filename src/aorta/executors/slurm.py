@@ -469,7 +469,9 @@ class SlurmJobs(_Slurm):
         return [(node.cpus, node.gpus) for node in kept or nodes]
 
     def _excluded(self, resources: Resources) -> list[str]:
-        """The nodes to stay away from, unless nothing would be left."""
+        """The nodes to stay away from, unless nothing would be left or the nodes are chosen."""
+        if resources.nodelist:
+            return []
         if self._avoided:
             nodes = slurm.nodes_of(resources.partition)
             left = [n for n in nodes if n.usable and n.name not in self._avoided]
@@ -543,7 +545,8 @@ class SlurmSteps(_Slurm):
     def _options(self, resources: Resources) -> list[str]:
         if len(self._avoided) >= len(self._places):
             self._avoided.clear()
-        exclude = [f"--exclude={','.join(self._avoided)}"] if self._avoided else []
+        avoided = [] if resources.nodelist else self._avoided
+        exclude = [f"--exclude={','.join(avoided)}"] if avoided else []
         # Started inside a step, we share what that step holds: it would never be free.
         overlap = ["--overlap"] if os.environ.get("SLURM_STEP_ID") else []
         # An allocation that outlives its nodes says so to srun by a variable, and a step that
@@ -607,12 +610,15 @@ def _sizes(resources: Resources) -> list[str]:
         f"--ntasks-per-node={resources.tasks_per_node}",
         f"--cpus-per-task={resources.cpus}",
         *([f"--gpus-per-node={resources.gpus}"] if resources.gpus else []),
+        *([f"--nodelist={','.join(resources.nodelist)}"] if resources.nodelist else []),
     ]
 
 
 def _step_of(resources: Resources) -> list[str]:
     """One rank that fails ends the others: they would wait for it until the time is up."""
-    return [*_sizes(resources), f"--ntasks={resources.tasks}", "--kill-on-bad-exit=1"]
+    # The order of chosen nodes is that of their ranks, which Slurm would sort by name.
+    order = ["--distribution=arbitrary"] if resources.nodelist and resources.tasks > 1 else []
+    return [*_sizes(resources), f"--ntasks={resources.tasks}", "--kill-on-bad-exit=1", *order]
 
 
 def _asks_for(wanted: Resources) -> str:

@@ -150,7 +150,7 @@ def _check(request: IsolateRequest) -> None:
 
 def _executor(request: IsolateRequest) -> ExecutorChoice:
     """A placement is a job of its own: no worker takes the next one on the same nodes."""
-    return request.executor
+    return replace(request.executor, job_per_trial=True)
 
 
 def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:

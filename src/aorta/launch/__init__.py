@@ -7,5 +7,5 @@ So attribution and rendezvous run side by side, one answer is read per cycle, an
 flag of its own.
 
 A *cycle* is one start of the whole worker group; its number comes from the store and is the same on
-every agent. This room knows torch elastic; it leaves the meaning of logs to the attribution room.
+every agent. This package knows torch elastic; it leaves the meaning of logs to `aorta.attribution`.
 """

@@ -57,7 +57,7 @@ class DecidingAgent(TorchAgent):
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
-        self._telling: threading.Thread | None = None
+        self._triggers: threading.Thread | None = None
         self._swept: object = None
 
     def go(self) -> RunResult:
@@ -213,7 +213,7 @@ class DecidingAgent(TorchAgent):
         asked, too.
         """
         store, number = self._handler.job_store, cycle.start.cycle
-        store.say_dumped(number)
+        store.mark_dumped(number)
         deadline = time.monotonic() + COLLECT_WITHIN
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
             time.sleep(self.group.spec.monitor_interval)
@@ -236,10 +236,12 @@ class DecidingAgent(TorchAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            self._telling = threading.Thread(target=self._tell_sources, args=(cycle,), daemon=True)
-            self._telling.start()
+            self._triggers = threading.Thread(
+                target=self._trigger_sources, args=(cycle,), daemon=True
+            )
+            self._triggers.start()
 
-    def _tell_sources(self, cycle: AgentCycle) -> None:
+    def _trigger_sources(self, cycle: AgentCycle) -> None:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         evidence = cycle.evidence or self._evidence(cycle)
@@ -258,9 +260,9 @@ class DecidingAgent(TorchAgent):
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
         pump = self._logs.pump
         lost = pump.incomplete if pump is not None else frozenset()
-        words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
+        tails = {rank: pump.tail_of(rank) for rank in lost} if pump is not None else {}
         ranks = [worker.global_rank for worker in self.group.workers]
-        return cycle.evidence_of(f"{cycle.node}:{os.getpid()}", ranks, self._ends(), words)
+        return cycle.evidence_of(f"{cycle.node}:{os.getpid()}", ranks, self._ends(), tails)
 
     def _ends(self) -> list[WorkerEnd]:
         """How the ranks of this agent have ended so far."""
@@ -324,15 +326,15 @@ class DecidingAgent(TorchAgent):
     def _show_the_rest(self) -> None:
         self._logs.stop()
 
-    def finish_telling(self) -> None:
+    def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
-        if self._telling is not None:
+        if self._triggers is not None:
             deadline = time.monotonic() + _LAST_WORDS
             self._current().down.set()  # nothing here is still to end
-            self._telling.join(_LAST_WORDS)
-            self._sources.finish_telling(deadline - time.monotonic())
+            self._triggers.join(_LAST_WORDS)
+            self._sources.finish_triggers(deadline - time.monotonic())
 
-    def say_goodbye(self, why: str) -> None:
+    def leave_job(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""
         if self._cycle is not None and not self._cycle.failure:
             what = f"the agent on {self._cycle.node} {why}"

@@ -24,7 +24,7 @@ from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
 from aorta.executors.evidence import read_end
 from aorta.launch.cycle_dir import CycleDir
-from aorta.launch.decision import LastWords
+from aorta.launch.decision import FinalDecision
 from aorta.launch.options import Options
 from aorta.launch.records import CycleEvidence
 from aorta.probe import collect_env
@@ -38,7 +38,7 @@ _LARGEST_LOG = 10 << 20  # of each file, the end
 
 
 def write_case(
-    log_dir: Path, words: LastWords, options: Options, opened: Collection[str] = ()
+    log_dir: Path, words: FinalDecision, options: Options, opened: Collection[str] = ()
 ) -> Path:
     """The directory appears complete or not at all; the case of an earlier run is kept beside
     it.
@@ -80,7 +80,7 @@ def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, tar
     return True
 
 
-def _write_finding(folder: Path, words: LastWords) -> None:
+def _write_finding(folder: Path, words: FinalDecision) -> None:
     content = {
         "schema": SCHEMA,
         "aorta_version": __version__,
@@ -135,7 +135,7 @@ _ALONE = {  # what a script may expect of its launcher; port 0 is a free one
 }
 
 
-def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -> str:
+def draft_spec(words: FinalDecision, options: Options, file: Path, elsewhere: str) -> str:
     """For this machine; `elsewhere` says in a line how it runs on another one."""
     python = interpreter()
     command = [python if word == sys.executable else word for word in options.command]
@@ -144,7 +144,7 @@ def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -
     return _written(spec, words, file, elsewhere)
 
 
-def portable_spec(words: LastWords, options: Options, workload: str) -> str:
+def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
     """The same failure in the folder `workload` beside the file, with the Python of whoever runs
     it.
     """
@@ -162,7 +162,7 @@ def inside(folder: Path, word: str) -> str:
 
 
 def _spec(
-    words: LastWords, options: Options, python: str, command: Sequence[str]
+    words: FinalDecision, options: Options, python: str, command: Sequence[str]
 ) -> dict[str, Any]:
     """Under plain torchrun where there are several ranks, or nothing else may shrink: a reproducer
     must not restart what it reproduces.
@@ -193,7 +193,7 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
     return [*torchrun, "--no-python", *command]
 
 
-def _written(spec: Mapping[str, Any], words: LastWords, file: Path, elsewhere: str) -> str:
+def _written(spec: Mapping[str, Any], words: FinalDecision, file: Path, elsewhere: str) -> str:
     header = _HEADER.format(
         cycle_id=words.failed.start.cycle_id,
         reason=" ".join(words.ruling.verdict.reason.split()),
@@ -211,7 +211,7 @@ def interpreter() -> str:
     return name if is_ours else sys.executable
 
 
-def _oracle(words: LastWords, options: Options, *, launched: bool) -> dict[str, Any]:
+def _oracle(words: FinalDecision, options: Options, *, launched: bool) -> dict[str, Any]:
     if any(piece.hung for piece in words.failed.evidence):
         return {"kind": "hang", "silent_for": f"{options.settings.hang_timeout_seconds or 60:g}s"}
     pattern = _pattern(words.ruling.verdict.finding)

@@ -91,16 +91,16 @@ class AgentCycle:
         agent: str,
         ranks: Sequence[int],
         ends: Sequence[WorkerEnd],
-        last_words: Mapping[int, str],
+        tails: Mapping[int, str],
     ) -> CycleEvidence:
         """What this agent can say about the cycle. Failed ranks come first in the logs: whoever
         reads little reads them.
 
-        `last_words` are of ranks whose files are not complete: what was heard counts, not what
+        `tails` are of ranks whose files are not complete: what was heard counts, not what
         could be written.
         """
         failed = [end.rank for end in ends if end.failed]
-        whole = [rank for rank in ranks if rank not in last_words]
+        whole = [rank for rank in ranks if rank not in tails]
         in_order = [rank for rank in failed if rank in whole]
         in_order += [rank for rank in whole if rank not in failed]
         files = self.directory
@@ -116,13 +116,12 @@ class AgentCycle:
             ends=tuple(ends),
             log_paths=tuple(str(path) for path in logs if is_there(path)),
             tails={
-                rank: last_words.get(rank) or tail_of(files, rank)
-                for rank in [*failed[:_MOST_TAILS], *last_words]
+                rank: tails.get(rank) or tail_of(files, rank)
+                for rank in [*failed[:_MOST_TAILS], *tails]
             },
             hung_rank=self.hung_rank,
             dumps=self.dumps,
             step=self.signs.step(),
             note=self.failure,
             lost=self.lost,
-            ended=self.failed_at if self.failure and self.failed_at < math.inf else time.time(),
         )

@@ -33,7 +33,7 @@ _REMEMBERED = 50  # failed cycles
 
 
 @dataclass(frozen=True)
-class LastWords:
+class FinalDecision:
     """What the deciding agent knows about the end of the job; the case is made of it."""
 
     ending: JobEnding
@@ -74,8 +74,8 @@ class LeaderDecides:
         self._job_id = job_id
         self._max_restarts = max_restarts
         self._log_dir = log_dir
-        self.last_words: LastWords | None = None
-        self._late: LastWords | None = None  # a STOP that came after the next cycle began
+        self.final_decision: FinalDecision | None = None
+        self._late: FinalDecision | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
@@ -117,7 +117,7 @@ class LeaderDecides:
         late = self._late
         if late is None or late.failed.start.cycle != start.cycle - 1:
             return None
-        self.last_words = late
+        self.final_decision = late
         write_cycle_info(self._log_dir.path, late.failed.start, late.failed.evidence, late.ruling)
         return late.ending
 
@@ -152,22 +152,21 @@ class LeaderDecides:
 
         def stop_late(verdict: SourceVerdict) -> None:
             ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}", start.cycle_id)
-            self._late = LastWords(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
+            self._late = FinalDecision(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
 
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self._sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
         )
-        standing = progress(
-            start, failed.evidence, verdict, (failed.ended or time.time()) - start.started
-        )
+        lived = (failed.ended or time.time()) - start.started
+        standing = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(
             start, verdict, standing, store.failure_of(start.cycle) or ""
         )
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
         write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
-            self.last_words = LastWords(ending, failed, ruling)
+            self.final_decision = FinalDecision(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
         return _Judged(ending, standing, verdict)

@@ -1,7 +1,7 @@
 """What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named
 with what stands for them.
 
-Nothing else in this room knows these names, and nothing here needs torch.
+Nothing else in this package knows these names, and nothing here needs torch.
 """
 
 import logging

@@ -60,7 +60,7 @@ class SignsOfLife:
 
     def step(self) -> int | None:
         """The furthest step any heartbeat of this cycle told."""
-        told = [self._logs.told_step(rank) for rank in self._ranks]
+        told = [self._logs.reported_step(rank) for rank in self._ranks]
         return max((step for step in told if step is not None), default=None)
 
 
@@ -106,7 +106,7 @@ class HangWatch:
         """Keep the leader informed, but only of what could matter."""
         said = silence if silence >= self._limit / 2 else 0.0
         if self._group_rank != 0 and (said or self._told):
-            self._store.tell_quiet(self._start.cycle, self._group_rank, said)
+            self._store.report_quiet(self._start.cycle, self._group_rank, said)
             self._told = said
 
     def _others_are_silent(self) -> bool:

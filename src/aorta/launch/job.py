@@ -24,7 +24,7 @@ from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case
 from aorta.launch.cycle_dir import LogDir, sign_off
-from aorta.launch.decision import LastWords, LeaderDecides
+from aorta.launch.decision import FinalDecision, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _FOLDERS_WATCHED = 256  # walking through more would be felt at the start
-_GOODBYE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
+_LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
 _OTHER_PLACES = ("/dev/shm", "/var/tmp")  # noqa: S108 - for logs that nobody asked for
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -159,10 +159,10 @@ class _Launch:
         """Tell what is left to tell. How the job ended is known by now, so a lost store changes
         nothing.
         """
-        self._agent.finish_telling()
+        self._agent.finish_triggers()
         with suppress(StoreLostError):
             self._rendezvous.job_store.leave()
-        _write_case(self._log_dir.path, self._decider.last_words, self._options, self._opened)
+        _write_case(self._log_dir.path, self._decider.final_decision, self._options, self._opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
 
@@ -171,7 +171,7 @@ class _Launch:
         silent.
         """
         self._agent.record_interruption(ending)
-        _within(_GOODBYE_WITHIN, lambda: self._agent.say_goodbye(why))
+        _within(_LEAVE_WITHIN, lambda: self._agent.leave_job(why))
 
     def _store_lost(self, lost: Exception) -> StoreLostError:
         what = (
@@ -191,7 +191,7 @@ class _Launch:
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
-            _within(_GOODBYE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+            _within(_LEAVE_WITHIN, lambda: self._agent.end_for_everybody(ending))
 
 
 def _watching_files() -> AbstractContextManager[set[str]]:
@@ -234,7 +234,7 @@ def _report(finished: Finished) -> int:
 
 
 def _write_case(
-    log_dir: Path, words: LastWords | None, options: Options, opened: Collection[str]
+    log_dir: Path, words: FinalDecision | None, options: Options, opened: Collection[str]
 ) -> None:
     """Written by the agent that decided; a full disk must not change how the job ends."""
     if words is None:
@@ -251,7 +251,8 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, sources: AttributionSources, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
+    if hasattr(config, "signals_to_handle"):
+        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):

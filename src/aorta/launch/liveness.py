@@ -54,7 +54,7 @@ class Heartbeats:
     def leave(self) -> None:
         """Nobody needs to wait until this agent is missed."""
         self._stopped.set()
-        self.store.say_gone(self.node.id)
+        self.store.mark_gone(self.node.id)
 
     def silent(self, nodes: Sequence[Node]) -> frozenset[Node]:
         """Those that have left, or were silent for the keep-alive time. One request.

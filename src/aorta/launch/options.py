@@ -103,6 +103,8 @@ def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
     # Workers always import for themselves; command lines that said so go on to work.
     combined.add_argument("--cold", action="store_true", help=SUPPRESS)
     add_flags(combined)
+    if "PET_MASTER_PORT" not in os.environ:  # before 2.10 its default looks like a chosen one
+        combined.set_defaults(master_port=None)
     if as_ft_launcher:
         combined.set_defaults(**ft_launcher.defaults())
     return combined
@@ -162,6 +164,8 @@ def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | 
     """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception
     types.
     """
+    if given.max_restarts < 0:  # of which older ones say nothing
+        raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")
     if given.logs_specs is None:  # torch's own would make a directory of its own
         given = Namespace(**{**vars(given), "log_dir": os.devnull})
     try:

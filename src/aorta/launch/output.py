@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 HOOK = Path(__file__).parent / "hook"
 _CHUNK = 1 << 16
 _PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
-_LAST_WORDS = 16 << 10
+_TAIL = 16 << 10
 _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
@@ -54,7 +55,7 @@ class _Stream:
     filtered: Path | None = None
     copy: Path | None = None  # where the user wants it as well
     file: BinaryIO | None = None
-    last_words: bytes = b""
+    tail: bytes = b""
     half_line: bytes = b""
     is_complete: bool = True  # False once something of it could not be written
 
@@ -87,9 +88,9 @@ class OutputPump:
             self._thread.join()
             self._thread = None
 
-    def last_words(self, rank: int) -> str:
+    def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.last_words for stream in self._streams if stream.rank == rank)
+        told = (stream.tail for stream in self._streams if stream.rank == rank)
         return "".join(text.decode("utf-8", "replace") for text in told)
 
     @property
@@ -118,7 +119,7 @@ class OutputPump:
         if not chunk:
             return False
         self.last_output = time.monotonic()
-        stream.last_words = (stream.last_words + chunk)[-_LAST_WORDS:]
+        stream.tail = (stream.tail + chunk)[-_TAIL:]
         self._write(stream, chunk)
         if stream.copy is not None and not _append(stream.copy, chunk):
             stream.copy = None
@@ -296,10 +297,11 @@ class CycleLogs(LogsSpecs):
         changed = os.fstat(file).st_mtime_ns
         return changed if changed != made else 0
 
-    def told_step(self, rank: int) -> int | None:
+    def reported_step(self, rank: int) -> int | None:
         """The number in the rank's last heartbeat."""
-        told = os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0) if rank in self._beats else b""
-        return int(told) if told.strip().isdigit() else None
+        with suppress(OSError, KeyError, ValueError):  # its cycle may just have been left
+            return int(os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0))
+        return None
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None

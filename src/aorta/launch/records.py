@@ -158,11 +158,15 @@ class CycleEvidence:
     step: int | None = None  # the last step a heartbeat told
     note: str = ""  # what the agent itself saw: a hang, a lost node
     lost: tuple[str, ...] = ()  # nodes that this agent missed
-    ended: float | None = None  # seconds since the epoch, when this agent knew of the failure
 
     @property
     def hung(self) -> bool:
         return self.note.startswith(HANG)
+
+    @property
+    def ended(self) -> float | None:
+        """When the last of its ranks was seen to end, in seconds since the epoch."""
+        return max((end.time for end in self.ends if end.time is not None), default=None)
 
     @property
     def failures(self) -> tuple[WorkerEnd, ...]:

@@ -189,7 +189,7 @@ class DecidingRendezvous(RendezvousHandler):
         if self._leader is None or not self._leader.is_refused():
             return False
         self._drop_leader()
-        self.job_store.say_gone(self._members[0].id)
+        self.job_store.mark_gone(self._members[0].id)
         return True
 
     def round_has_lost_a_node(self) -> bool:
@@ -329,9 +329,9 @@ class DecidingRendezvous(RendezvousHandler):
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(self.job_store, self._round, addresses)
         if isinstance(decided, JobEnding):
-            return self.job_store.settle(self._round, self.end(decided))
+            return self.job_store.decide_round(self._round, self.end(decided))
         place = self._worker_store.renew()
-        return self.job_store.settle(self._round, decided.at(*place))
+        return self.job_store.decide_round(self._round, decided.at(*place))
 
     def _follow(self) -> CycleStart | JobEnding | None:
         self._leader = LeaderConnection(self._members[0])

@@ -67,7 +67,9 @@ class JobStore:
         """The id of this submission: the first one that an agent proposed."""
         return self._compare_set("incarnation", incarnation).decode()
 
-    def settle(self, round_number: int, outcome: CycleStart | JobEnding) -> CycleStart | JobEnding:
+    def decide_round(
+        self, round_number: int, outcome: CycleStart | JobEnding
+    ) -> CycleStart | JobEnding:
         """Write a round's outcome unless it is written; returns what stands."""
         key = "start" if isinstance(outcome, CycleStart) else "end"
         said = json.dumps({key: encode(outcome)})
@@ -80,7 +82,7 @@ class JobStore:
     def beat(self, node: str, count: str) -> None:
         self._set(f"beat/{node}", count)
 
-    def say_gone(self, node: str) -> None:
+    def mark_gone(self, node: str) -> None:
         self._set(f"beat/{node}", "")
 
     def beats(self, nodes: Sequence[str]) -> list[bytes]:
@@ -217,14 +219,14 @@ class JobStore:
     def finished(self, cycle: int) -> int:
         return self._add(f"cycle/{cycle}/done", 0)
 
-    def say_dumped(self, cycle: int) -> None:
+    def mark_dumped(self, cycle: int) -> None:
         """Say that this agent has asked its ranks where they hang, and needs them no longer."""
         self._add(f"cycle/{cycle}/dumped", 1)
 
     def dumped(self, cycle: int) -> int:
         return self._add(f"cycle/{cycle}/dumped", 0)
 
-    def tell_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
+    def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
         self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from torch.distributed import (  # type: ignore[attr-defined]
     DistError,
@@ -40,14 +40,6 @@ class StoreLostError(InfrastructureError):
     """
 
     kind = "store_lost"
-
-
-class _Multi(Protocol):
-    """Every store; the type stubs do not know it yet."""
-
-    def multi_set(self, keys: list[str], values: list[Any]) -> None: ...
-
-    def append(self, key: str, value: str) -> None: ...
 
 
 class StorePatience:
@@ -132,34 +124,32 @@ class DeadlineStore:
     """As much of torch's `Store` as is used here, through `StoreCalls`."""
 
     def __init__(self, store: Store, calls: StoreCalls) -> None:
-        self.torch_store = store
+        self.torch_store: Any = store  # the type stubs do not know all that every store has
         self.calls = calls
 
     def get(self, key: str) -> bytes:
-        return self.calls.make(lambda: self.torch_store.get(key))
+        return self.calls.make(lambda: bytes(self.torch_store.get(key)))
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        return self.calls.make(lambda: self.torch_store.multi_get(keys))
+        return self.calls.make(lambda: list(self.torch_store.multi_get(keys)))
 
     def set(self, key: str, value: Any) -> None:
         self.calls.make(lambda: self.torch_store.set(key, value))
 
     def multi_set(self, keys: list[str], values: list[Any]) -> None:
-        store = cast("_Multi", self.torch_store)
-        self.calls.make(lambda: store.multi_set(keys, values))
+        self.calls.make(lambda: self.torch_store.multi_set(keys, values))
 
     def append(self, key: str, value: str) -> None:
-        store = cast("_Multi", self.torch_store)
-        self.calls.make(lambda: store.append(key, value))
+        self.calls.make(lambda: self.torch_store.append(key, value))
 
     def add(self, key: str, amount: int) -> int:
-        return self.calls.make(lambda: self.torch_store.add(key, amount))
+        return self.calls.make(lambda: int(self.torch_store.add(key, amount)))
 
     def check(self, keys: list[str]) -> bool:
-        return self.calls.make(lambda: self.torch_store.check(keys))
+        return self.calls.make(lambda: bool(self.torch_store.check(keys)))
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        return self.calls.make(lambda: self.torch_store.compare_set(key, expected, desired))
+        return self.calls.make(lambda: bytes(self.torch_store.compare_set(key, expected, desired)))
 
 
 class RoundStore(DeadlineStore):

@@ -51,8 +51,15 @@ class Meeting:
         cls, parameters: RendezvousParameters, rank: int | None, master: tuple[str, int] | None
     ) -> "Meeting":
         def seconds(name: str, default: int) -> float:
-            value = parameters.get_as_int(name, default)
-            return float(default if value is None else value)
+            try:
+                value = parameters.get_as_int(name, default)
+            except ValueError:
+                value = -1
+            least = 0 if name == "last_call_timeout" else 1
+            if value is None or value < least:
+                told = parameters.get(name)
+                raise UsageError(f"--rdzv-conf {name}={told}: expected a number from {least} on")
+            return float(value)
 
         return cls(
             run_id=parameters.run_id,

@@ -50,7 +50,7 @@ class WorkerFamilies:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
-            for pid in left:  # orphans are this process's to bury
+            for pid in left:  # orphans are this process's to reap
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
         self._seen.clear()

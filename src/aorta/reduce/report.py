@@ -135,6 +135,12 @@ class ReduceReport:
         ]
         return fitting[-1] if fitting else None
 
+    @property
+    def ends_well(self) -> bool:
+        """Whether no trial that showed the failure was seen to end badly by itself."""
+        shown = [r for r in self.records if r.outcome is Outcome.REPRODUCED]
+        return not any(r.exit_code for r in shown)
+
     def median_seconds(self, point: Point) -> float | None:
         times = [
             record.duration

@@ -396,7 +396,15 @@ class _Run:
         files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
         return Reproducer(
-            plan, self.experiment, best, files, shipped_name, rate, module, flaky=flaky
+            plan,
+            self.experiment,
+            best,
+            files,
+            shipped_name,
+            rate,
+            module,
+            flaky=flaky,
+            ends_well=report.ends_well,
         )
 
     def rehearse(

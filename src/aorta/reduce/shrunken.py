@@ -17,7 +17,7 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
-from aorta.core.oracle import PythonOracle
+from aorta.core.oracle import PythonOracle, RegexOracle
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
@@ -92,6 +92,7 @@ class Reproducer:
     module: Module | None = None
     flaky: bool = False  # some of its trials did not fail
     home: str = WORKLOAD  # where the files lie, below the folder
+    ends_well: bool = False  # its exit is 0 though it fails
 
     def lay_out(self, folder: Path) -> None:
         with writing(folder):
@@ -296,6 +297,24 @@ class Reproducer:
     def _run(self) -> list[str]:
         if not self.plan.is_command:
             return _RUN_REGISTERED
+        lines = self._command_lines()
+        oracle = self.plan.oracle
+        if not self.ends_well or not isinstance(oracle, RegexOracle):
+            return lines
+        # It ends well though it fails: what it prints decides.
+        stream = {"stdout": '> >(tee "$log")', "stderr": '2> >(tee "$log" >&2)'}.get(
+            oracle.stream, '> >(tee -a "$log") 2> >(tee -a "$log" >&2)'
+        )
+        pattern = shlex.quote(oracle.pattern)
+        return [
+            *lines[:-1],
+            'log="$(mktemp)"',
+            "trap 'rm -f \"$log\"' EXIT",
+            f"{lines[-1].removeprefix('exec ')} {stream}",
+            f'"${{PYTHON:-python3}}" -c {shlex.quote(_NOT_FOUND)} "$log" {pattern}',
+        ]
+
+    def _command_lines(self) -> list[str]:
         command = self.command()
         words = command if isinstance(command, list) else command.split()
         found = [*_FIND_PROGRAMS] if any(map(_PYTHON.fullmatch, words)) else [_FIND_PROGRAMS[0]]
@@ -313,6 +332,7 @@ def _or_say(what: str) -> str:
     return f'{{ echo "run_repro.sh: {what}" >&2; exit 127; }}'
 
 
+_NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
 _PYTHON = re.compile(r"python[\d.]*")
 _FIND_PROGRAMS = [
     # The programs of that Python are found beside it.

@@ -2,6 +2,7 @@
 runs.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from aorta.engine.rundir import write_atomically
@@ -33,8 +34,9 @@ _PAGES = {
 }
 
 
-def reader_of(path: Path) -> RunReader:
-    return RunReader(path, {verb: gather for verb, (gather, _) in _PAGES.items()})
+def reader_of(path: Path, *, shared: bool = False) -> RunReader:
+    gatherers = {verb: gather for verb, (gather, _) in _PAGES.items()}
+    return RunReader(path, gatherers, shared=shared)
 
 
 def page_of(opened: OpenedRun) -> Page:
@@ -42,9 +44,11 @@ def page_of(opened: OpenedRun) -> Page:
     return page(opened)
 
 
-def write_page(run_dir: Path, place: Path) -> tuple[Page, str]:
-    """The page, and its document as it is written there."""
-    page = page_of(reader_of(run_dir).open())
+def write_page(run_dir: Path, place: Path, *, shared: bool = False) -> tuple[Page, str]:
+    """The page, and its document as it is written there. `shared`: for other eyes, without paths,
+    names and addresses.
+    """
+    page = replace(page_of(reader_of(run_dir, shared=shared).open()), shared=shared)
     text = document(page)
     write_atomically(place, text)
     return page, text

@@ -42,6 +42,12 @@ _ICON = (
 )
 
 
+_REPLACED = {
+    True: "Names, addresses, paths and secrets are replaced",
+    False: "Secrets are replaced; a page for others is made with aorta report --share",
+}
+
+
 def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
     """The whole file. Only the live view has a script, and its server then says what that may
     do.
@@ -83,8 +89,7 @@ def content(page: Page) -> Markup:
             [_section(section) for section in page.sections],
             el(
                 "footer",
-                f"aorta {__version__}. Names, addresses, paths and secrets are replaced; nothing "
-                "is loaded from anywhere.",
+                f"aorta {__version__}. {_REPLACED[page.shared]}; nothing is loaded from anywhere.",
             ),
         ]
     )

@@ -120,3 +120,4 @@ class Page:
     picture: Figure | None = None
     sections: Sequence[Section] = field(default_factory=tuple)
     missing: Sequence[str] = field(default_factory=tuple)  # what should be there and is not
+    shared: bool = False  # names, addresses and paths were replaced

@@ -24,7 +24,8 @@ from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
-from aorta.scrub.scrubber import Rules, Scrubber
+from aorta.scrub.findings import Kind
+from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
 from aorta.scrub.structure import learn_document, scrub_document
 
 _LARGEST_DOCUMENT = 64 << 20
@@ -74,10 +75,27 @@ class OpenedRun:
         return Tally.of(trial.outcome for trial in self.trials)
 
 
-class RunReader:
-    """Opens one directory, again and again if wanted: the same value keeps its placeholder."""
+class _SecretsAlone(Scrubber):
+    """For a page that stays on its own machine: there a path is worth nothing but as it is."""
 
-    def __init__(self, path: Path, gatherers: Mapping[str, Gather]) -> None:
+    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
+        found = super().text(text, where=where, code=code)
+        secrets = tuple(one for one in found.taken if one[2] is Kind.CREDENTIAL)
+        parts, at = [], 0
+        for begin, end, _, placeholder in secrets:
+            parts += [text[at:begin], placeholder]
+            at = end
+        return Scrubbed("".join([*parts, text[at:]]), text, secrets, where)
+
+
+class RunReader:
+    """Opens one directory, again and again if wanted: the same value keeps its placeholder.
+    `shared`: paths, names and addresses are replaced, and not only secrets.
+    """
+
+    def __init__(
+        self, path: Path, gatherers: Mapping[str, Gather], *, shared: bool = False
+    ) -> None:
         if not path.is_dir():
             raise UsageError(
                 "there is no such directory; expected a run directory", where=str(path)
@@ -85,7 +103,8 @@ class RunReader:
         self.path = path
         self.verb = verb_of(path)
         self._gather = gatherers[self.verb]
-        self._scrubber = Scrubber(Rules(identity=this_site(path)))
+        kind = Scrubber if shared else _SecretsAlone
+        self._scrubber = kind(Rules(identity=this_site(path)))
 
     def open(self) -> OpenedRun:
         # First: of a run that is over by then, all that it wrote is read.

@@ -2,13 +2,14 @@
 
 import os
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
+from aorta.core.failure import failure_from_json, same_failure
 from aorta.core.stats import fisher_exact
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import PRIVATE, RunDir
@@ -123,7 +124,19 @@ def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     times = [_median(run) for run in (a, b)]
     yield Changed("median trial time", *times)
     failures = [sorted({t.signature for t in run.trials if t.signature}) for run in (a, b)]
-    yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
+    if not _same_failures(*failures):
+        yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
+
+
+def _same_failures(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether each side has seen every failure of the other."""
+    known = [[failure_from_json(None, text) for text in side] for side in (before, after)]
+    pairs = [[f for f in side if f is not None] for side in known]
+    return all(
+        any(same_failure(one, other) for other in others)
+        for mine, others in (pairs, pairs[::-1])
+        for one in mine
+    )
 
 
 def _rate(tally: Tally) -> str:

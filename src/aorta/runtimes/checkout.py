@@ -57,11 +57,25 @@ def check_out(
         raise SystemExit(GIT_FAULT) from None
     if os.path.exists(f"{tree}/.gitmodules"):
         _submodules(tree)
-    for commit in cherry_pick:
-        if _run(tree, *_AS_US, "cherry-pick", "--no-gpg-sign", commit):
-            _run(tree, "cherry-pick", "--abort")
+    if cherry_pick:
+        env = _own_objects(tree)
+        for pick in cherry_pick:
+            if _run(tree, "cherry-pick", "--no-commit", *pick.split(), env=env):
+                _run(tree, "reset", "--quiet", "--hard", env=env)
     for place, source in (files or {}).items():
         _copy(source, f"{tree}/{place}")
+
+
+def _own_objects(tree: str) -> "Mapping[str, str]":
+    """What a cherry-pick makes is written beside the tree, not into the user's repository."""
+    shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    own = f"{tree}.objects"
+    os.makedirs(own, exist_ok=True)
+    return {
+        **os.environ,
+        "GIT_OBJECT_DIRECTORY": own,
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared,
+    }
 
 
 def _copy(source: str, target: str) -> None:
@@ -119,27 +133,6 @@ def _writable(repository: str, tree: str) -> str:
     return own
 
 
-def with_commit(
-    tree: str, repository: str, state: str, commit: str, mainline: int | None = None
-) -> str | None:
-    """A commit that has the state and, on top of it, another commit (of a merge, what it brings to
-    one of its parents); None where that does not apply, or is there already. The same again
-    whenever it is asked for.
-    """
-    _at_commit(tree, repository, state)
-    when = _asked(tree, "show", "--no-patch", "--format=%cI", commit)
-    code, _ = _answer(
-        *(tree, *_AS_US, "-c", "core.hooksPath=/dev/null", "cherry-pick", "--no-gpg-sign"),
-        *(("--mainline", str(mainline)) if mainline else ()),
-        commit,
-        env={**os.environ, "GIT_COMMITTER_DATE": when},
-    )
-    if code == 0:
-        return _asked(tree, "rev-parse", "HEAD")
-    _asked(tree, "cherry-pick", "--abort")
-    return None
-
-
 def forget_trees(repository: str) -> None:
     """Worktrees that are gone from the disk, from git's own list."""
     with _OneAtATime(repository):
@@ -193,7 +186,6 @@ def _build(package: str, command: str, tree: str | None, env: "Mapping[str, str]
 
 # -- git, as `subprocess` would start it
 
-_AS_US = ("-c", "user.name=aorta", "-c", "user.email=aorta@localhost")
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE and SIGXFSZ, which no other program expects to be ignored
 _NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
 _NO_COMPLAINTS = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
@@ -204,9 +196,9 @@ def _git(where: str, *arguments: str) -> None:
         raise GitFaultError(f"git {arguments[0]} failed")
 
 
-def _run(where: str, *arguments: str) -> int:
+def _run(where: str, *arguments: str, env: "Mapping[str, str]" = os.environ) -> int:
     """What it says goes where our own words go."""
-    return _exit_code(_started(where, arguments, [_NO_INPUT], os.environ))
+    return _exit_code(_started(where, arguments, [_NO_INPUT], env))
 
 
 def _asked(where: str, *arguments: str) -> str:

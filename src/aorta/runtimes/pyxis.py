@@ -55,6 +55,10 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
     )
 
 
+IMAGES_WORKDIR = "--container-workdir="
+"""The option that says: where the image itself says. Pyxis takes no empty one, so it is left out."""
+
+
 def srun_options(trial: TrialSpec) -> tuple[str, ...]:
     """The environment as options of srun, which must itself be started with the trial's variables.
 
@@ -66,7 +70,7 @@ def srun_options(trial: TrialSpec) -> tuple[str, ...]:
     return (
         *image_options(_image(trial), tuple(_mounts(trial)), _variables(trial)),
         *([] if elsewhere else [f"--container-workdir={trial.cwd.absolute()}"]),
-        *options,
+        *(option for option in options if option != IMAGES_WORKDIR),
     )
 
 

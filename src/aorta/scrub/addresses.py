@@ -58,7 +58,7 @@ _EMAIL = rule(
 _COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,40}\Z")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
 _ENDING = re.compile(
-    rf"\.(?:{'|'.join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))})(?![\w(\-])(?!\.\w)",
+    rf"\.(?=[A-Za-z])(?:{'|'.join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))})(?![\w(\-])(?!\.\w)",
     re.IGNORECASE,
 )
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
@@ -224,7 +224,8 @@ def _domains_in(text: str) -> Iterator[SecretSpan]:
 
 @lru_cache(maxsize=4096)
 def _names_somebody(name: str) -> bool:
-    return not (is_generic(name) or is_public_domain(name) or _is_ip(name))
+    is_code = name.startswith(("self.", "cls."))
+    return not (is_code or is_generic(name) or is_public_domain(name) or _is_ip(name))
 
 
 def is_generic(name: str) -> bool:
@@ -260,9 +261,8 @@ def _ip_addresses(text: str) -> Iterator[SecretSpan]:
 def _is_a_release(text: str, at: int) -> bool:
     """Whether what begins here is announced as a version: `nccl 2.21.5.1`, `==12.1.3.1`."""
     before = text[max(0, at - _NEAR) : at].lower()
-    return (
-        before.endswith(("v", "=")) or any(word in before for word in _VERSIONED)
-    ) and _VERSION_BEFORE.search(before) is not None
+    near = before.endswith(("v", "=")) or any(word in before for word in _VERSIONED)
+    return near and _VERSION_BEFORE.search(before) is not None
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:

@@ -122,7 +122,7 @@ def assigned_in(
     done = 0
     for at in looked_at.occurrences(_ANNOUNCING):
         # All of a secret goes: what looks like a name inside of it needs no second look.
-        if at < done or PLACEHOLDER.match(text, at - 1):
+        if at < done or (text[at - 1 : at] == "<" and PLACEHOLDER.match(text, at - 1)):
             continue
         for found in _secrets_at(text, _place(text, at), quoted_only):
             done = found.end

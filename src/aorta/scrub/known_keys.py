@@ -68,6 +68,23 @@ Contentful     CFPAT-~{43}
 1Password      ops_eyJ[A-Za-z0-9+/]{100,}={0,3}
 Sourcegraph    sgp_(?:#{16}_|local_)?#{40}
 OpenShift      sha256~~{43}
+Brevo          xkeysib-#{64}-@{16}
+Yandex         AQVN~{35,38}
+Fly            f[om][12]_~{40,}
+PlanetScale    pscale_(?:tkn|oauth|pw)_[\w.=\-]{32,}
+Frame.io       fio-u-~{60,}
+Typeform       tfp_[\w.\-]{40,}
+Adafruit       aio_@{28}
+Harness        (?:pat|sat)\.@{22}\.#{24}\.@{20}
+Alibaba        LTAI@{16,22}
+Duffel         duffel_(?:test|live)_~{43}
+Infracost      ico-@{32}
+Scaleway       tk-us-~{40,}
+Bitbucket      ATBB@{24,}
+LaunchDarkly   (?:api|sdk|mob)-@{8}-@{4}-@{4}-@{4}-@{12}
+Rootly         rootly_#{64}
+Spectral       spu-#{32}
+Buildkite      bk[a-z]{2}_@{40}
 Meta           EAA[MC]@{60,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.

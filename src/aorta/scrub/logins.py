@@ -83,7 +83,8 @@ _RULES = (
     # host:port:database:user:password, the whole line of a .pgpass
     rule(
         r"^(?:[\w.\-]+|\*):(?:\d+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
-        ":",
+        ":5432:",
+        ":*:",
         flags=re.MULTILINE,
     ),
 )

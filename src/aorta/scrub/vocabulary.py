@@ -76,7 +76,7 @@ MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
     "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
     "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com "
-    "google.com "
+    "google.com googleapis.com "
     "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org "
     "example.net schedmd.com "
     "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org "
@@ -129,8 +129,8 @@ _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
     r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
     r"int|bytes|"
-    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[^\]]*\]|"
-    r"(?:(?:bearer|basic|token) )?\$?\{\{?[^}]*\}?\})\Z"
+    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
+    r"(?:(?:bearer|basic|token) )?\$?\{\{?[\w .:\[\]'\-]{0,40}\}?\})\Z"
 )
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
 
@@ -188,7 +188,7 @@ def is_dense(value: str) -> bool:
     """A long string without spaces that no language would produce: letters and digits,
     near-random.
     """
-    if not _DENSE.match(value):
+    if not _DENSE.match(value) or value.startswith("/"):
         return False
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return has_both and entropy(value) >= 3.0

@@ -85,7 +85,7 @@ with these 7; more of it costs a test of .5 and 0 two trials.
 
 NOISY_SHARE_WITH_MERGES = 0.70
 """The same in a history with merges, where noisy tests that are seen through must hardly be wrong
-(see `GraphBisection`). Those that were took a few failures of a good state for the change and all
+(see `Bisection`). Those that were took a few failures of a good state for the change and all
 else for quiet: of 100 at .9 and .2 two with the share above, none of 206 with this one.
 """
 

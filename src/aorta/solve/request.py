@@ -44,6 +44,7 @@ class SolveRequest:
     max_trials: int | None = None
     stages: tuple[str, ...] = STAGES
     ticket: str | None = None
+    allow_binary: bool = False  # data that is no text may leave as it is
     timeout: float | None = None  # of one trial
     # What counts as the failure; None: what the first one shows.
     oracle: dict[str, Any] | None = None

@@ -30,7 +30,7 @@ _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
 _TRIAL = re.compile(r"(calibrate|probe|replay|confirm)\d+-\d+\Z")
 _VARIABLE = re.compile(r"\"?\$(?:\{(\w+)\}|(\w+))\"?")
 _MOST_HASHED = 1 << 30
-_OURS = frozenset({"AORTA_RANK_LOGS", "AORTA_STEP_TIMES"})
+_OURS = frozenset({"AORTA_RANK_LOGS", "AORTA_STEP_TIMES", "PYTHONFAULTHANDLER"})
 
 
 @dataclass(frozen=True)

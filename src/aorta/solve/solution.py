@@ -56,7 +56,9 @@ class Solution:
         known = self.state.known("reproduce")
         if not known:
             return None
+        seen = known.get("failure") or {}
         return {
+            **{key: seen.get(key) for key in ("type", "frames", "message", "ended")},
             "class": known.get("class"),
             "confidence": known.get("confidence"),
             "summary": known.get("summary"),

@@ -22,9 +22,9 @@ from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles, SnapshotFor
-from aorta.triage.optimized import SCHEMA, Optimized, build_optimized, optimize_markdown
 from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
+from aorta.triage.stack_report import SCHEMA, Optimized, build_optimized, optimize_markdown
 from aorta.triage.stacks import Goal, GoneJudges, StackPlan, plan_stacks, stack_plan
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment

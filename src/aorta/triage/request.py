@@ -112,6 +112,17 @@ def plan_lines(request: TriageRequest) -> Iterator[str]:
     yield from describe_plan(plan, settings.output_dir, request.executor.jobs or 1)
 
 
+def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
+    """The cells that would run, for machines; none of a search for a stack, which finds its own."""
+    if request.mode == "optimize":
+        return []
+    plan = check_recipe(recipe_of(request), _settings(request))
+    return [
+        {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
+        for one in plan.cells
+    ]
+
+
 def _settings(request: TriageRequest) -> RunSettings:
     return RunSettings(
         output_dir=request.output_dir,

@@ -41,6 +41,7 @@ class PlainProgress:
         self._began = time.monotonic()
         self._trials = 0
         self._replayed = 0
+        self._best: Point | None = None
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -52,9 +53,11 @@ class PlainProgress:
                         f"trial {self._trials}: {record.outcome.value} in "
                         f"{shown_time(record)}{self._of(record.point)}: {record.why}"
                     )
-            case events.PointSettled(point, verdict, _) if point.values:
+            case events.PointSettled(point, verdict, best) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
-                self._line(f"{self._describe(point)}: {words[verdict.reproduces]} ({verdict.why})")
+                changed = self._changed(point) or "the answer so far"
+                self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why})")
+                self._best = best
             case events.TrialCancelled(point, index) if self._verbose:
                 self._line(f"trial {index} no longer matters{self._of(point)}")
             case events.Note(text):
@@ -63,8 +66,20 @@ class PlainProgress:
                 self._line(f"{self._replayed} of {self._trials} trials came from the journal")
 
     def _of(self, point: Point) -> str:
-        words = self._describe(point)
+        words = self._changed(point)
         return f" ({words})" if words else ""
+
+    def _changed(self, point: Point) -> str:
+        """What this point has otherwise than the best so far; all of it before there is one, and
+        where a verb has names of its own for its points.
+        """
+        if self._describe is not describe_values:
+            return self._describe(point)
+        best = dict(self._best.values) if self._best is not None else {}
+        values = dict(point.values)
+        other = {name: value for name, value in values.items() if best.get(name) != value}
+        one = len(other) == len(values)
+        return self._describe(point if one else Point.of(other))
 
     def _line(self, text: str) -> None:
         print(

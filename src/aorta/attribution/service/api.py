@@ -19,7 +19,6 @@ from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
-from aorta.attribution.service.fast_posts import FastPosts, Handlers
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
 from aorta.attribution.service.models import (
@@ -108,12 +107,10 @@ def create_app(settings: Settings) -> Guard:
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    routers = (_routes(wire, metrics), peer_routes(peer))
-    for router in routers:
+    for router in (_routes(wire, metrics), peer_routes(peer)):
         app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
     return Guard(
-        FastPosts(app, routes, _HANDLERS),
+        app,
         token=settings.token,
         limit=RateLimit(settings.rate_limit),
         own_user_is_free=settings.own_user_is_free,
@@ -226,7 +223,7 @@ async def _malformed(_request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": details}, 422)
 
 
-_HANDLERS: Handlers = {
+_HANDLERS = {
     ApiError: _refused,
     PathRefusedError: _path_refused,
     SQLAlchemyError: _store_refused,

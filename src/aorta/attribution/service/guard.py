@@ -87,9 +87,17 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        body = _Body(receive)
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            if not body.too_large:  # what the framework says of a body that was cut off
+                await send(message)
+
         try:
             self._check(scope)
-            await self._app(scope, _bounded(receive), send)
+            await self._app(scope, body, answer)
+            if body.too_large:
+                raise _too_large()
         except ApiError as refused:
             await refused.response()(scope, receive, send)
 
@@ -132,19 +140,21 @@ def _is_ours(host: bytes) -> bool:
     return True
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Bodies without a length are counted as they come."""
-    seen = 0
+class _Body:
+    """What is received, counted as it comes: a body may have no length."""
 
-    async def counted() -> MutableMapping[str, Any]:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > LARGEST_BODY:
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._seen = 0
+        self.too_large = False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        self.too_large = self._seen > LARGEST_BODY
+        if self.too_large:
             raise _too_large()
         return message
-
-    return counted
 
 
 def _too_large() -> ApiError:

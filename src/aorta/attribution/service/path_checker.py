@@ -1,9 +1,9 @@
-"""Checks of paths, in processes of their own: a mount that hangs holds up whoever looks there, and
+"""Checks of paths, in processes with a deadline: a mount that hangs holds up whoever looks there, and
 cannot be interrupted.
 
 Not even the end of a process interrupts it: with a thread that waits there the service could not
-end. A process that does not come back in time is given up, and while it waits, nobody else is sent
-to the same place.
+end. A process that does not come back in time is left behind, and while it waits, nobody else is
+sent to the same place.
 """
 
 import asyncio
@@ -25,8 +25,7 @@ T = TypeVar("T")
 
 DOOR = 1.0  # seconds a caller waits for the look at the paths it names
 LONGEST = 5.0  # seconds after which a path that does not answer is left out
-_ENOUGH, _MOST = 2, 32  # processes that look; more than enough only while some do not come back
-_SOON = 1.0  # seconds
+_MOST = 32  # processes that look at the same time
 _LONGEST_LINE = 64 << 20
 _SEEN = 10_000  # paths
 _SEEN_FOR = 5.0  # seconds for which a look at the door need not be repeated
@@ -41,21 +40,15 @@ class Seen(NamedTuple):
     size: int
 
 
-_Asked = tuple[list[tuple[str, str]], asyncio.Future[list[Seen]]]
-
-
 class PathChecker:
     """Belongs to the event loop."""
 
     def __init__(self, jail: PathJail) -> None:
         self._jail = jail
-        self._idle: asyncio.Queue[_CheckingProcess] = asyncio.Queue()
-        self._lookers = 0
-        self._lost: dict[str, Process] = {}  # place -> who waits there
-        self._waiting: dict[
-            tuple[str, float], list[_Asked]
-        ] = {}  # where somebody looks -> who asks next
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: list[Process] = []
+        self._free = asyncio.Semaphore(_MOST)
+        self._left_behind: dict[str, Process] = {}  # place -> who waits there
+        self._turns: dict[str, asyncio.Lock] = {}  # place -> one look at a time
         self._admitted: OrderedDict[str, float] = OrderedDict()  # path -> until when
 
     async def admit(self, paths: Iterable[str]) -> None:
@@ -107,117 +100,60 @@ class PathChecker:
         return True
 
     async def look(self, place: str, paths: Iterable[str], patience: float) -> list[Seen]:
-        """What these paths are; SilentError where one of them takes longer than `patience` seconds,
-        or holds somebody up already.
-
-        What is asked about a place while somebody looks there is one question, asked next: a whole
-        cluster may tell of it at once.
+        """What these paths are; SilentError where they take longer than `patience` seconds, or hold
+        somebody up already. One look at a place at a time: a whole cluster may tell of it at once.
         """
-        question = [self._jail.check_name(path) for path in paths]
-        answer: asyncio.Future[list[Seen]] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.get((place, patience))
-        if waiting is not None:
-            waiting.append((question, answer))
-        else:
-            self._waiting[place, patience] = [(question, answer)]
-            task = asyncio.create_task(self._answer_all(place, patience))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await answer
+        asked = [self._jail.check_name(path) for path in paths]
+        turn = self._turns.setdefault(place, asyncio.Lock())
+        try:
+            async with turn:
+                return await self._look(place, asked, patience)
+        finally:
+            if not turn.locked():
+                self._turns.pop(place, None)
 
-    async def _answer_all(self, place: str, patience: float) -> None:
-        while batch := self._waiting[place, patience]:
-            self._waiting[place, patience] = []
-            asked = [where for question, _ in batch for where in question]
+    async def _look(self, place: str, asked: list[tuple[str, str]], patience: float) -> list[Seen]:
+        for other in [o for o, wait in self._left_behind.items() if wait.returncode is not None]:
+            del self._left_behind[other]  # the mount answers again
+        if place in self._left_behind:
+            raise SilentError
+        async with self._free:
+            process = self._idle.pop() if self._idle else await _started()
             try:
-                seen = iter(await self._look(place, asked, patience))
-            except (SilentError, OSError):
-                seen = None
-            for question, answer in batch:
-                told = None if seen is None else [next(seen) for _ in question]
-                if answer.done():  # whoever asked is gone
-                    continue
-                if told is None:
-                    answer.set_exception(SilentError())
-                else:
-                    answer.set_result(told)
-        del self._waiting[place, patience]
-
-    async def _look(
-        self, place: str, question: list[tuple[str, str]], patience: float
-    ) -> list[Seen]:
-        looker = await self._free_looker()
-        if self._is_waited_at(place):
-            self._idle.put_nowait(looker)
-            raise SilentError
-        try:
-            seen = await looker.ask(question, patience)
-        except BaseException as wrong:
-            looker.give_up()
-            self._lookers -= 1
-            if isinstance(wrong, SilentError):
-                self._lost[place] = looker.process
-            raise
-        self._idle.put_nowait(looker)
-        return seen
-
-    async def _free_looker(self) -> "_CheckingProcess":
-        """One that is free soon; else a new one, for those there are may wait for a mount that
-        hangs.
-        """
-        if not self._idle.empty() or self._lookers >= _MOST:
-            return await self._idle.get()
-        if self._lookers >= _ENOUGH:
-            with suppress(TimeoutError):
-                return await asyncio.wait_for(self._idle.get(), _SOON)
-        self._lookers += 1
-        try:
-            return await _CheckingProcess.start()
-        except BaseException:
-            self._lookers -= 1
-            raise
-
-    def _is_waited_at(self, place: str) -> bool:
-        if place in self._lost and self._lost[place].returncode is not None:
-            del self._lost[place]  # it came back: the mount answers again
-        return place in self._lost
+                seen = await _answer_of(process, asked, patience)
+            except BaseException as wrong:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                if isinstance(wrong, SilentError):
+                    self._left_behind[place] = process
+                raise
+            self._idle.append(process)
+            return seen
 
 
-class _CheckingProcess:
-    """One process that looks, one question at a time."""
+async def _started() -> Process:
+    command = (sys.executable, "-I", "-S", path_look.__file__)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()  # it is ready: from now on only the file system takes time
+    return process
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._asked, self._answers = process.stdin, process.stdout
 
-    @classmethod
-    async def start(cls) -> "_CheckingProcess":
-        command = (sys.executable, "-I", "-S", path_look.__file__)
-        looker = cls(
-            await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE
-            )
-        )
-        await looker._answers.readline()  # it is ready: from now on only the file system takes time
-        return looker
-
-    async def ask(self, question: list[tuple[str, str]], patience: float) -> list[Seen]:
-        self._asked.write(json.dumps(question).encode() + b"\n")
-        try:
-            async with asyncio.timeout(patience):
-                await self._asked.drain()
-                line = await self._answers.readline()
-        except (TimeoutError, OSError):
-            raise SilentError from None
-        if not line:  # it was killed
-            raise SilentError
-        return [Seen(*seen) for seen in json.loads(line)]
-
-    def give_up(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.kill()
+async def _answer_of(process: Process, asked: list[tuple[str, str]], patience: float) -> list[Seen]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(asked).encode() + b"\n")
+    try:
+        async with asyncio.timeout(patience):
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+    except (TimeoutError, OSError):
+        raise SilentError from None
+    if not line:  # it was killed
+        raise SilentError
+    return [Seen(*seen) for seen in json.loads(line)]
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:

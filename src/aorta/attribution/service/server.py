@@ -85,8 +85,8 @@ class _Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if self.client is not None and self.server is not None and self.server[1] is not None:
-            self._caller = user_of(self.client, (self.server[0], self.server[1]))
+        if self.client is not None:
+            self._caller = user_of(self.client)
         self._expect()
 
     def on_message_begin(self) -> None:

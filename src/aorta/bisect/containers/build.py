@@ -40,7 +40,7 @@ from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
-from aorta.runtimes.pyxis import ONCE, image_options
+from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
@@ -323,7 +323,7 @@ def reproduce_inside(base: BaseImage, command: ProbedCommand, script: str) -> st
     image = str(environment.image or base.image)
     whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
     variables = list(command.env)  # by name alone: a value may be a secret
-    options = command.environment.options
+    options = [o for o in command.environment.options if o not in {IMAGES_WORKDIR, "--workdir="}]
     if environment.kind is RuntimeKind.PYXIS:
         words = ["srun", *image_options(image, environment.mounts, variables), *options]
         words += ONCE if script else ()

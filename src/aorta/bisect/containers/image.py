@@ -24,7 +24,7 @@ from aorta.runtimes.engine import ENGINES, Image, client_of, present_image
 from aorta.runtimes.git import GitAnswer, RunGit
 from aorta.runtimes.image_registry import digest_of
 from aorta.runtimes.launch import launch_for
-from aorta.runtimes.pyxis import ONCE
+from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE
 
 _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
@@ -100,7 +100,9 @@ def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
 
 def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCommand:
     """The command in the container, in the working directory that the image names."""
-    return replace(command, environment=replace(environment, image="unset"))
+    option = IMAGES_WORKDIR if environment.kind is RuntimeKind.PYXIS else "--workdir="
+    options = (*environment.options, option)
+    return replace(command, environment=replace(environment, options=options, image="unset"))
 
 
 def digest_in(environment: Environment) -> str | None:

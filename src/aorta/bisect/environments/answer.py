@@ -142,7 +142,7 @@ class EnvironmentAnswer:
             if package.spec.is_git:
                 tree = f'"$place"/{shlex.quote(package.name)}'
                 build = package.spec.build or f"{install} --no-deps . {options}".rstrip()
-                lines += clone_lines(package.spec, versions[package.name], tree)
+                lines += clone_lines(package, versions[package.name], tree)
                 lines.append(f"(cd {tree} && {build})")
         lines += [
             f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"

@@ -36,11 +36,11 @@ class AttributionSources:
     def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
         self._sources = tuple(sources)
         self._aggregation = aggregation
-        self._telling: list[threading.Thread] = []
+        self._triggers: list[threading.Thread] = []
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None = None) -> None:
         """Tell every source, without waiting for any."""
-        self._telling = [
+        self._triggers = [
             threading.Thread(
                 target=_tell,
                 args=(source, failed, everybody),
@@ -49,13 +49,13 @@ class AttributionSources:
             )
             for source in self._sources
         ]
-        for thread in self._telling:
+        for thread in self._triggers:
             thread.start()
 
-    def finish_telling(self, timeout: float) -> None:
+    def finish_triggers(self, timeout: float) -> None:
         """Before a process leaves: let what is being told arrive, but not for long."""
         deadline = time.monotonic() + timeout
-        for thread in self._telling:
+        for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def read(

@@ -30,7 +30,7 @@ class HttpSource:
         self._kind = kind
         self._timeout = timeout
         self._speaks_peer: bool | None = None  # until an answer has told
-        self._telling = threading.RLock()
+        self._triggers = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class HttpSource:
 
     def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
         body = _cycle_body(evidence, start)
-        with self._telling:
+        with self._triggers:
             if not self._is_peer(lambda: self._post(body, evidence)):
                 return
             for path in _peer_paths(evidence):
@@ -58,7 +58,7 @@ class HttpSource:
 
         Who reads while another thread is still telling waits here for what that one learns.
         """
-        with self._telling:
+        with self._triggers:
             if self._speaks_peer:
                 return True
             try:

@@ -3,6 +3,7 @@ the rate they amount to. Of a reduction: how each axis shrank over the trials, w
 which items were kept.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -107,6 +108,47 @@ def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: s
     foot = _TOP + len(tracks) * (_PANEL + _GAP) - _GAP + 10
     parts += [*x_axis(across, foot), label(right, foot + 30, "trial", "tick", "end")]
     return canvas(width, foot + 38, says, parts)
+
+
+def draw_shares(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
+    """Every axis in one picture, each as a share of its start, on a logarithmic scale."""
+    left, right, top, bottom = 52, width - 150, 14, 214
+    across = PixelScale(0, max(1, trials), left, right, whole=True)
+    least = min(max(track.final, track.initial * 1e-9) / track.initial for track in tracks)
+    up = log_scale([1.0, least], bottom, top)
+    parts: list[object] = [*y_axis(up, left, right), *x_axis(across, bottom + 8)]
+    taken: list[float] = []
+    for track in sorted(tracks, key=lambda track: -track.final / track.initial):
+        kept = [
+            (across(each.trial), up(each.size / track.initial))
+            for each in track.tried
+            if each.accepted
+        ]
+        end = up(track.final / track.initial)
+        parts.append(step_line([(across(0), up(1.0)), *kept, (right, end)]))
+        place = max([end + 4, *(y + 14 for y in taken[-1:])])
+        taken.append(place)
+        words = f"{track.name} {short(track.final)}"
+        parts.append(label(right + 6, place, fitted(words, 140), "value"))
+    parts.append(label(right, bottom + 40, "trial", "tick", "end"))
+    return canvas(width, max(bottom + 48, *taken, 0) + 8, says, parts)
+
+
+def draw_strip(kinds: Sequence[str], width: int, says: str) -> Markup:
+    """One mark a trial, in rows from left to right."""
+    across = max(1, width // 9)
+    parts = [
+        marks(
+            kind,
+            [
+                (6 + 9 * (at % across), 8 + 12 * (at // across))
+                for at, one in enumerate(kinds)
+                if one == kind
+            ],
+        )
+        for kind in dict.fromkeys(kinds)
+    ]
+    return canvas(width, 12 * math.ceil(len(kinds) / across) + 8, says, parts)
 
 
 def _panel(

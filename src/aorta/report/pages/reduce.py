@@ -87,7 +87,7 @@ def _size(value: object) -> float | None:
 
 def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
-    tracks = _tracks(run, result)
+    tracks = tracks_of(run, result)
     return Page(
         verb="reduce",
         title=run.name,
@@ -96,7 +96,7 @@ def page(run: OpenedRun) -> Page:
         picture=_picture(tracks, len(run.trials)),
         sections=[
             *_axes(result),
-            *_remaining(run, result),
+            *remaining(run, result),
             *_cost(result),
             *_confirmed(result),
             *_next(result),
@@ -145,7 +145,7 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _tracks(run: OpenedRun, result: Document) -> list[AxisTrack]:
+def tracks_of(run: OpenedRun, result: Document) -> list[AxisTrack]:
     candidates = _from_trace(run) or _from_trials(run.trials)
     names = list(dict.fromkeys(name for _, sizes, _ in candidates for name in sizes))
     facts = {words(row, "name"): row for row in rows(result, "axes")}
@@ -249,7 +249,7 @@ def _value(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _remaining(run: OpenedRun, result: Document) -> list[Section]:
+def remaining(run: OpenedRun, result: Document) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
     accepted = [line for line in rows(run.material, "trace") if line.get("accepted") is True]
     ranges = section(accepted[-1], "kept") if accepted else {}

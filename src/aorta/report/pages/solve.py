@@ -1,10 +1,15 @@
 """`aorta solve`: what fails, what makes it stop, what brought it, and what each stage came to."""
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
+from aorta.executors.evidence import read_end
 from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, rect
+from aorta.report.charts.trials import AxisTrack, draw_shares, draw_strip
 from aorta.report.documents import Document, items, number, rows, section, words
 from aorta.report.markup import Markup
 from aorta.report.model import (
@@ -12,46 +17,146 @@ from aorta.report.model import (
     FactRows,
     Figure,
     Headline,
+    Listing,
     Page,
     Section,
     Table,
+    TextLine,
     Tone,
     Words,
 )
-from aorta.report.pages.common import rate, seconds, table_section, usual_facts
+from aorta.report.pages import reduce
+from aorta.report.pages.common import listed, rate, seconds, table_section, usual_facts
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
 _BAR, _ROW = 14, 24
+_TAIL, _MOST_LINES = 16 << 10, 30
 _MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed": "error"}
 
 
 def gather(root: Path) -> dict[str, Any]:
-    """While it runs there is no answer yet: the stages that are over say what is known."""
+    """While it runs the stages that are over, and what the reduction has found so far, say what is
+    known.
+    """
     lines = read_json_lines(root / ".aorta" / "stages.jsonl")
     stages = [{key: value for key, value in line.items() if key != "answer"} for line in lines]
-    return {"result": read_json(root / "solve.json"), "stages": stages}
+    plain = root / "2-reduce-plain"
+    reduced = plain if (plain / "result.json").is_file() else root / "2-reduce"
+    return {
+        "result": read_json(root / "solve.json"),
+        "stages": stages,
+        "reduced": reduce.gather(reduced),
+        "trials": _trials(root),
+        "failure": _failure_text(root, reduced),
+        "command": _command_of(reduced / "shrunken" / "run_repro.sh"),
+    }
+
+
+def _trials(root: Path) -> list[dict[str, Any]]:
+    """Every trial that any stage ran, in its order: of which stage, how it ended, how long it
+    took.
+    """
+    found = []
+    for line in read_json_lines(root / ".aorta" / "trials.jsonl"):
+        end = section(line, "end")
+        if end:
+            failed = bool(end.get("exit_code")) or end.get("signal") is not None
+            kind = "error" if end.get("lost") else "reproduced" if failed else "clean"
+            found.append(
+                {"stage": words(line, "stage"), "kind": kind, "seconds": number(end, "duration")}
+            )
+    return found
+
+
+def _failure_text(root: Path, reduced: Path) -> list[str]:
+    """What the failing run said last: from its traceback on, where it has one."""
+    logs = [reduced / "logs" / "stderr.log", *sorted((root / "1-reproduce").rglob("stderr.log"))]
+    for log in logs:
+        text = read_end(log, _TAIL).decode("utf-8", "replace") if log.is_file() else ""
+        if not text.strip():
+            continue
+        begins = text.rfind("Traceback (most recent call last)")
+        return text[max(0, begins) :].rstrip().splitlines()[-_MOST_LINES:]
+    return []
+
+
+def _command_of(script: Path) -> list[str]:
+    if not script.is_file():
+        return []
+    lines = script.read_text("utf-8", "replace").splitlines()
+    return [line for line in lines if line.startswith(("export ", "cd ", "exec "))]
 
 
 def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     stages = rows(result, "stages") or rows(run.material, "stages")
+    reduced = replace(run, material=section(run.material, "reduced"), trials=())
+    tracks = reduce.tracks_of(reduced, section(reduced.material, "result"))
     return Page(
         verb="solve",
         title=run.name,
         answer=_answer(run, result, stages),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
-        picture=_picture(stages),
+        picture=_shrinking(tracks) or _picture(stages),
         sections=[
-            *_reproducer(result),
-            *_cure(result),
+            *_failure(run),
+            *_reproducer(result, run),
+            *reduce.remaining(reduced, section(reduced.material, "result")),
             *_culprits(result),
+            *_cure(result),
             *_divergence(result),
-            *_open_questions(result),
             *_next(result),
+            *_open_questions(result),
+            *_strip(run),
             *_stages(stages),
         ],
         missing=[] if result else ["solve.json: not every stage is over yet"],
     )
+
+
+def _failure(run: OpenedRun) -> list[Section]:
+    lines = [TextLine(str(line)) for line in items(run.material, "failure")]
+    return [Section("What fails", [Listing("What it said last", lines)])] if lines else []
+
+
+def _shrinking(tracks: Sequence[AxisTrack]) -> Figure | None:
+    """Every axis as a share of its start, over the trials."""
+    moved = [track for track in tracks if track.final < track.initial]
+    if not moved:
+        return None
+    says = "; ".join(f"{t.name} from {t.initial:g} to {t.final:g}" for t in moved)
+    last = max(tried.trial for track in moved for tried in track.tried)
+    table = Table(
+        ["what", "from", "to"],
+        [[t.name, f"{t.initial:g}", f"{t.final:g}"] for t in moved],
+        frozenset({1, 2}),
+    )
+    return Figure(
+        "How the workload shrank: each axis as a share of its start",
+        lambda width: draw_shares(moved, last, width, says),
+        says,
+        table,
+    )
+
+
+def _strip(run: OpenedRun) -> list[Section]:
+    """One mark a trial."""
+    trials = rows(run.material, "trials")
+    if not trials:
+        return []
+    counts = Counter(words(trial, "stage") for trial in trials)
+    said = ", ".join(f"{stage} {count}" for stage, count in counts.items())
+    says = f"{counted(len(trials), 'trial')}: {said}"
+    kinds = [words(trial, "kind") for trial in trials]
+    seen = dict.fromkeys(kinds)
+    meaning = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
+    figure = Figure(
+        says,
+        lambda width: draw_strip(kinds, width, says),
+        says,
+        legend=[(kind, meaning[kind]) for kind in seen if kind in meaning],
+    )
+    return [Section("Every trial", [figure])]
 
 
 def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
@@ -76,11 +181,23 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
         is_range = words(result, "bisect_status") == "range"
         which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
-    if not parts and section(result, "reproducer"):
-        parts.append("it has a small reproducer")
+    axes = [a for a in rows(section(result, "reproducer"), "axes") if _is_smaller(a)]
+    if axes:
+        shown = [f"{words(a, 'name')} {a.get('initial')} → {a.get('final')}" for a in axes]
+        parts.append(f"it still fails with {listed(shown)}")
+    elif not parts and section(result, "reproducer"):
+        parts.append("it has a reproducer")
     said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
     found = bool(cure or culprits)
+    if status == "partial":
+        before = "So far" if run.running else "Stopped"
+        tone = Tone.RUNNING if run.running else Tone.UNSURE
+        return Headline(f"{before}: {said}", tone, words(failure, "summary"))
     return Headline(said, Tone.FOUND if found else Tone.UNSURE, words(failure, "summary"))
+
+
+def _is_smaller(axis: Document) -> bool:
+    return axis.get("final") != axis.get("initial")
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
@@ -90,7 +207,7 @@ def _facts(result: Document) -> list[tuple[str, object]]:
     if seen:
         hits, of = int(number(seen, "reproduced") or 0), int(number(seen, "of") or 0)
         found.append(("Fails in", rate(hits, of, "trial")))
-    for name, key in (("Trials", "trials"), ("Known already", "shared_trials")):
+    for name, key in (("Trials of all stages", "trials"), ("Known already", "shared_trials")):
         if (count := number(result, key)) is not None:
             found.append((name, int(count)))
     if (spent := number(result, "seconds")) is not None:
@@ -128,7 +245,7 @@ def _draw(timed: list[tuple[str, str, float]], width: int, says: str) -> Markup:
     return canvas(width, len(timed) * _ROW + 8, says, *parts)
 
 
-def _reproducer(result: Document) -> list[Section]:
+def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
     found = section(result, "reproducer")
     axes = [
         [words(axis, "name"), words(axis, "kind"), axis.get("initial"), axis.get("final")]
@@ -146,7 +263,9 @@ def _reproducer(result: Document) -> list[Section]:
         said.append(
             f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
         )
-    return [Section("The smallest reproducer", [table, Words(said)])]
+    script = [TextLine(str(line)) for line in items(run.material, "command")]
+    shown = [Listing("run_repro.sh", script)] if script else []
+    return [Section("The smallest reproducer", [table, *shown, Words(said)])]
 
 
 def _cure(result: Document) -> list[Section]:
@@ -161,7 +280,7 @@ def _cure(result: Document) -> list[Section]:
 
 
 def _culprits(result: Document) -> list[Section]:
-    listed = [
+    found = [
         [
             words(c, "package"),
             words(c, "bad"),
@@ -173,9 +292,9 @@ def _culprits(result: Document) -> list[Section]:
     ]
     sure = number(result, "confidence")
     is_range = words(result, "bisect_status") == "range"
-    one = f": one of {len(listed)} changes" if is_range else ""
+    one = f": one of {len(found)} changes" if is_range else ""
     title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
-    return table_section(title, ["package", "change", "title", "author", "date"], listed)
+    return table_section(title, ["package", "change", "title", "author", "date"], found)
 
 
 def _divergence(result: Document) -> list[Section]:
@@ -199,7 +318,7 @@ def _next(result: Document) -> list[Section]:
 
 
 def _stages(stages: list[Document]) -> list[Section]:
-    listed = [
+    found = [
         [
             words(stage, "name"),
             words(stage, "status").replace("_", " "),
@@ -210,4 +329,4 @@ def _stages(stages: list[Document]) -> list[Section]:
         for stage in stages
     ]
     heads = ["stage", "what became of it", "trials", "time", "why"]
-    return table_section("The stages", heads, listed, frozenset({2, 3}))
+    return table_section("The stages", heads, found, frozenset({2, 3}))

@@ -27,6 +27,7 @@ class Bundle:
             ticket=state.request.ticket or _TICKET,
             timeout=state.request.timeout,
             check=self.check,
+            allow_binary=state.request.allow_binary,
         )
         try:
             packed = bundle(request)

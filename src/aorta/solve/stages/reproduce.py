@@ -127,6 +127,7 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
         "oracle": dict(subject.oracle or {}),
         "rate": _rate(first["reproduced"], first["of"]),
         "signature": result["signature"],
+        "failure": result.get("failure"),
         "median_sec": first["median_sec"],
     }
     return StageResult("reproduce", "done", "", str(run_dir), answer=answer)
@@ -326,6 +327,7 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         **failure,
         "rate": document["rate"],
         "signature": document["signature"] or failure["summary"],
+        "failure": document["failure"],
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
     spent = report.ending.reason is not Reason.DONE

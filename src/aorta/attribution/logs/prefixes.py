@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from aorta.attribution.line_fields import (
+from aorta.attribution.logs.fields import (
     CLOCK,
     MONTH,
     TIME,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from aorta.attribution.events import (
+from aorta.attribution.events.event import (
     ANY_EXCEPTION,
     BLOCK,
     QUOTED,
@@ -16,8 +16,15 @@ from aorta.attribution.events import (
     occurrences,
     stable,
 )
-from aorta.attribution.patterns import RaisedAt, Registry
-from aorta.attribution.reading import (
+from aorta.attribution.events.patterns import RaisedAt, Registry
+from aorta.attribution.events.tracebacks import (
+    HEADER,
+    Traceback,
+    frames_above,
+    read_traceback,
+    unfolded,
+)
+from aorta.attribution.logs.reading import (
     MARGIN,
     LogLine,
     Piece,
@@ -27,7 +34,6 @@ from aorta.attribution.reading import (
     lines_after,
 )
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
 _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
 _CHECK = b"Check failed: "

@@ -115,6 +115,8 @@ _TEXT_KEYS = (
     "MESSAGE",
     "@message",
     "line",
+    "data",
+    "content",
 )
 _STACK_KEYS = (
     "exc_info",

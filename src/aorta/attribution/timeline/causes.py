@@ -8,13 +8,13 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
-from aorta.attribution.external import from_outside, lost_peer, never_came
-from aorta.attribution.facts import Facts, FoundCause, by_rank, of_events
-from aorta.attribution.healthy import is_fatal, is_last_word, went_on
-from aorta.attribution.last_words import as_hint
+from aorta.attribution.events.event import ANY_EXCEPTION, BY_SCHEDULER, Event
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.timeline.external import from_outside, lost_peer, never_came
+from aorta.attribution.timeline.facts import Facts, FoundCause, by_rank, of_events
+from aorta.attribution.timeline.last_words import as_hint, how_it_stands
+from aorta.attribution.timeline.went_on import is_fatal, is_last_word, went_on
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
@@ -340,7 +340,7 @@ def _silent(facts: Facts) -> FoundCause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
-        words = "nothing in the evidence says why it ended"
+        words = how_it_stands(facts.logs) or "nothing in the evidence says why it ended"
         return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)

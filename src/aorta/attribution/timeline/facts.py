@@ -5,11 +5,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aorta.attribution.events import Event, Reading
+from aorta.attribution.events.event import Event, Reading
 from aorta.attribution.flight import Stragglers
+from aorta.attribution.logs.reading import ReadableLog
 from aorta.attribution.progress import Progress
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import ReadableLog
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 
@@ -49,6 +49,7 @@ class Facts:
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
+    world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 
-from aorta.attribution.reading import LogLine
+from aorta.attribution.logs.reading import LogLine
 
 HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
 _HEADER = "Traceback (most recent call last)"
@@ -25,13 +25,14 @@ _OTHER_WRITER = re.compile(  # a program's name, a logger's level, a shell's wor
 )
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
-_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
-_LOUD = {"WARN", "WARNING", "ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
+_LOGGED = re.compile(r"\b(?:ERROR|CRITICAL|EXCEPTION)\b|^E\d{3,4} ")
+_LOUD = {"ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
 _IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python\d|^<frozen ")
 _CARETS = re.compile(r"^[\s~^]*$")
 _BOXED_LINE = re.compile(r"❱\s*\d+(?P<text>.*)")
+_OTHER_PROGRAM = re.compile(r"(?:srun|slurmstepd\S*|sbatch|salloc|kernel): ")
 _MOST_LINES = 400
 _MOST_CRASH_LINES = 40
 _CRASH_FRAMES = 3
@@ -256,7 +257,7 @@ def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], list[str], 
     for line in islice(lines, 40):
         text = _GROUP_MARGIN.sub("", line.text)
         link = next((link for link in Link if text.strip() == link.value), None)
-        if link is not None or _HEADER in text:
+        if link is not None or _HEADER in text or _OTHER_PROGRAM.match(text):
             return message, beyond, until, link
         blank += not text.strip()
         if blank > 1:

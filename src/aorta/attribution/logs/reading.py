@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from aorta.attribution.jail import open_straight
-from aorta.attribution.prefix import LineFormat, learn
+from aorta.attribution.logs.prefixes import LineFormat, learn
 
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in

@@ -9,10 +9,10 @@ its rank is asked here too.
 
 from collections.abc import Iterable, Sequence
 
-from aorta.attribution.events import Event, stable
+from aorta.attribution.events.event import Event, stable
+from aorta.attribution.logs.reading import lines_after, pieces
 from aorta.attribution.progress import steps_in
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import lines_after, pieces
 from aorta.attribution.taxonomy import Role
 
 _CAUSES = {Role.ROOT, Role.CONFIRM}

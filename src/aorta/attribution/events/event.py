@@ -7,11 +7,11 @@ decided in `causes`.
 import re
 from dataclasses import dataclass, replace
 
-from aorta.attribution.patterns import Pattern
+from aorta.attribution.events.patterns import Pattern
+from aorta.attribution.events.tracebacks import Traceback
+from aorta.attribution.logs.reading import LogLine, Piece, ReadableLog
 from aorta.attribution.rank_end import RankEnd, signal_number
-from aorta.attribution.reading import LogLine, Piece, ReadableLog
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.tracebacks import Traceback
 from aorta.core.templates import template
 
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end

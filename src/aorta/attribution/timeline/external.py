@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.facts import Facts, FoundCause, of_events
-from aorta.attribution.healthy import is_fatal, went_on
+from aorta.attribution.events.event import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.timeline.facts import Facts, FoundCause, of_events
+from aorta.attribution.timeline.went_on import is_fatal, went_on
 
 _MAY_BE_HARDWARE = {
     *FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
@@ -120,7 +120,11 @@ def _behind(events: Sequence[Event]) -> tuple[int, ...]:
 
 
 def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
-    return tuple(rank for rank in facts.ranks if rank not in known)
+    """The ranks that do not say so; of those that never reported only where they are few."""
+    others = tuple(rank for rank in facts.ranks if rank not in known)
+    unheard = tuple(rank for rank in range(facts.world or 0) if rank not in facts.ranks)
+    few = len(unheard) * 2 < (facts.world or 0)
+    return others or (unheard if few and None not in known else ())
 
 
 def lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:

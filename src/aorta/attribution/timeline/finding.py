@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aorta.attribution.causes import find_cause, with_told_ends
 from aorta.attribution.classify import (
     OF_THE_PROGRAM,
     Said,
@@ -15,13 +14,14 @@ from aorta.attribution.classify import (
     may_stop,
     said_by,
 )
-from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.facts import Facts, FoundCause
-from aorta.attribution.last_words import states_a_failure
+from aorta.attribution.events.event import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.logs.reading import ReadableLog, line_numbers
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, FailureClass, Role
+from aorta.attribution.timeline.causes import find_cause, with_told_ends
+from aorta.attribution.timeline.facts import Facts, FoundCause
+from aorta.attribution.timeline.last_words import states_a_failure
 from aorta.core.failure import digest_of
 
 _DEMAND = re.compile(

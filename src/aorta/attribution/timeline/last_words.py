@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
-from aorta.attribution.events import Event, stable
-from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
+from aorta.attribution.events.event import Event, stable
+from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, ends_of
+from aorta.attribution.progress import steps_in
 from aorta.attribution.taxonomy import HOW_IT_SHOWS, Certainty, Role
 
 _TAIL = 32 << 10
@@ -34,6 +35,12 @@ _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNO
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
 _INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
+_LAST_FEW = 5  # lines
+_ENDED_WELL = re.compile(
+    r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
+    r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b",
+    re.IGNORECASE,
+)
 _TELLS = 0.4  # confidence below which a line says nothing worth a word
 
 
@@ -107,3 +114,16 @@ def states_a_failure(text: str) -> bool:
 
 def as_hint(event: Event) -> Event:
     return replace(event, certainty=Certainty.WEAK, survived=True)
+
+
+def how_it_stands(sources: Iterable[ReadableLog]) -> str:
+    """What is said of a job of whose failure nothing is known: that its log ends well, or in the
+    middle of its steps; empty where it does not show.
+    """
+    ends = [ends_of(source, 0, _TAIL)[1].rstrip() for source in sources if source.size]
+    last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
+    if any(_ENDED_WELL.search(line) for lines in last for line in lines):
+        return "the log says that it ended well"
+    if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
+        return "the log ends while steps are made: it may still be running"
+    return ""

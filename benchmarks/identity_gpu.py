@@ -1,0 +1,201 @@
+"""The same failure on a real GPU: memory that runs out in ever other words, and a device assertion
+by one bad row.
+
+Run on a machine with an NVIDIA GPU and torch: `PYTHONPATH=src python3 -m benchmarks identity_gpu`.
+What it prints is kept in `results/identity_h200.txt`. Elsewhere it says so, and runs nothing.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+_NEEDED = ("torch", "click", "pydantic", "yaml", "rich", "packaging")
+_SOURCE = Path(__file__).resolve().parent.parent / "src"
+
+OUT_OF_MEMORY = '''\
+"""A training step that asks for more memory than it may have; how much is taken before it varies."""
+import os
+import random
+
+import torch
+
+BATCH, LAYERS = int(os.environ.get("BATCH", "64")), int(os.environ.get("LAYERS", "48"))
+torch.cuda.set_per_process_memory_fraction(0.02)
+taken = [torch.empty(random.randint(1, 40) << 20, dtype=torch.uint8, device="cuda") for _ in range(3)]
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(512, 2048), torch.nn.Linear(2048, 512)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+model = torch.nn.Sequential(*[Block() for _ in range(LAYERS)]).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(2):
+    loss = model(torch.randn(BATCH, 1024, 512, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("trained")
+'''
+
+BAD_ROW = '''\
+"""An embedding that one row indexes beyond its end; the device says so at a later call."""
+import os
+import random
+
+import torch
+
+rows = [[int(word) for word in line.split()] for line in open(os.environ.get("ROWS", "rows.txt"))]
+table = torch.nn.Embedding(1000, 64).cuda()
+
+
+def report(loss):
+    print("loss", loss.item())
+
+
+def wait():
+    torch.cuda.synchronize()
+
+
+def step(batch):
+    loss = table(torch.tensor(batch, device="cuda")).square().mean()
+    if random.random() < 0.5:
+        report(loss)
+    wait()
+
+
+for row in rows:
+    step(row)
+print("trained")
+'''
+
+
+def aorta(folder: Path, *words: str) -> tuple[dict[str, Any], float, int]:
+    """The JSON of one command, its seconds and its exit code; what it said where it has none."""
+    path = os.pathsep.join(filter(None, [str(_SOURCE), os.environ.get("PYTHONPATH", "")]))
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "aorta", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - began
+    try:
+        return json.loads(done.stdout), seconds, done.returncode
+    except ValueError:
+        print(done.stderr[-3000:])
+        return {}, seconds, done.returncode
+
+
+def say(right: bool, words: str) -> None:
+    print(f"{'right' if right else 'WRONG'}  {words}", flush=True)
+
+
+def counted(folder: Path, wanted: str) -> None:
+    """Eight runs of the program as it is: every one is the same failure."""
+    found, seconds, _ = aorta(
+        folder, "run", "--trials", "8", "--json", "-q", "--", sys.executable, "train.py"
+    )
+    rate, failure = found.get("rate") or {}, found.get("failure") or {}
+    say(
+        rate.get("reproduced") == 8, f"run: {rate.get('reproduced')} of 8 the same, {seconds:.0f} s"
+    )
+    say(failure.get("class") == wanted, f"class {failure.get('class')}: {found.get('signature')}")
+
+
+def shrunk(folder: Path, axes: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = {
+        "workload": {"command": f"{sys.executable} train.py"},
+        "oracle": {"kind": "exit_code"},
+        "axes": axes,
+    }
+    (folder / "aorta.yaml").write_text(json.dumps(spec))
+    found, seconds, code = aorta(
+        folder, "reduce", "--spec", "aorta.yaml", "--output", "out", "--json", "-q"
+    )
+    sizes = {axis["name"]: (axis["initial"], axis["final"]) for axis in found.get("axes", ())}
+    say(code == 0, f"reduce: exit {code}, {found.get('trials')} trials in {seconds:.0f} s: {sizes}")
+    say(found.get("status") == "reduced", f"status {found.get('status')}: {found.get('why')}")
+    return found
+
+
+def fails(folder: Path, **variables: str) -> bool:
+    return bool(
+        subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            check=False,
+        ).returncode
+    )
+
+
+def out_of_memory(folder: Path) -> None:
+    print("-- out of memory, batch and layers to shrink")
+    (folder / "train.py").write_text(OUT_OF_MEMORY)
+    counted(folder, "device_oom")
+    numbers = [("BATCH", 64), ("LAYERS", 48)]
+    found = shrunk(
+        folder,
+        [
+            {"name": name, "kind": "env", "type": "int", "initial": most, "floor": 1}
+            for name, most in numbers
+        ],
+    )
+    sizes = {axis["name"]: int(axis["final"]) for axis in found.get("axes", ())}
+    for name, size in sizes.items():
+        smaller = {**sizes, name: size - 1}
+        if size > 1:
+            clean = not fails(folder, **{key: str(value) for key, value in smaller.items()})
+            say(clean, f"one {name} less is clean")
+    solved, seconds, code = aorta(
+        folder, "solve", "--budget", "5m", "--json", "-q", "--", sys.executable, "train.py"
+    )
+    rate: dict[str, Any] = (solved.get("failure") or {}).get("rate") or {}
+    print(
+        f"solve: exit {code}, {solved.get('status')}, {solved.get('trials')} trials, {seconds:.0f} s"
+    )
+    say(bool(rate) and rate["reproduced"] == rate["of"], f"solve: failed {rate}")
+
+
+def bad_row(folder: Path) -> None:
+    print("-- a device assertion by one bad row of 240")
+    (folder / "train.py").write_text(BAD_ROW)
+    rows = [" ".join(str((7 * row + word) % 1000) for word in range(8)) for row in range(240)]
+    rows[171] = "5 6 7 1000 8 9 10 11"
+    (folder / "rows.txt").write_text("\n".join(rows) + "\n")
+    counted(folder, "device_assert")
+    found = shrunk(folder, [{"name": "ROWS", "kind": "file_subset", "initial": "rows.txt"}])
+    kept = [axis.get("final_items") for axis in found.get("axes", ())]
+    say(kept == [[rows[171]]], f"kept {kept}")
+
+
+def main() -> None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"{', '.join(missing)} cannot be imported here: nothing was run")
+        return
+    import torch  # only where it is, and only for this question
+
+    if not torch.cuda.is_available():
+        print("there is no GPU here: nothing was run")
+        return
+    print(f"torch {torch.__version__} on {torch.cuda.get_device_name()}")
+    for story in (out_of_memory, bad_row):
+        with tempfile.TemporaryDirectory(prefix="aorta-identity-gpu-") as scratch:
+            story(Path(scratch))

@@ -1,0 +1,1 @@
+"""Logs: read in bounded pieces, each line without its prefix. Knows nothing about failures."""

@@ -1,0 +1,114 @@
+"""What stands before, behind or between the lines of a failure does not change what it is."""
+
+import pytest
+from benchmarks.faults.corpus import CORPUS, Case, cases
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aorta.attribution import Action, Evidence, LogTail, attribute
+
+pytestmark = pytest.mark.xdist_group("corpus")
+# What other jobs write while they are well, or only warn of.
+CHATTER = [
+    "2026-11-15 05:35:21,123 INFO trainer: warming up the cache",
+    "WARNING:absl:a deprecated flag is set; it will be ignored",
+    "/opt/lib/python3.11/site-packages/torch/nn/init.py:412: UserWarning: initializing zero-element tensors is a no-op",
+    "W1115 05:35:21.1 812 loader.cc:33] retrying the read of shard 7",
+    "NCCL INFO Channel 00/02 : 0 1 2 3",
+    "loading the tokenizer",
+]
+# Jobs whose only log is that of one rank: what others wrote says nothing about them.
+ALONE = [case for case in cases() if len(list(case.path.glob("*.log"))) == 1]
+
+
+def text_of(case: Case) -> str:
+    return next(case.path.glob("*.log")).read_text(errors="replace")
+
+
+def found(text: str, case: Case) -> tuple[str, bool]:
+    result = attribute(Evidence(tails=(LogTail(text, name="job.log"),)))
+    return result.finding.failure_class, result.decision.action is Action.STOP
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(ALONE), st.lists(st.sampled_from(CHATTER), min_size=1, max_size=60))
+def test_lines_of_healthy_jobs_before_a_failure_change_nothing(
+    case: Case, chatter: list[str]
+) -> None:
+    text = text_of(case)
+    padded = "\n".join(chatter) + "\n" + text
+    kind, stops = found(text, case)
+    padded_kind, padded_stops = found(padded, case)
+    assert padded_kind == kind, case.name
+    assert padded_stops == stops, case.name
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(ALONE), st.lists(st.sampled_from(CHATTER[:5]), min_size=1, max_size=3))
+def test_a_few_lines_of_other_writers_behind_it_change_no_class_that_a_pattern_is_certain_of(
+    case: Case, chatter: list[str]
+) -> None:
+    text = text_of(case)
+    before = attribute(Evidence(tails=(LogTail(text, name="job.log"),)))
+    if before.finding.basis == "certain":
+        kind, stops = found(text + "\n".join(chatter) + "\n", case)
+        assert kind == before.finding.failure_class, case.name
+        assert before.decision.action is Action.STOP or not stops, case.name
+
+
+def test_there_are_enough_such_jobs() -> None:
+    assert CORPUS.is_dir()
+    assert len(ALONE) >= 20
+
+
+TRACE = 'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    run()\n'
+QUOTA = 'IoError(Os { code: 122, kind: QuotaExceeded, message: "Disk quota exceeded" })'
+LOADER = f"{TRACE}RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed. \n"
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed.\n"
+ACTOR = "(RayTrainWorker pid=77, ip=10.0.0.7) "
+RAY = f"{ACTOR}Traceback (most recent call last):\n{ACTOR}ImportError: cannot import name 'X' from 'y'\n"
+DRIVER = f"{TRACE}ray.train.base_trainer.TrainingFailedError: The Ray Train run failed. Please inspect the previous error messages for a cause.\n"
+WARNED = "2026-11-15 05:35:21.1: W tensorflow/core/framework/op_kernel.cc:1828] OP_REQUIRES failed at whole_file_read_ops.cc:116 : NOT_FOUND: /data/a.jpg; No such file or directory\n"
+NO_IMAGE = f"{TRACE}tensorflow.python.framework.errors_impl.NotFoundError: /data/a.jpg; No such file or directory\n"
+STEPS = "".join(f"step {n} | loss 0.{n}\n" for n in range(10, 50))
+
+
+@pytest.mark.parametrize(
+    ("log", "failure_class"),
+    [
+        (
+            f"{TRACE}safetensors_rust.SafetensorError: Error while serializing: {QUOTA}\n",
+            "disk_full",
+        ),
+        (
+            f"{TRACE}RuntimeError: DataLoader worker (pid 42) is killed by signal: Hangup. \n",
+            "killed",
+        ),
+        (LOADER + OOM, "host_oom"),
+        (STEPS + LOADER + OOM, "host_oom"),
+        (RAY, "import_error"),
+        (RAY + DRIVER, "import_error"),
+        (NO_IMAGE, "missing_file"),
+        (WARNED * 4 + NO_IMAGE, "missing_file"),
+    ],
+)
+def test_the_innermost_message_says_what_failed_not_its_wrapper(
+    log: str, failure_class: str
+) -> None:
+    assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
+
+
+def test_a_rank_that_never_reported_is_named_where_the_log_tells_how_many_there_are() -> None:
+    timed_out = "[rank{0}]:[E1117 03:12:44.1 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.\n"
+    text = "initialized, world_size=4\n" + "".join(timed_out.format(rank) for rank in (0, 1, 3))
+    assert attribute(Evidence(tails=(LogTail(text),))).finding.root.rank == 2
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [("Training completed after 3:20:11\n", "ended well"), ("", "still be running")],
+)
+def test_a_job_that_ended_well_or_still_runs_is_said_to(last: str, said: str) -> None:
+    result = attribute(Evidence(tails=(LogTail(STEPS + last),)))
+    assert said in result.finding.summary
+    assert result.decision.action is Action.UNKNOWN

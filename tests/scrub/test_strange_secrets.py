@@ -1,0 +1,48 @@
+"""Secrets and ordinary lines that were written down before the detectors: of the first none may
+ship, of the second nearly none may be damaged.
+"""
+
+import re
+from pathlib import Path
+
+from aorta.scrub.files import Account, FileScrubber
+from aorta.scrub.findings import Kind
+from aorta.scrub.scrubber import Scrubber
+from support.strange_secrets import pieces_left, strange_secrets
+
+LOGS = Path(__file__).parents[1] / "attribution" / "corpus"
+PRIVATE = re.compile(r"\bnode-\d+|\.invalid\b|192\.0\.2\.\d+|slurmstepd")
+REMAINS = ("10", "5432", "STEPS", "SECRET")
+
+
+def shipped(name: str, text: str) -> str:
+    files = FileScrubber(Scrubber())
+    files.learn(name, [text.encode()], ours=False)
+    return b"".join(files.scrub(name, [text.encode()], Account(), ours=False)).decode()
+
+
+def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone() -> None:
+    secrets = strange_secrets()
+    assert len({one.name for one in secrets}) >= 150
+    assert len({one.where for one in secrets}) >= 40
+    after = [(one, shipped(one.where, one.text)) for one in secrets]
+    left = [one for one, text in after if pieces_left(one, text)]
+    assert [(one.name, one.where) for one in left if one.by_shape] == []
+    by_name = sum(not one.by_shape for one in secrets)
+    assert len(left) <= 0.03 * by_name, left
+    assert all(any(word in text for word in REMAINS) for _, text in after)
+
+
+def test_of_ordinary_log_lines_at_most_one_in_a_hundred_is_damaged() -> None:
+    """Real output of real frameworks; the few lines that do name a machine are left out, and a
+    path that is taken out is no damage.
+    """
+    text = "\n".join(file.read_text(errors="replace") for file in sorted(LOGS.rglob("rank_*")))
+    lines = [line for line in dict.fromkeys(text.splitlines()) if not PRIVATE.search(line)]
+    assert len(lines) >= 500
+    scrubber = Scrubber()
+    scrubbed = scrubber.text("\n".join(lines))
+    damage = {one.where: one.value for one in scrubbed.spans if one.kind is not Kind.PATH}
+    assert len(damage) <= 0.01 * len(lines), damage
+    paths = {one.value for one in scrubbed.spans if one.kind is Kind.PATH}
+    assert [path for path in paths if path.startswith(("/usr/", "/opt/rocm", "/dev/"))] == []
