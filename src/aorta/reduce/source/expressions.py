@@ -191,7 +191,7 @@ _PARTS: tuple[Callable[[ast.AST, int], str], ...] = (
 
 def names_left_out(program: Program) -> Iterator[Edit]:
     """Parameters that their functions do not read, with what is given for them; and names that
-    stand for one plain value, by the value.
+    stand for another name, by that.
     """
     tree = ast.parse(program.text)
     for node in ast.walk(tree):
@@ -199,12 +199,6 @@ def names_left_out(program: Program) -> Iterator[Edit]:
             _without_unread(tree, node)
     yield Edit("parameters", tidy(written(tree)))
     yield Edit("copies", tidy(written(_without_copies(program.text))))
-    tree = ast.parse(program.text)
-    plain = _plain_names(tree)
-    if plain:
-        kept = [node for node in tree.body if not _binds_one_of(node, plain)]
-        whole = _Inserted(plain).visit(ast.Module(kept, []))
-        yield Edit("values", tidy(written(whole)))
 
 
 def _without_copies(text: str) -> ast.Module:
@@ -229,16 +223,16 @@ def _without_copies(text: str) -> ast.Module:
 
 
 def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
-    """`a, b = x, y` as two assignments, where neither needs what the other binds."""
+    """`a, b = x, y` as two assignments, where that is a copy, and the order makes no difference."""
     match node:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
-            names
-        ) == len(values) and not defined_by(node) & used_by(values[-1]):
-            pairs = list(zip(names, values, strict=True))
-            needs = [used_by(value) for _, value in pairs]
-            bound = [defined_by(ast.Assign([name], ast.Constant(0))) for name, _ in pairs]
-            last = sorted(range(len(pairs)), key=lambda i: bool(bound[i] & set().union(*needs)))
-            return [ast.Assign([names[i]], values[i]) for i in last]
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            needed = set().union(*(used_by(value) for value in values))
+            bound = [defined_by(ast.Assign([name], ast.Constant(0))) for name in names]
+            clashes = [one for one in bound if one & needed]
+            if len(names) != len(values) or len(clashes) > 1 or not any(map(_is_copied, values)):
+                return [node]
+            order = sorted(range(len(names)), key=lambda i: bool(bound[i] & needed))
+            return [ast.Assign([names[i]], values[i]) for i in order]
     return [node]
 
 
@@ -270,29 +264,6 @@ def _called(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _plain_names(tree: ast.Module) -> dict[str, ast.expr]:
-    """Global names that are bound once, to a number, a text or a name."""
-    stores: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            stores[node.id] = stores.get(node.id, 0) + 1
-        elif isinstance(node, ast.arg):
-            stores[node.arg] = stores.get(node.arg, 0) + 2
-    found: dict[str, ast.expr] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-                found |= {target.id: value} if stores[target.id] == 1 else {}
-    return found
-
-
-def _binds_one_of(node: ast.stmt, names: dict[str, ast.expr]) -> bool:
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return False
-    return isinstance(node.targets[0], ast.Name) and node.targets[0].id in names
 
 
 class _Inserted(ast.NodeTransformer):
