@@ -10,6 +10,7 @@ from aorta.reduce.source.program import DEFINITIONS, LOOPS, WITH, Edit, Program
 from aorta.reduce.source.stack import as_text, assignments, bound_by, first_of, one_turn
 from aorta.reduce.source.tree import (
     all_blocks,
+    attributes_set,
     blocks_of,
     keep_if,
     mend_blocks,
@@ -139,7 +140,7 @@ def _left_out(program: Program, run: Sequence[int]) -> str | None:
     spared = {id(every[number]) for number in program.on_the_way}
     gone = {id(every[number]) for number in run}
     keep_if(tree, lambda node: id(node) not in gone)
-    text = without_users(tree, spared)
+    text = without_users(tree, spared, attributes_set(program.tree))
     return tidy(text) if text is not None else None
 
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 import symtable
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeGuard
 
 BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -164,31 +165,54 @@ def mend_blocks(tree: ast.AST) -> None:
             node.finalbody = [ast.Pass()]
 
 
-def without_users(tree: ast.Module, spared: Collection[int]) -> str | None:
-    """The program without the statements that read what nothing defines; None where one of
-    `spared`, by `id`, would have to go. Changes the tree.
+def without_users(tree: ast.Module, spared: Collection[int], attributes: set[str]) -> str | None:
+    """The program without the statements that read what nothing defines: names, and those of
+    `attributes`, which it defined before; None where one of `spared`, by `id`, would have to go.
+    Changes the tree.
     """
     for _ in range(12):
         said = written(tree)
-        missing = undefined(said)
-        if not missing:
+        names, lost = undefined(said), attributes - attributes_set(tree)
+        lost &= {node.attr for node in ast.walk(tree) if _is_read(node)}
+        if not names and not lost:
             return said
-        gone = {id(node) for node in statements(tree) if _header_uses(node, missing)}
+        gone = {id(node) for node in statements(tree) if _header_uses(node, names, lost)}
         if not gone or any(id(n) in spared and id(n) in gone for n in statements(tree)):
             return None
         _take_out(tree, gone)
     return None
 
 
+def attributes_set(tree: ast.Module) -> set[str]:
+    """Names that the program gives to attributes: methods, and what is assigned to."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.ClassDef):
+            found = found.union(*(defined_by(inner) for inner in node.body))
+        elif isinstance(node, ast.keyword) and node.arg:
+            found.add(node.arg)
+    return found
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+
+
 def _take_out(tree: ast.Module, gone: Collection[int]) -> None:
     keep_if(tree, lambda node: id(node) not in gone)
 
 
-def _header_uses(node: ast.stmt, names: set[str]) -> bool:
+def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
     """Whether the statement itself reads one of them, apart from what is in its blocks."""
     inside = {id(part) for block in blocks_of(node) for one in block for part in ast.walk(one)}
     return any(
-        isinstance(part, ast.Name) and part.id in names and id(part) not in inside
+        id(part) not in inside
+        and (
+            (isinstance(part, ast.Name) and part.id in names)
+            or (_is_read(part) and part.attr in attributes)
+        )
         for part in ast.walk(node)
     )
 
