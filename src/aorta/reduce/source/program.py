@@ -25,14 +25,15 @@ class Edit:
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails. With `free`, any value that was seen may stand for what made it; else those of
-    configurations and of loops over data alone, so that what makes the failure stays in sight.
+    what fails. Values of configurations may stand for what made them; from `free` 1 on those of the
+    loop's turn that failed too, and from 2 on any: the less, the more of what makes the failure
+    stays in sight.
     """
 
     text: str
     facts: Facts
     kept: tuple[str, ...] = ()
-    free: bool = False
+    free: int = 0
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -55,7 +56,7 @@ class Program:
         """Whether this value may stand for what made it: never where a check of the user's own
         fails, which would then fail for nothing.
         """
-        return not self.kept and (self.free or value.startswith(_OF_A_CONFIGURATION))
+        return not self.kept and (self.free > 1 or value.startswith(_OF_A_CONFIGURATION))
 
 
 Pass = Callable[[Program], Iterator[Edit]]

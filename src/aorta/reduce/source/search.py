@@ -33,12 +33,12 @@ SHORT = 30  # lines: a script that a reader takes in at once
 @dataclass(frozen=True)
 class Round:
     """Passes that are gone through as often as they help, at most so many times. A `free` one is
-    for a program that is still long: any value that was seen may stand for what made it.
+    for a program that is still long: more values that were seen may stand for what made them.
     """
 
     steps: tuple[Pass, ...]
     times: int = 1
-    free: bool = False
+    free: int = 0
 
 
 _LARGE: tuple[Pass, ...] = (never_executed, flattened, tidied)
@@ -54,7 +54,10 @@ ROUNDS = (
     Round(_LARGE),
     Round((*_SMALL, flattened), 2),
     Round((*_SMALL, parts_left_out, flattened), 2),
-    Round((*_LARGE, *_SMALL, parts_left_out), 2, free=True),
+    Round((flattened, unwrapped), free=1),
+    Round((*_SMALL, parts_left_out)),
+    Round((flattened, *_SMALL), free=2),
+    Round((*_SMALL, parts_left_out)),
 )
 
 

@@ -28,14 +28,16 @@ def flattened(program: Program) -> Iterator[Edit]:
     frames = [f for f in program.facts.frames if f.function == "<module>" or f.function[0] != "<"]
     if not frames or frames[0].function != "<module>":
         return
-    for depth in range(len(frames), 0, -1):
-        for values in (True, False):
-            line = _straight(program, frames[:depth], values=values)
-            if line is None:
-                continue
-            for only_needed in (True, False):
-                body = _needed(line) if only_needed else line
-                yield Edit(f"{depth} {values} {only_needed}", as_text(body))
+    for whole_loops in (False, True):
+        for depth in range(len(frames), 0, -1):
+            for values in (True, False):
+                line = _straight(program, frames[:depth], values, whole_loops)
+                if line is None:
+                    continue
+                for only_needed in (True, False):
+                    body = _needed(line) if only_needed else line
+                    key = f"{depth} {values} {whole_loops} {only_needed}"
+                    yield Edit(key, as_text(body))
 
 
 def as_text(body: Sequence[ast.stmt]) -> str:
@@ -53,14 +55,17 @@ class _Level:
 
 
 def _straight(
-    program: Program, frames: Sequence[UserFrame], *, values: bool
+    program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool
 ) -> list[ast.stmt] | None:
+    """With `whole_loops` it ends at the first loop on the way, which stays as it is; else a loop is
+    one turn of it.
+    """
     body: list[ast.stmt] = []
     last: ast.stmt | None = None
     for number, frame in enumerate(frames):
         tree = ast.parse(program.text)
         scope = function_at(tree, frame.function, frame.first_line) if number else tree
-        level = _level(program, scope, frame, values=values) if scope is not None else None
+        level = _level(program, scope, frame, values, whole_loops) if scope else None
         if level is None:
             return None
         if number and isinstance(scope, Function):
@@ -70,11 +75,15 @@ def _straight(
             body += bound
         body += level.before
         last = level.failing
+        if whole_loops and isinstance(last, (ast.For, ast.While)):
+            return [*body, last]
     plain = _as_plain(last) if last is not None else None
     return None if plain is None else [*body, plain]
 
 
-def _level(program: Program, scope: ast.AST, frame: UserFrame, *, values: bool) -> _Level | None:
+def _level(
+    program: Program, scope: ast.AST, frame: UserFrame, values: bool, whole_loops: bool
+) -> _Level | None:
     way = path_to(scope, frame.line)
     if not way or any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in _own(scope)):
         return None
@@ -85,6 +94,8 @@ def _level(program: Program, scope: ast.AST, frame: UserFrame, *, values: bool) 
         if node is way[-1][0][way[-1][1]]:
             return _Level(found, node)
         if isinstance(node, ast.For):
+            if whole_loops:
+                return _Level(found, node)
             found.append(one_turn(program, node, frame) if values else first_of(node))
         elif isinstance(node, WITH):
             found += bound_by(node)
@@ -96,9 +107,16 @@ def _own(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -> ast.stmt:
-    """What the failing turn of a loop was given, where that is known; else what the first is."""
+    """What the failing turn of a loop was given, where that is known and may stand for what made
+    it; else what the first turn is given.
+    """
     names = sorted(defined_by(ast.Assign([node.target], ast.Constant(0))))
-    if program.kept or not names or not all(name in frame.values for name in names):
+    if (
+        program.kept
+        or not program.free
+        or not names
+        or not all(name in frame.values for name in names)
+    ):
         return first_of(node)
     values = ", ".join(frame.values[name] for name in names)
     return ast.parse(f"{', '.join(names)} = {values}").body[0]
