@@ -11,7 +11,6 @@ from aorta.reduce.source.tree import (
     Function,
     all_blocks,
     defined_by,
-    keep_if,
     mend_blocks,
     statements,
     written,
@@ -472,4 +471,4 @@ def unreached(modules: Sequence[UserModule], sources: Mapping[str, str]) -> set[
     return set(about) - seen
 
 
-__all__ = ["MAIN", "CannotInlineError", "closed", "inlined", "keep_if", "prune", "unreached"]
+__all__ = ["MAIN", "CannotInlineError", "closed", "inlined", "prune", "unreached"]

@@ -241,7 +241,7 @@ def _is_said_alone(node: ast.stmt) -> bool:
     """A docstring, a `pass`, or a name or number that stands for nothing."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, (ast.Constant, ast.Name))
-    return isinstance(node, (ast.Pass, ast.Global)) and isinstance(node, ast.Pass)
+    return isinstance(node, ast.Pass)
 
 
 def _drop_unused(tree: ast.Module) -> None:

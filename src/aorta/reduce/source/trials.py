@@ -18,7 +18,7 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.facts import Facts, read_facts
+from aorta.reduce.source.facts import Facts
 from aorta.reduce.source.program import Program
 from aorta.reduce.source.search import AXIS, Candidate
 from aorta.reduce.source.tree import Function, blocks_of, defined_by, path_to, statements, used_by
@@ -113,13 +113,6 @@ def lay_out(candidate: Candidate, source: Path, folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source / name, target)
-
-
-def facts_in(trial_dir: Path) -> Facts:
-    file = trial_dir / DATA / _FACTS
-    if not file.is_file():
-        return Facts()
-    return read_facts(file.read_text("utf-8", "replace").splitlines())
 
 
 def facts_file(trial_dir: Path) -> Path:
