@@ -28,7 +28,7 @@ from aorta.attribution.analysis import what_was_said
 from aorta.attribution.classify import (
     SCALE,
     WEIGHTS,
-    Calibration,
+    ConfidenceFit,
     Said,
     features,
     may_stop,
@@ -243,13 +243,13 @@ def _fitted(alike: Matrix, truth: Matrix) -> Matrix:
 # ---- how sure it is
 
 
-def of_class(looks: Sequence[Mapping[str, object]]) -> Calibration:
+def of_class(looks: Sequence[Mapping[str, object]]) -> ConfidenceFit:
     """By how often such shares were right on the reports of another collector."""
     rows = [row for row in looks if is_read(row) and group_of(row) == "collectors"]
     return _logistic([(_number(row, "share"), row["class"] == row["truth"]) for row in rows])
 
 
-def of_user_error(looks: Sequence[Mapping[str, object]]) -> Calibration:
+def of_user_error(looks: Sequence[Mapping[str, object]]) -> ConfidenceFit:
     """The same for being met again after a restart, where words may stop a job. It states what
     stops one only more than half-way to certainty from the surest that was not met again.
     """
@@ -261,10 +261,10 @@ def of_user_error(looks: Sequence[Mapping[str, object]]) -> Calibration:
     found = _logistic(rows)
     least = (1 + max((share for share, again in rows if not again), default=0.0)) / 2
     offset = math.log(SURE / (1 - SURE)) - found.slope * math.log(least / (1 - least))
-    return Calibration(found.slope, min(found.offset, offset))
+    return ConfidenceFit(found.slope, min(found.offset, offset))
 
 
-def _logistic(rows: Sequence[tuple[float, bool]]) -> Calibration:
+def _logistic(rows: Sequence[tuple[float, bool]]) -> ConfidenceFit:
     shares = np.clip([share for share, _ in rows], 1e-6, 1 - 1e-6)
     odds = np.column_stack([np.log(shares / (1 - shares)), np.ones(len(rows))])
     right = np.array([right for _, right in rows], float)
@@ -274,7 +274,7 @@ def _logistic(rows: Sequence[tuple[float, bool]]) -> Calibration:
         curve = odds.T @ (odds * (stated * (1 - stated))[:, None]) + np.eye(2)
         uphill = odds.T @ (right - stated) - (weights - prior)
         weights = weights + 0.5 * np.linalg.solve(curve, uphill)
-    return Calibration(float(weights[0]), float(weights[1]))
+    return ConfidenceFit(float(weights[0]), float(weights[1]))
 
 
 # ---- how well
@@ -285,7 +285,7 @@ def is_read(row: Mapping[str, object]) -> bool:
     return not row["pattern"] and bool(row["speaks"])
 
 
-def verdict(row: Mapping[str, object], user_error: Calibration) -> tuple[str, str]:
+def verdict(row: Mapping[str, object], user_error: ConfidenceFit) -> tuple[str, str]:
     """The class and the decision at the first failure of a job that made no step."""
     if row["pattern"]:
         return str(row["patterns_said"]), str(row["action"])

@@ -108,7 +108,17 @@ def say(right: bool, words: str) -> None:
 def counted(folder: Path, wanted: str) -> None:
     """Eight runs of the program as it is: every one is the same failure."""
     found, seconds, _ = aorta(
-        folder, "run", "--trials", "8", "--json", "-q", "--", sys.executable, "train.py"
+        folder,
+        "run",
+        "--trials",
+        "8",
+        "--jobs",
+        "4",
+        "--json",
+        "-q",
+        "--",
+        sys.executable,
+        "train.py",
     )
     rate, failure = found.get("rate") or {}, found.get("failure") or {}
     say(
@@ -125,7 +135,7 @@ def shrunk(folder: Path, axes: list[dict[str, Any]]) -> dict[str, Any]:
     }
     (folder / "aorta.yaml").write_text(json.dumps(spec))
     found, seconds, code = aorta(
-        folder, "reduce", "--spec", "aorta.yaml", "--output", "out", "--json", "-q"
+        folder, "reduce", "--spec", "aorta.yaml", "--output", "out", "--jobs", "4", "--json", "-q"
     )
     sizes = {axis["name"]: (axis["initial"], axis["final"]) for axis in found.get("axes", ())}
     say(code == 0, f"reduce: exit {code}, {found.get('trials')} trials in {seconds:.0f} s: {sizes}")
@@ -164,7 +174,17 @@ def out_of_memory(folder: Path) -> None:
             clean = not fails(folder, **{key: str(value) for key, value in smaller.items()})
             say(clean, f"one {name} less is clean")
     solved, seconds, code = aorta(
-        folder, "solve", "--budget", "5m", "--json", "-q", "--", sys.executable, "train.py"
+        folder,
+        "solve",
+        "--budget",
+        "2m",
+        "--jobs",
+        "4",
+        "--json",
+        "-q",
+        "--",
+        sys.executable,
+        "train.py",
     )
     rate: dict[str, Any] = (solved.get("failure") or {}).get("rate") or {}
     print(

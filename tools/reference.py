@@ -1,5 +1,5 @@
-"""Writes docs/reference.md: every key of a reduction spec and of a recipe, from the models that read
-them. `python tools/reference.py` writes it; the test compares.
+"""Writes docs/reference.md: every key of a reduction spec and of a recipe, from the models that
+read them. `python tools/reference.py` writes it; the test compares.
 """
 
 import re

@@ -3,7 +3,8 @@ are not installed.
 
 For every library that torch's own ones need and the machine lacks, an empty one of that name is
 compiled into torch's folder, with the symbols that are bound at load. What runs on a CPU works; a
-call into CUDA says that there is no device. For tests of the launcher only: a wheel of 0.9 GB is then enough.
+call into CUDA says that there is no device. For tests of the launcher only: a wheel of 0.9 GB is
+then enough.
 """
 
 import re

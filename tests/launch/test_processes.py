@@ -161,7 +161,8 @@ def test_twenty_five_restarts_in_a_row_leak_nothing(site: Site) -> None:
         set -- /proc/$PPID/task/*; threads=$#
         set -- $children
         echo holds $files $threads $#
-        echo step $TORCHELASTIC_RESTART_COUNT loss 0.1
+        echo step $((2 * TORCHELASTIC_RESTART_COUNT)) loss 0.2
+        echo step $((2 * TORCHELASTIC_RESTART_COUNT + 1)) loss 0.1
         test $TORCHELASTIC_RESTART_COUNT = 25 || exit 3
         """
     )

@@ -54,10 +54,71 @@ _SETTING = re.compile(
 _IDENTIFIER = re.compile(r"(?<![\w<.`'\"=])[a-z]+(?:_[a-z0-9]+)+\b(?!\.| ?\()")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
 _ENDINGS = {
-    "<weights>": {"pt", "pth", "ckpt", "safetensors", "pdparams", "h5", "hdf5", "gguf", "onnx", "engine", "plan", "nemo", "msgpack", "keras", "pb", "params"},
-    "<data>": {"parquet", "arrow", "tfrecord", "tfrecords", "mds", "tar", "jsonl", "csv", "tsv", "jpg", "jpeg", "png", "wav", "flac", "mp3", "mp4", "npy", "npz", "lmdb", "zst", "gz", "rec", "idx"},
-    "": {"json", "yaml", "yml", "toml", "cfg", "ini", "txt", "bin", "model", "zip", "sh", "log", "lock", "pkl", "pickle", "conf", "db", "index", "xml"},
-}  # fmt: skip
+    "<weights>": {
+        "pt",
+        "pth",
+        "ckpt",
+        "safetensors",
+        "pdparams",
+        "h5",
+        "hdf5",
+        "gguf",
+        "onnx",
+        "engine",
+        "plan",
+        "nemo",
+        "msgpack",
+        "keras",
+        "pb",
+        "params",
+    },
+    "<data>": {
+        "parquet",
+        "arrow",
+        "tfrecord",
+        "tfrecords",
+        "mds",
+        "tar",
+        "jsonl",
+        "csv",
+        "tsv",
+        "jpg",
+        "jpeg",
+        "png",
+        "wav",
+        "flac",
+        "mp3",
+        "mp4",
+        "npy",
+        "npz",
+        "lmdb",
+        "zst",
+        "gz",
+        "rec",
+        "idx",
+    },
+    "": {
+        "json",
+        "yaml",
+        "yml",
+        "toml",
+        "cfg",
+        "ini",
+        "txt",
+        "bin",
+        "model",
+        "zip",
+        "sh",
+        "log",
+        "lock",
+        "pkl",
+        "pickle",
+        "conf",
+        "db",
+        "index",
+        "xml",
+    },
+}
 _KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings}
 # How much each kind of word says beside the words of the message itself.
 _OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.2
@@ -248,7 +309,7 @@ def stem(word: str) -> str:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ConfidenceFit:
     """How a share that the model states is turned into how often such shares were right."""
 
     slope: float = 1.0
@@ -269,8 +330,8 @@ class LinearModel:
         self,
         classes: Sequence[str],
         rows: Mapping[str, str],
-        of_class: Calibration,
-        of_user_error: Calibration,
+        of_class: ConfidenceFit,
+        of_user_error: ConfidenceFit,
     ) -> None:
         self.classes = tuple(classes)
         self._rows = rows
@@ -301,7 +362,9 @@ def read_model(text: str) -> LinearModel:
     numbers = [float(number) for number in calibrations.split()]
     rows = (line.partition("\t") for line in lines)
     by_word = {word: entries for word, _, entries in rows}
-    return LinearModel(head.split(), by_word, Calibration(*numbers[:2]), Calibration(*numbers[2:]))
+    return LinearModel(
+        head.split(), by_word, ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:])
+    )
 
 
 @cache

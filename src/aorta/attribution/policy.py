@@ -32,50 +32,58 @@ class RestartPolicy(Enum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class PolicyRule:
     policy: RestartPolicy
     why: str
 
 
 _C = FailureClass
-RULES: dict[FailureClass, Rule] = {
-    _C.IMPORT_ERROR: Rule(RestartPolicy.STOP, "the same code will fail to import again"),
-    _C.SYNTAX_ERROR: Rule(RestartPolicy.STOP, "the same source will fail to parse again"),
-    _C.BAD_ARGUMENTS: Rule(RestartPolicy.STOP, "the same command line will be refused again"),
-    _C.BAD_CONFIG: Rule(RestartPolicy.STOP, "the same configuration will be refused again"),
-    _C.SHAPE_MISMATCH: Rule(RestartPolicy.STOP, "the same tensors will not fit again"),
-    _C.CHECKPOINT_MISMATCH: Rule(
+RULES: dict[FailureClass, PolicyRule] = {
+    _C.IMPORT_ERROR: PolicyRule(RestartPolicy.STOP, "the same code will fail to import again"),
+    _C.SYNTAX_ERROR: PolicyRule(RestartPolicy.STOP, "the same source will fail to parse again"),
+    _C.BAD_ARGUMENTS: PolicyRule(RestartPolicy.STOP, "the same command line will be refused again"),
+    _C.BAD_CONFIG: PolicyRule(RestartPolicy.STOP, "the same configuration will be refused again"),
+    _C.SHAPE_MISMATCH: PolicyRule(RestartPolicy.STOP, "the same tensors will not fit again"),
+    _C.CHECKPOINT_MISMATCH: PolicyRule(
         RestartPolicy.STOP, "the same checkpoint will not fit the model again"
     ),
-    _C.CHECKPOINT_CORRUPT: Rule(RestartPolicy.STOP, "the same checkpoint will be unreadable again"),
-    _C.MISSING_FILE: Rule(RestartPolicy.STOP, "the file will be missing again"),
-    _C.PERMISSION_DENIED: Rule(RestartPolicy.STOP, "permission will be denied again"),
-    _C.DISK_FULL: Rule(RestartPolicy.STOP, "the disk will be full again"),
-    _C.STORAGE_FAULT: Rule(RestartPolicy.RESTART, "storage usually comes back"),
-    _C.TIME_LIMIT: Rule(RestartPolicy.STOP, "the allocation is used up"),
-    _C.CANCELLED: Rule(RestartPolicy.STOP, "a person cancelled it"),
-    _C.DEVICE_OOM: Rule(RestartPolicy.STARTUP, "it does not fit the device memory"),
-    _C.HOST_OOM: Rule(RestartPolicy.ONCE, "host memory may have been taken by a neighbour"),
-    _C.DEVICE_ASSERT: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.ILLEGAL_ACCESS: Rule(RestartPolicy.ONCE, "it may be a faulty device or a race"),
-    _C.SEGFAULT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
-    _C.ABORT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
-    _C.ASSERTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.USER_EXCEPTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.DATA_ERROR: Rule(RestartPolicy.ONCE, "it may depend on the order of the data"),
-    _C.NAN: Rule(RestartPolicy.ONCE, "numbers may diverge by chance"),
-    _C.HARDWARE_FAULT: Rule(RestartPolicy.RESTART, "another node can take over"),
-    _C.LINK_FAULT: Rule(RestartPolicy.RESTART, "another node or port can take over"),
-    _C.COLLECTIVE_TIMEOUT: Rule(
+    _C.CHECKPOINT_CORRUPT: PolicyRule(
+        RestartPolicy.STOP, "the same checkpoint will be unreadable again"
+    ),
+    _C.MISSING_FILE: PolicyRule(RestartPolicy.STOP, "the file will be missing again"),
+    _C.PERMISSION_DENIED: PolicyRule(RestartPolicy.STOP, "permission will be denied again"),
+    _C.DISK_FULL: PolicyRule(RestartPolicy.STOP, "the disk will be full again"),
+    _C.STORAGE_FAULT: PolicyRule(RestartPolicy.RESTART, "storage usually comes back"),
+    _C.TIME_LIMIT: PolicyRule(RestartPolicy.STOP, "the allocation is used up"),
+    _C.CANCELLED: PolicyRule(RestartPolicy.STOP, "a person cancelled it"),
+    _C.DEVICE_OOM: PolicyRule(RestartPolicy.STARTUP, "it does not fit the device memory"),
+    _C.HOST_OOM: PolicyRule(RestartPolicy.ONCE, "host memory may have been taken by a neighbour"),
+    _C.DEVICE_ASSERT: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.ILLEGAL_ACCESS: PolicyRule(RestartPolicy.ONCE, "it may be a faulty device or a race"),
+    _C.SEGFAULT: PolicyRule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ABORT: PolicyRule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ASSERTION: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.USER_EXCEPTION: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.DATA_ERROR: PolicyRule(RestartPolicy.ONCE, "it may depend on the order of the data"),
+    _C.NAN: PolicyRule(RestartPolicy.ONCE, "numbers may diverge by chance"),
+    _C.HARDWARE_FAULT: PolicyRule(RestartPolicy.RESTART, "another node can take over"),
+    _C.LINK_FAULT: PolicyRule(RestartPolicy.RESTART, "another node or port can take over"),
+    _C.COLLECTIVE_TIMEOUT: PolicyRule(
         RestartPolicy.RESTART, "stragglers and lost messages are usually transient"
     ),
-    _C.HANG: Rule(RestartPolicy.RESTART, "hangs are usually transient"),
-    _C.RENDEZVOUS_ERROR: Rule(RestartPolicy.RESTART, "the ranks may meet at the next attempt"),
-    _C.PORT_IN_USE: Rule(RestartPolicy.RESTART, "the port is usually free at the next attempt"),
-    _C.NETWORK_LOSS: Rule(RestartPolicy.RESTART, "the network usually comes back"),
-    _C.KILLED: Rule(RestartPolicy.RESTART, "it was ended from outside"),
-    _C.PREEMPTED: Rule(RestartPolicy.FREE, "the scheduler took the nodes and will give others"),
-    _C.UNKNOWN: Rule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
+    _C.HANG: PolicyRule(RestartPolicy.RESTART, "hangs are usually transient"),
+    _C.RENDEZVOUS_ERROR: PolicyRule(
+        RestartPolicy.RESTART, "the ranks may meet at the next attempt"
+    ),
+    _C.PORT_IN_USE: PolicyRule(
+        RestartPolicy.RESTART, "the port is usually free at the next attempt"
+    ),
+    _C.NETWORK_LOSS: PolicyRule(RestartPolicy.RESTART, "the network usually comes back"),
+    _C.KILLED: PolicyRule(RestartPolicy.RESTART, "it was ended from outside"),
+    _C.PREEMPTED: PolicyRule(
+        RestartPolicy.FREE, "the scheduler took the nodes and will give others"
+    ),
+    _C.UNKNOWN: PolicyRule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
 }
 
 
@@ -114,7 +122,7 @@ def decide(
     return Decision(Action.RESTART, _because(finding, why), name, advice)
 
 
-def _is_certain_user_error(finding: Finding, rule: Rule) -> bool:
+def _is_certain_user_error(finding: Finding, rule: PolicyRule) -> bool:
     """Whether the class, how sure it is, and who shows it would stop a job at its first failure."""
     at_startup = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
     stops = rule.policy is RestartPolicy.STOP or at_startup
@@ -171,7 +179,7 @@ def _is_odd_one_out(finding: Finding) -> bool:
 
 
 def _recurs(
-    finding: Finding, rule: Rule, history: Sequence[PastCycle], limit: int
+    finding: Finding, rule: PolicyRule, history: Sequence[PastCycle], limit: int
 ) -> tuple[str, str] | None:
     """Why repeating it is pointless by now, and by which rule; None where it is not."""
     now = progress_over([*history, finding])
@@ -189,7 +197,7 @@ def _recurs(
     return None
 
 
-def _is_restarted_once(finding: Finding, rule: Rule) -> bool:
+def _is_restarted_once(finding: Finding, rule: PolicyRule) -> bool:
     if rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
         return True
     return rule.policy is RestartPolicy.STOP and _came_far(finding)
@@ -205,7 +213,7 @@ def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
     return cycle.fingerprint == finding.fingerprint
 
 
-def _restart(finding: Finding, rule: Rule, history: Sequence[PastCycle]) -> tuple[str, str]:
+def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -> tuple[str, str]:
     """The name of the rule by which it restarts, and why."""
     if _is_one_node_only(finding):
         return (

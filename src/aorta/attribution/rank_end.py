@@ -12,16 +12,33 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _SHELL = 128
 _WAYS_TO_EXIT = {
-    FailureClass.BAD_ARGUMENTS, FailureClass.BAD_CONFIG, FailureClass.IMPORT_ERROR, FailureClass.SYNTAX_ERROR,
-    FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.USER_EXCEPTION, FailureClass.ASSERTION,
-    FailureClass.DATA_ERROR, FailureClass.NAN, FailureClass.CHECKPOINT_MISMATCH, FailureClass.CHECKPOINT_CORRUPT,
-}  # fmt: skip
+    FailureClass.BAD_ARGUMENTS,
+    FailureClass.BAD_CONFIG,
+    FailureClass.IMPORT_ERROR,
+    FailureClass.SYNTAX_ERROR,
+    FailureClass.MISSING_FILE,
+    FailureClass.PERMISSION_DENIED,
+    FailureClass.USER_EXCEPTION,
+    FailureClass.ASSERTION,
+    FailureClass.DATA_ERROR,
+    FailureClass.NAN,
+    FailureClass.CHECKPOINT_MISMATCH,
+    FailureClass.CHECKPOINT_CORRUPT,
+}
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
 _SPOKEN = {  # what shells and schedulers call a signal
-    "killed": signal.SIGKILL, "terminated": signal.SIGTERM, "segmentation fault": signal.SIGSEGV, "aborted": signal.SIGABRT,
-    "bus error": signal.SIGBUS, "illegal instruction": signal.SIGILL, "floating point exception": signal.SIGFPE,
-    "interrupt": signal.SIGINT, "hangup": signal.SIGHUP, "out of memory": signal.SIGKILL, "quit": signal.SIGQUIT,
-}  # fmt: skip
+    "killed": signal.SIGKILL,
+    "terminated": signal.SIGTERM,
+    "segmentation fault": signal.SIGSEGV,
+    "aborted": signal.SIGABRT,
+    "bus error": signal.SIGBUS,
+    "illegal instruction": signal.SIGILL,
+    "floating point exception": signal.SIGFPE,
+    "interrupt": signal.SIGINT,
+    "hangup": signal.SIGHUP,
+    "out of memory": signal.SIGKILL,
+    "quit": signal.SIGQUIT,
+}
 
 
 def signal_number(told: int | str) -> int | None:

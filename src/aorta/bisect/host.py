@@ -57,7 +57,7 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
-        here = InPlace.State()
+        here = InPlace.HostState()
 
         def version_sets(those: Sequence[Package]) -> VersionSets:
             if spec.in_place:
@@ -375,7 +375,7 @@ class InPlace(VersionSets):
     """
 
     @dataclass
-    class State:
+    class HostState:
         """The version set that the repositories are at, over all searches of a run."""
 
         key: str | None = None
@@ -385,7 +385,7 @@ class InPlace(VersionSets):
         self,
         root: Path,
         packages: Sequence[Package],
-        here: State,
+        here: HostState,
         directory: Path,
         build_timeout: float | None = None,
     ) -> None:

@@ -327,6 +327,9 @@ def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSea
         return None
     if not found.is_sure or not found.search.untestable or len(interval.changes) < 2:
         return None
+    good, bad = found.search.sides()
+    if not sum(bad):  # the state that would bring it back could not be tested either
+        return None
     (name,) = (package.name for package in moved)
     ends = found.versions(interval.good)[name], found.versions(interval.bad)[name]
     ranks = [change.rank for change in interval.changes]
@@ -337,7 +340,6 @@ def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSea
         f"cherry-picking {package.spec.cherry_pick[-1][:12]} onto the states that could not be "
         "tested: the test needs it"
     )
-    good, bad = found.search.sides()
     packages = [package if p.name == package.name else p for p in found.packages]
     searched = search_versions(
         setting,

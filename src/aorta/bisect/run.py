@@ -47,7 +47,9 @@ _ASKED = "request.json"
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh ones for each stage."""
+    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh
+    ones for each stage.
+    """
 
     spec: BisectSpec
     directory: Path

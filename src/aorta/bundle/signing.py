@@ -61,9 +61,18 @@ def check_signature(bundle: Path, public_key: Path) -> None:
         )
         with bundle.open("rb") as content:
             done = _ssh_keygen(
-                "-Y", "verify", "-f", str(allowed), "-I", _SIGNER, "-n", NAMESPACE, "-s", str(signature),
+                "-Y",
+                "verify",
+                "-f",
+                str(allowed),
+                "-I",
+                _SIGNER,
+                "-n",
+                NAMESPACE,
+                "-s",
+                str(signature),
                 stdin=content.fileno(),
-            )  # fmt: skip
+            )
     if done.returncode != 0:
         raise BundleError(
             f"the signature is not good for {public_key.name}: {_last_line(done)}",

@@ -140,7 +140,8 @@ _CONTAINER_FIELDS = (
 @options.displaying_with("--verbose", help="Also -v. Every event, one line each.")
 @options.command_words("[--] [COMMAND...]")
 def command(dry_run: bool, **given: Any) -> None:
-    """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
+    """Find the change that brought a failure, however flaky it is: in git history, dated containers
+    or versions.
 
     The command fails as the oracle says (by default: any exit but 0); exit 125 skips a state.
 

@@ -106,14 +106,14 @@ def command(
     steps: str | None,
     **given: Any,
 ) -> None:
-    """Run both sides of a program with the same seeds and name the first operation whose result differs.
+    """Run both sides of a program with the same seeds; name the first operation that differs.
 
     \b
     aorta diverge --good-mitigations tf32_off -- python train.py
     aorta diverge --good-dtype float64 --steps 0:20 -- python train.py
     aorta diverge --good-set OMP_NUM_THREADS=1 -- python train.py
     aorta diverge --good v2.3 -- python train.py
-    aorta diverge -- python train.py                 # first NaN, and: does it repeat its own numbers?
+    aorta diverge -- python train.py            # first NaN; and does it repeat its own numbers?
     aorta diverge triage_results/T-1/command/2026-11-02T10-00-00
 
     \b

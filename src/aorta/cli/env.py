@@ -49,12 +49,13 @@ def probe(
     compared: tuple[Path, Path] | None,
     verbose: bool,
 ) -> None:
-    """Take a snapshot of this machine: host, GPUs, driver stack, container, Python, packages, known variables.
+    """Take a snapshot of this machine: host, GPUs, driver stack, container, Python, packages,
+    known variables.
 
     What could not be found out is listed, and is never an error. Secrets do not enter the snapshot.
 
     \b
-    Exit codes: 0 done; 2 the command line, or a file named in it, is wrong; 5 the disk is full or failing.
+    Exit codes: 0 done; 2 the command line, or a file named in it, is wrong; 5 the disk fails.
     """
     if compared:
         _refuse_beside_diff(output, field)

@@ -80,7 +80,6 @@ def command(
     test_command: tuple[str, ...],
     passing_commits: str | None,
     failing_commits: str | None,
-    display: options.Display,
     **said: Any,
 ) -> None:
     """Find the container, then the commit of JAX, XLA or another package, that broke a test.
@@ -93,6 +92,7 @@ def command(
     """
     from aorta.bisect.jax_toolbox import TriageOptions, request_of
 
+    display = options.display_from(said)
     for side, commits in (("passing", passing_commits), ("failing", failing_commits)):
         if commits and said[f"{side}_versions"]:
             raise UsageError(f"--{side}-commits is another name of --{side}-versions: give one")

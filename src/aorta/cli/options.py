@@ -1,8 +1,8 @@
 """Options that several verbs share, spelt once.
 
-A group is a decorator of plain click options and a function `..._from(given)` beside it, which takes
-the group's values out of what click gave and returns one typed value. What is then left in `given`
-is called like the fields of the verb's request:
+A group is a decorator of plain click options and a function `..._from(given)` beside it, which
+takes the group's values out of what click gave and returns one typed value. What is then left in
+`given` is called like the fields of the verb's request:
 
     RunRequest(executor=executor_from(given), oracle=oracle_from(given), **given)
 """
@@ -268,7 +268,9 @@ _ORACLE_KEYS = (
 
 
 def oracle_from(given: Given) -> "Oracle | None":
-    """What counts as the failure; None if nothing says so. Options are called like a spec's keys."""
+    """What counts as the failure; None if nothing says so. Options are called like a spec's
+    keys.
+    """
     kind, codes = given.pop("oracle_kind"), given.pop("codes")
     content = {name: given.pop(name) for name in _ORACLE_KEYS}
     if codes is not None:

@@ -74,7 +74,8 @@ def run(
     environment_axis: str | None,
     **given: Any,
 ) -> None:
-    """Run a workload or any command in every cell of a matrix, or find the smallest stack that works.
+    """Run a workload or any command in every cell of a matrix, or find the smallest stack that
+    works.
 
     \b
     aorta triage run --recipe examples/triage/half_nan.yaml

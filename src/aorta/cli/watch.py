@@ -21,7 +21,7 @@ from aorta.core.errors import UsageError
 def command(run_dir: Path, port: int, host: str, open_it: bool) -> None:
     """Show the page of a run live, wherever the run is, as long as its directory can be read.
 
-    It only reads: the run does not notice. It goes on when the run has ended or died; Ctrl-C ends it.
+    It only reads: the run does not notice. It goes on when the run has ended; Ctrl-C ends it.
 
     \b
     aorta watch reduce/GPU-7/2026-11-15T05-35-08

@@ -1,5 +1,5 @@
-"""When the end of a trial is no evidence: nothing that could fail was ever started. Decided here and
-nowhere else.
+"""When the end of a trial is no evidence: nothing that could fail was ever started. Decided here
+and nowhere else.
 
 Shells, interpreters, container engines, launchers and our own scripts say so in words of their own;
 `why_not_started` returns that line, or what stands in for it.

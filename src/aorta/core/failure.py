@@ -1,10 +1,10 @@
 """What failed, as one value, and the one rule whether two failures are the same.
 
-`failure_of(end)` makes of a trial's end a `Failure`; `same_failure(a, b)` compares two and says why.
-What decides, in this order: how it ended, where that is a hang or a want of memory; the exceptions
-(type, chain, frames without line numbers, the program's own before a library's), where there are
-any, with a message that is not plainly another one; else the words, as templates. An exit code alone
-never makes two failures the same if their words share nothing.
+`failure_of(end)` makes of a trial's end a `Failure`; `same_failure(a, b)` compares two and says
+why. What decides, in this order: how it ended, where that is a hang or a want of memory; the
+exceptions (type, chain, frames without line numbers, the program's own before a library's), where
+there are any, with a message that is not plainly another one; else the words, as templates. An exit
+code alone never makes two failures the same if their words share nothing.
 
     one = failure_of(end_of_first_trial)     # train.py:step > KeyError: no shard 'left' in queue
     two = failure_of(end_of_second_trial)    # train.py:step > KeyError: no shard 'right' in queue
@@ -43,7 +43,8 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
         "device_oom",
         re.compile(
             r"(?:CUDA|HIP|XPU|MPS) (?:error: )?(?:backend )?out of memory|RESOURCE_EXHAUSTED: .*"
-            r"(?:alloc|memory)|hipErrorOutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
+            r"(?:alloc|memory)|hipErrorOutOfMemory|cudaErrorMemoryAllocation|"
+            r"CUDA_ERROR_OUT_OF_MEMORY"
         ),
     ),
     (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
@@ -276,7 +277,9 @@ def _same_assertion(known: Failure, other: Failure) -> Sameness:
 
 
 def _same_causes(known: Failure, other: Failure) -> Sameness:
-    """One must have every exception of the other; of several ranks, one that both have is enough."""
+    """One must have every exception of the other; of several ranks, one that both have is
+    enough.
+    """
     learned = known.seen > 1
     pairs = [
         (mine, theirs, _same_chain(mine, theirs, learned))

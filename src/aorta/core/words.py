@@ -12,7 +12,8 @@ from aorta.core.raised import exception_line_of, lines_of, lines_outside_traceba
 from aorta.core.templates import template, words_in
 
 _ERROR_LINE = re.compile(
-    r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|panic(?:ked)?|"
+    r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|"
+    r"panic(?:ked)?|"
     r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
     r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
     r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found)\b|what\(\):"
@@ -26,7 +27,8 @@ _LAUNCHER = re.compile(
     r"^(?:.*: )?(?:line \d+: )?\s*\d+ (?:Killed|Terminated)\b"
 )
 _HARMLESS = re.compile(
-    r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |leaked semaphore|"
+    r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
+    r"leaked semaphore|"
     r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
 )
 _MOST_WORDS = 8

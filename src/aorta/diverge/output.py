@@ -45,7 +45,8 @@ results = result if isinstance(result, (tuple, list)) else [result]
 for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
     found, recorded = found.cpu().double(), recorded.double()
     apart = (found - recorded).abs().max().item()
-    print(f"output {{number}}: norm {{found.norm().item():.10g}}, recorded {{recorded.norm().item():.10g}}, largest difference {{apart:.3g}}")
+    norms = f"norm {{found.norm().item():.10g}}, recorded {{recorded.norm().item():.10g}}"
+    print(f"output {{number}}: {{norms}}, largest difference {{apart:.3g}}")
 '''
 
 

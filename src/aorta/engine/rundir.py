@@ -74,8 +74,8 @@ def claim_run_dir(
     """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a
     directory.
 
-    A parent that is made for it is one that git ignores. With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run
-    directory may be sent as it is.
+    A parent that is made for it is one that git ignores. With `private_beside` its private state
+    lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
     """
     stamp = name or datetime.now(UTC).strftime(STAMP_FORM)
     try:

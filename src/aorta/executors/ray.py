@@ -1,5 +1,6 @@
-"""Trials as tasks of Ray. Ray itself lives in processes of its own (`ray_driver.py`): it prints where
-it likes, installs signal handlers, and ends the process that it is in when it loses its cluster.
+"""Trials as tasks of Ray. Ray itself lives in processes of its own (`ray_driver.py`): it prints
+where it likes, installs signal handlers, and ends the process that it is in when it loses its
+cluster.
 
 A node that sees the trial's directories runs it there. Where one does not, a second driver is
 started whose job carries the working directory (Ray's `working_dir`), and trials in that directory

@@ -45,7 +45,7 @@ class OwnerGoneError(Exception):
     """Nobody waits for this trial any more."""
 
 
-class Owner:
+class TrialOwner:
     """Whom a trial runs for. This one wants every trial, and never leaves."""
 
     descriptor: int | None = None  # becomes readable when there is something to hear
@@ -59,7 +59,7 @@ class Owner:
         return False
 
 
-class Line(Owner):
+class Line(TrialOwner):
     """An owner at the other end of a socket of this machine: a JSON object a line, both ways."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -123,7 +123,7 @@ class Supervisor:
         process_tree.adopt_orphans()
         self._servers: ForkServers | None = None
 
-    def run(self, order: dict[str, Any], owner: Owner) -> dict[str, Any]:
+    def run(self, order: dict[str, Any], owner: TrialOwner) -> dict[str, Any]:
         """One trial, to the last of its processes. OwnerGoneError if its owner left meanwhile."""
         return SupervisedTrial(self, order, owner).run()
 
@@ -147,7 +147,7 @@ class Supervisor:
 class SupervisedTrial:
     """One request, from fork to the last process gone."""
 
-    def __init__(self, supervisor: Supervisor, order: dict[str, Any], owner: Owner) -> None:
+    def __init__(self, supervisor: Supervisor, order: dict[str, Any], owner: TrialOwner) -> None:
         self.supervisor = supervisor
         self.order = order
         self.owner = owner

@@ -23,7 +23,7 @@ from aorta.executors import process_tree
 from aorta.executors.messages import end_to_json, order_for, trial_end, trial_from_json
 from aorta.executors.ranks import across_ranks
 from aorta.executors.spool import OWNER, SILENT, Spool
-from aorta.executors.supervisor import Owner, OwnerGoneError, Supervisor
+from aorta.executors.supervisor import OwnerGoneError, Supervisor, TrialOwner
 from aorta.runtimes.launch import Launch, launch_for
 
 PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
@@ -35,7 +35,7 @@ _DISMISSAL_SECONDS = 1.0
 _ENDING = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 
 
-class _SpoolOwner(Owner):
+class _SpoolOwner(TrialOwner):
     """Cancels by a file, and is there as long as its beats are."""
 
     look_every = _LOOK_EVERY

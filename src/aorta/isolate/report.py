@@ -87,7 +87,9 @@ class IsolateReport:
         for line in self.priors:
             yield f"  prior     {line}"
         for node in self.lost_nodes:
-            yield f"  lost      {node}: each of its placements was lost, which is a fault of its own"
+            yield (
+                f"  lost      {node}: each of its placements was lost, which is a fault of its own"
+            )
         for line in self._next():
             yield f"  next      {line}"
         yield f"  results   {self.run_dir}"

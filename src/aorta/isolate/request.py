@@ -37,7 +37,9 @@ _REHEARSALS = 5  # simulated searches behind an estimate
 
 @dataclass(frozen=True, kw_only=True)
 class IsolateRequest:
-    """A command, the nodes (or devices of this machine) it may run on, and what it needs of them."""
+    """A command, the nodes (or devices of this machine) it may run on, and what it needs of
+    them.
+    """
 
     nodes: str  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
     command: tuple[str, ...] | str = ()
@@ -120,7 +122,10 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
     for point in search.ask(max(1, request.executor.jobs or 1)):
         yield f"  first  {','.join(names[node] for node in as_indexes(point[NODES]))}"
     if search.smallest == search.nodes:
-        yield "  it only runs whole: its ranks are permuted, and the rank that fails first is looked at"
+        yield (
+            "  it only runs whole: its ranks are permuted, and the rank that fails first is "
+            "looked at"
+        )
         return
     for words, rate in (("always", 1.0), ("every second run", 0.5)):
         runs, nodes = _expected(request, rate)
@@ -143,7 +148,8 @@ def _check(request: IsolateRequest) -> None:
         )
     if request.executor.name == "local" and not all(name.isdigit() for name in names):
         raise UsageError(
-            "on this machine nodes are its devices, such as 0,1,2,3; add --executor slurm for hosts",
+            "on this machine nodes are its devices, such as 0,1,2,3; add --executor slurm for "
+            "hosts",
             where="--nodes",
         )
 

@@ -115,7 +115,8 @@ _FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "--ft-attribution-aggregation": (
         *("attribution.aggregation", {"choices": ["any", "all"]}),
         (
-            "any: one STOP stops the job. all: every source that has an opinion must say STOP, and at "
+            "any: one STOP stops the job. all: every source that has an opinion must say STOP, "
+            "and at "
             "least one must. A source that is unreachable, late or says UNKNOWN has no opinion."
         ),
     ),

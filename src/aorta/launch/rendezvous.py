@@ -307,7 +307,8 @@ class DecidingRendezvous(RendezvousHandler):
         if len(same) > 1 and same[0] != self.node:
             self.withdraw()
             raise UsageError(
-                f"two agents have --node-rank {self.node.rank} (the other is on {same[0].address}); "
+                f"two agents have --node-rank {self.node.rank} (the other is on "
+                f"{same[0].address}); "
                 "give each node its own, or use --rdzv-backend c10d, which needs none"
             )
 

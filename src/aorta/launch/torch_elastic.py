@@ -1,17 +1,15 @@
-"""The one place that touches what torch elastic promises to nobody. Other modules know no underscore
-of torch's.
+"""The one place that touches what torch elastic promises to nobody. Other modules know no
+underscore of torch's.
 
-| what | of | holds for |
-|---|---|---|
-| `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
-| `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
-| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
-| `_stop_workers(group)` | `LocalElasticAgent` | 2.9 to 2.15; in 2.4 `(group, is_restart)` |
-| `_shutdown(signal, timeout)` | `LocalElasticAgent` | 2.12 to 2.15; in 2.9 `(signal)`, in 2.4 `(signal, is_restart)` |
-| `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
-| `_pc` | `MultiprocessContext` | 2.4 to 2.15 |
-| `_terminate_process_handler` | `multiprocessing.api` | 2.4 to 2.15 |
-| `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to 2.15 |
+| what | of | holds for | |---|---|---| | `_invoke_run`, `_worker_group`, `_remaining_restarts` |
+`SimpleElasticAgent` | 2.4 to 2.15 | | `_initialize_workers`, `_restart_workers`, `_rendezvous` |
+`SimpleElasticAgent` | 2.4 to 2.15 | | `_start_workers`, `_monitor_workers`, `_pcontext` |
+`LocalElasticAgent` | 2.4 to 2.15 | | `_stop_workers(group)` | `LocalElasticAgent` | 2.9 to 2.15; in
+2.4 `(group, is_restart)` | | `_shutdown(signal, timeout)` | `LocalElasticAgent` | 2.12 to 2.15; in
+2.9 `(signal)`, in 2.4 `(signal, is_restart)` | | `_shutdown_timeout` | `SimpleElasticAgent` | since
+2.12 | | `_pc` | `MultiprocessContext` | 2.4 to 2.15 | | `_terminate_process_handler` |
+`multiprocessing.api` | 2.4 to 2.15 | | `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to
+2.15 |
 
 Everything else that is used of torch elastic is public: `RendezvousHandler`, `LogsSpecs`,
 `WorkerSpec`, torchrun's parser, `create_backend` of the c10d rendezvous.

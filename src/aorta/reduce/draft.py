@@ -26,15 +26,15 @@ _HEADER = """\
 # Paths are relative to this file.
 """
 _BUDGET = """\
-# Without trials_per_candidate and k_of_n_to_count_as_reproducing the failure rate is measured first,
-# and the number of trials follows from it.
+# Without trials_per_candidate and k_of_n_to_count_as_reproducing the failure rate is measured
+# first, and the number of trials follows from it.
 budget:
   max_wall_clock: 4h
 """
 _AXES = """\
 # One axis a thing that may get smaller. The variables reach the command through its environment.
-# Other kinds: list ("a,b,c"), window (start and length), dir_subset, file_subset, world_size, ranks,
-# env with type: float, or type: choice and choices: [original, ..., most wanted].
+# Other kinds: list ("a,b,c"), window (start and length), dir_subset, file_subset, world_size,
+# ranks, env with type: float, or type: choice and choices: [original, ..., most wanted].
 """
 _NO_AXES = """\
 # Nothing was found that can be set from outside. Let the command read a variable, and name it here:

@@ -32,8 +32,8 @@ class TimeLimits:
     the same.
 
     A clean candidate may well run longer than the original took to fail: hence five times, and
-    never under ten seconds. One that takes longer still hangs, which the original does not: it cannot be
-    told, and is not tried again.
+    never under ten seconds. One that takes longer still hangs, which the original does not: it
+    cannot be told, and is not tried again.
     """
 
     given: float | None = None

@@ -316,8 +316,8 @@ class _Run:
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at: whether it fails the same
-        with nonsense in its place is said.
+        """An axis at its floor may be one that the command never looks at: whether it fails the
+        same with nonsense in its place is said.
         """
         reduction = report.reduction
         suspects = [

@@ -76,12 +76,23 @@ def review_page(prepared: Prepared) -> str:
     ]
     changed = [file for file in prepared.files if file.account.spans]
     main = [
-        el("p", el("span", "aorta bundle", class_="verb"), el("span", prepared.ticket), class_="over"),
+        el(
+            "p",
+            el("span", "aorta bundle", class_="verb"),
+            el("span", prepared.ticket),
+            class_="over",
+        ),
         el(
             "div",
-            el("h1", f"{len(prepared.files) + 1} files would leave; taken out: "
-                     f"{removed or 'nothing'}"),
-            el("p", "This page shows what stays here. It is gone once you have answered.", class_="more"),
+            el(
+                "h1",
+                f"{len(prepared.files) + 1} files would leave; taken out: {removed or 'nothing'}",
+            ),
+            el(
+                "p",
+                "This page shows what stays here. It is gone once you have answered.",
+                class_="more",
+            ),
             class_="answer unsure",
         ),
         el("h2", "What was looked for"),
@@ -94,7 +105,7 @@ def review_page(prepared: Prepared) -> str:
         _table(prepared.files),
         el("h2", f"{len(prepared.left_out)} files stay here"),
         el("ul", [el("li", path) for path in prepared.left_out]),
-    ]  # fmt: skip
+    ]
     return (
         "<!doctype html>\n<html "
         f'lang="en">{el("head", head)}{el("body", el("main", main))}</html>\n'

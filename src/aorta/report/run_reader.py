@@ -152,7 +152,8 @@ def verb_of(path: Path) -> str:
         return "attribution"
     raise UsageError(
         "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of run, reduce, triage, bisect, diverge, isolate, launch, or one that holds "
+        "expected a directory of run, reduce, triage, bisect, diverge, isolate, launch, or one "
+        "that holds "
         "an attribution",
         where=str(path),
     )

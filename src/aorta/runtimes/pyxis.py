@@ -56,7 +56,9 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
 
 
 IMAGES_WORKDIR = "--container-workdir="
-"""The option that says: where the image itself says. Pyxis takes no empty one, so it is left out."""
+"""The option that says: where the image itself says. Pyxis takes no empty one, so it is left
+out.
+"""
 
 
 def srun_options(trial: TrialSpec) -> tuple[str, ...]:

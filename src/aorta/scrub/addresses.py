@@ -57,8 +57,9 @@ _EMAIL = rule(
 )
 _COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,40}\Z")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
+_DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
 _ENDING = re.compile(
-    rf"\.(?=[A-Za-z])(?:{'|'.join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))})(?![\w(\-])(?!\.\w)",
+    rf"\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)",
     re.IGNORECASE,
 )
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")

@@ -50,7 +50,8 @@ _NAME_AND_JOIN = re.compile(
 )
 _NAME_BEFORE = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
 _SETS_A_VARIABLE = re.compile(
-    r"(?P<surely>(?:environ\.\w+|getenv|putenv|setenv|env_set|set_?env)\(\\*[\"']\Z)|[(\[]\\*[\"']\Z"
+    r"(?P<surely>(?:environ\.\w+|getenv|putenv|setenv|env_set|set_?env)\(\\*[\"']\Z)|"
+    r"[(\[]\\*[\"']\Z"
 )
 _SETS_BY_SPACE = re.compile(
     r"(?:\bconfig(?:ure)?(?: --?\w+)* +(?:set|add)|\bsetx|\bsetenv|\bset -\w+|\bENV|\bARG"
@@ -77,7 +78,8 @@ _REST_OF_LINE = re.compile(
     r"[^\n]*?(?=[ \t]+(?:#|//)|,[ \t]+[\w\"']+[ \t]*[:=]|[ \t]*[,;]?[ \t]*\r?(?:\n|\Z))"
 )
 _CODE = re.compile(
-    r"(?:await |new )?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[]|[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
+    r"(?:await |new )?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[]|"
+    r"[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
 )
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 _ELEMENTS = re.compile(

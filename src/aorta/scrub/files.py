@@ -1,5 +1,5 @@
-"""Files on their way out: our own documents by field, everybody else's as text, packed logs unpacked
-for it.
+"""Files on their way out: our own documents by field, everybody else's as text, packed logs
+unpacked for it.
 
 It is given bytes and gives bytes: it opens nothing.
 """

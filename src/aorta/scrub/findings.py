@@ -1,5 +1,5 @@
-"""What a detector is given (a text), what it gives back (stretches that may not leave, and what kind
-of thing each is), and what stands there afterwards: one value has one placeholder wherever it
+"""What a detector is given (a text), what it gives back (stretches that may not leave, and what
+kind of thing each is), and what stands there afterwards: one value has one placeholder wherever it
 appears, and nothing maps back.
 """
 

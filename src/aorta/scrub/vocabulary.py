@@ -106,7 +106,7 @@ INDEXED_WORDS = words(
 """`rank-12: ` in front of a line is none."""
 
 # Paths
-# -----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 PRIVATE_ROOTS = words(
     "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "

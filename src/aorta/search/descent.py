@@ -4,10 +4,10 @@ The whole reduction is a list of stages, each of them a search of its own: calib
 jump to the corner and to the floors, search axis after axis until none moves, ask again with fresh
 trials for what minimality rests on, and confirm. The biggest gain for a trial comes first: many
 items before numbers, and of every axis first what shrinks it fast. An axis that gains little waits
-until all others had their turn, so that the answer so far is worth having at any moment. The answer so far is replayed now and then; when a
-replay or the confirmation fails, accepted history is walked back in doubling steps to a point that
-holds, and the descent goes on from there. It knows points and verdicts; how strict a verdict is,
-and how many trials it takes, is the judge's affair.
+until all others had their turn, so that the answer so far is worth having at any moment. The answer
+so far is replayed now and then; when a replay or the confirmation fails, accepted history is walked
+back in doubling steps to a point that holds, and the descent goes on from there. It knows points
+and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
 """
 
 from collections import Counter

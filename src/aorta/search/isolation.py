@@ -11,8 +11,8 @@ Its verdict says whether the job failed there. Every hypothesis predicts where i
   where it is seen which rank fails first, or where smaller runs do not have it.
 
 How often the guilty part fails, and how often everything fails for other reasons, are learned: each
-hypothesis is weighed by its likelihood averaged over a grid of both rates. The next placement is the
-one whose outcome tells most about the hypotheses. An accusation is weighed against a prior that
+hypothesis is weighed by its likelihood averaged over a grid of both rates. The next placement is
+the one whose outcome tells most about the hypotheses. An accusation is weighed against a prior that
 holds the software for the likelier cause, which bounds how often an innocent node is accused.
 
     >>> search = Isolation(nodes=8)
@@ -54,8 +54,9 @@ _LIKELIEST = 48
 _NEGLIGIBLE = 12.0  # in nats below the likeliest: such a hypothesis is left out
 _PAIRS_ASKED = 100  # so many of the likeliest pairs are reckoned with when a placement is chosen
 _BLIND_FAILURES = 4
-# Of the doubt that the user allows: the belief is a little surer than it is right, where noise looks
-# like a guilty part or software fails every fourth time (simulated: 3 % wrong at a stated 95 %).
+# Of the doubt that the user allows: the belief is a little surer than it is right, where noise
+# looks like a guilty part or software fails every fourth time (simulated: 3 % wrong at a stated 95
+# %).
 _OF_THE_DOUBT = 0.6
 _NEARLY = 0.97  # of the information of the best placement: then the smaller one is taken
 
@@ -359,7 +360,9 @@ class Isolation:
         return self._in_rank_order(members)
 
     def _in_rank_order(self, members: Collection[int]) -> tuple[int, ...]:
-        """Turned by one with every run: hardware stays with the node, the software with the rank."""
+        """Turned by one with every run: hardware stays with the node, the software with the
+        rank.
+        """
         ordered = sorted(members)
         turn = self._runs % len(ordered)
         return tuple(ordered[turn:] + ordered[:turn])

@@ -18,7 +18,7 @@ _OURS = (b"aorta.", b"aorta/")
 
 
 @dataclass
-class Ended:
+class StillRunning:
     """Whether it was ended because it still ran."""
 
     after: float
@@ -26,9 +26,9 @@ class Ended:
 
 
 @contextmanager
-def end_after(seconds: float | None) -> Iterator[Ended]:
+def end_after(seconds: float | None) -> Iterator[StillRunning]:
     """After so many seconds every Python below this process writes its stacks and ends."""
-    ended = Ended(seconds or 0.0)
+    ended = StillRunning(seconds or 0.0)
     if seconds is None:
         yield ended
         return

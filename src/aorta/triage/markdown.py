@@ -103,7 +103,8 @@ def _notes(matrix: Matrix) -> list[str]:
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):
         lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that."
+            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind "
+            "that."
         )
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"

@@ -226,7 +226,9 @@ def script_digests(experiment: WorkloadExperiment) -> dict[str, str]:
 
 
 def _words_of(command: Sequence[str]) -> Iterator[str]:
-    """Every word that may name a file: those of a shell's text one by one, `-m NAME` as its file."""
+    """Every word that may name a file: those of a shell's text one by one, `-m NAME` as its
+    file.
+    """
     for before, word in pairwise(("", *command)):
         if before.startswith("-") and before.endswith("c"):
             with suppress(ValueError):

@@ -1,5 +1,5 @@
-"""Checks of paths, in processes with a deadline: a mount that hangs holds up whoever looks there, and
-cannot be interrupted.
+"""Checks of paths, in processes with a deadline: a mount that hangs holds up whoever looks there,
+and cannot be interrupted.
 
 Not even the end of a process interrupts it: with a thread that waits there the service could not
 end. A process that does not come back in time is left behind, and while it waits, nobody else is

@@ -1,1 +1,3 @@
-"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about it."""
+"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about
+it.
+"""

@@ -31,12 +31,26 @@ _REFUSALS = {
     FailureClass.PERMISSION_DENIED,
 }
 _EXPLAINS = {  # what a confirming event may be the true cause of
-    FailureClass.HOST_OOM: {FailureClass.KILLED, FailureClass.UNKNOWN, FailureClass.NETWORK_LOSS, FailureClass.COLLECTIVE_TIMEOUT},
-    FailureClass.STORAGE_FAULT: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.HANG, FailureClass.DATA_ERROR},
+    FailureClass.HOST_OOM: {
+        FailureClass.KILLED,
+        FailureClass.UNKNOWN,
+        FailureClass.NETWORK_LOSS,
+        FailureClass.COLLECTIVE_TIMEOUT,
+    },
+    FailureClass.STORAGE_FAULT: {
+        FailureClass.USER_EXCEPTION,
+        FailureClass.UNKNOWN,
+        FailureClass.HANG,
+        FailureClass.DATA_ERROR,
+    },
     FailureClass.DISK_FULL: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
-    FailureClass.ILLEGAL_ACCESS: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
+    FailureClass.ILLEGAL_ACCESS: {
+        FailureClass.USER_EXCEPTION,
+        FailureClass.UNKNOWN,
+        FailureClass.ABORT,
+    },
     FailureClass.SEGFAULT: {FailureClass.UNKNOWN},
-}  # fmt: skip
+}
 
 
 def find_cause(facts: Facts) -> tuple[FoundCause, int]:

@@ -12,10 +12,19 @@ from aorta.attribution.timeline.facts import Facts, FoundCause, of_events
 from aorta.attribution.timeline.went_on import is_fatal, went_on
 
 _MAY_BE_HARDWARE = {
-    *FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
-    FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
-    FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
-}  # fmt: skip
+    *FROM_OUTSIDE,
+    FailureClass.ILLEGAL_ACCESS,
+    FailureClass.ABORT,
+    FailureClass.SEGFAULT,
+    FailureClass.KILLED,
+    FailureClass.HANG,
+    FailureClass.COLLECTIVE_TIMEOUT,
+    FailureClass.NETWORK_LOSS,
+    FailureClass.UNKNOWN,
+    FailureClass.NAN,
+    FailureClass.RENDEZVOUS_ERROR,
+    FailureClass.DEVICE_ASSERT,
+}
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 

@@ -25,7 +25,8 @@ from aorta.attribution.timeline.last_words import states_a_failure
 from aorta.core.failure import digest_of
 
 _DEMAND = re.compile(
-    r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
+    r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
+    r".*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
@@ -41,8 +42,8 @@ _STEPPING = re.compile(
     r"_inner_training_loop|optimizer_step|"
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
-# How often findings were right at first looks (`python -m benchmarks attribution`), by what they rest
-# on; and, where they name what stops a job, how often a restart would have met it again.
+# How often findings were right at first looks (`python -m benchmarks attribution`), by what they
+# rest on; and, where they name what stops a job, how often a restart would have met it again.
 _RIGHT = {"certain": 0.9, "likely": 0.57, "weak": 0.45, "exit": 0.8, "nothing": 0.17}
 _MET_AGAIN = {"certain": 0.95, "likely": 0.86}
 _STOPS_TOO = {

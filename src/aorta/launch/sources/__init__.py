@@ -1,8 +1,8 @@
 """Whom the launcher asks: one small contract, four kinds of source behind it.
 
 `trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can
-begin begins there; `read` asks for the verdict. Both may block: the launcher calls them from threads
-of their own and keeps the time.
+begin begins there; `read` asks for the verdict. Both may block: the launcher calls them from
+threads of their own and keeps the time.
 """
 
 from collections.abc import Callable

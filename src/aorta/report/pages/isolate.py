@@ -1,4 +1,6 @@
-"""`aorta isolate`: the answer, every node coloured by how likely it is guilty, and the placements."""
+"""`aorta isolate`: the answer, every node coloured by how likely it is guilty, and the
+placements.
+"""
 
 import math
 from collections.abc import Sequence
