@@ -1,5 +1,5 @@
-"""Ways to make a program smaller by its structure: plain functions from a program to candidates, the
-biggest saving first.
+"""Ways to make a program smaller by its structure: plain functions from a program to candidates,
+the biggest saving first.
 """
 
 import ast
