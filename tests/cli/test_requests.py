@@ -24,7 +24,7 @@ LINES = {
     "reduce": (
         "reduce --spec s --workload w --output o --scrub p --bare --max-trials 1 "
         "--max-wall-clock 4h "
-        f"{_LAYERS} {_EXECUTOR} {_RESUME} --dry-run"
+        f"{_LAYERS} {_EXECUTOR} {_RESUME} --dry-run --source -- a b"
     ),
     "triage": (
         "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b "

@@ -13,9 +13,23 @@ if TYPE_CHECKING:
     from aorta.reduce.report import ReduceReport
 
 
-@click.group(invoke_without_command=True)
+class _WithCommand(click.Group):
+    """A group that also takes a command of the user's behind `--source ... --`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        if "--source" in args[:at]:
+            ctx.meta["aorta.words"] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_WithCommand, invoke_without_command=True)
 @click.option("--spec", type=click.Path(path_type=Path), help="The reduction spec, aorta.yaml.")
 @click.option("--workload", metavar="NAME", help="A registered workload with axes of its own.")
+@click.option(
+    "--source", is_flag=True, help="Also the program itself, down to one script: -- COMMAND."
+)
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -37,6 +51,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     \b
     aorta reduce init -- python train.py       write a first aorta.yaml
     aorta reduce --spec aorta.yaml --output reduce/MY-TICKET
+    aorta reduce --source -- python train.py --config c.yaml
     aorta reduce --workload half_nan --output reduce/half-nan
     aorta reduce --resume reduce/MY-TICKET/2026-11-15T05-35-08
 
@@ -56,6 +71,7 @@ def command(context: click.Context, /, **given: Any) -> None:
         layers=options.layers_from(given),
         executor=options.executor_from(given),
         resume=options.resume_from(given),
+        command=context.meta.get("aorta.words", ()),
         **given,
     )
     report = reduce(request, lambda: display.listeners(AxesPicture()), say)

@@ -280,6 +280,19 @@ class RanksAxis(_Axis):
         return self
 
 
+class SourceAxis(_Axis):
+    """The program itself, down to one short script: `initial` is its file in the working
+    directory.
+    """
+
+    kind: Literal["source"]
+    initial: Annotated[str, Field(min_length=1)] | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return ()
+
+
 def _tag(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     return f"tag:{kind}"
@@ -292,12 +305,12 @@ AxisSpec = Annotated[
     | Annotated[ListAxis, Tag("tag:list")]
     | Annotated[WindowAxis, Tag("tag:window")]
     | Annotated[WorldSizeAxis, Tag("tag:world_size")]
-    | Annotated[RanksAxis, Tag("tag:ranks")],
+    | Annotated[RanksAxis, Tag("tag:ranks")]
+    | Annotated[SourceAxis, Tag("tag:source")],
     Discriminator(
         _tag,
         custom_error_type="axis_kind",
         custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, "
-        "window, "
-        "world_size or ranks",
+        "window, world_size, ranks or source",
     ),
 ]

@@ -54,8 +54,10 @@ def spec_document(
     fixed: dict[str, str] = {}
     if not plan.is_command and cwd != ".":  # its modules: a spec's workload runs beside the spec
         fixed["PYTHONPATH"] = cwd
-    axes = []
-    for axis, written in zip(plan.axes, document.get("axes", []), strict=True):
+    given_axes = document.get("axes", [])
+    axes = [{**one, "initial": "repro.py"} for one in given_axes if one.get("kind") == "source"]
+    others = [one for one in given_axes if one.get("kind") != "source"]
+    for axis, written in zip(plan.axes, others, strict=True):
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
             runs_in = cwd if plan.is_command else "."

@@ -36,6 +36,7 @@ from aorta.reduce.axis_spec import (
     FileSubsetAxis,
     ListAxis,
     RanksAxis,
+    SourceAxis,
     WindowAxis,
     WorldSizeAxis,
 )
@@ -282,6 +283,8 @@ def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
     """Every axis of the spec, read and checked; an error names the place in the file."""
     made = []
     for index, axis in enumerate(spec.content.axes):
+        if isinstance(axis, SourceAxis):
+            continue  # what is made of it is no value of a variable
         where = f"{spec.file}: axes[{index}]"
         try:
             made.append(_material(axis, cwd, spec.base))
@@ -319,6 +322,8 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
             return _Plain(_world_size_axis(spec), variables=spec.variables)
         case RanksAxis():
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
+        case SourceAxis():
+            raise UsageError("the source of a program has no value that could be laid out")
 
 
 def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:

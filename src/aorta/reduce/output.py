@@ -15,7 +15,7 @@ from aorta.engine.events import TrialRecord
 from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
 from aorta.executors.evidence import read_end
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import PARTIAL, SCHEMA, ReduceReport, axis_row
+from aorta.reduce.report import PARTIAL, SCHEMA, ReduceReport
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
 from aorta.scrub.files import scrub_bytes
 from aorta.scrub.scrubber import Scrubber
@@ -212,6 +212,7 @@ _ABOUT = {
     "spec.yaml": "the reduction spec",
     "reduction_trace.jsonl": "every candidate with its outcomes, times and messages",
     "shrunken/run_repro.sh": "runs the failure by itself",
+    "shrunken/repro.py": "the program, as short as it was found to fail",
     "shrunken/aorta.yaml": "the spec with its final values",
     "shrunken/order.json": "what the script asks of the workload: its config, and what counts as "
     "its failure",
@@ -298,8 +299,7 @@ def _state_lines(report: ReduceReport) -> list[str]:
 
 def _axis_lines(report: ReduceReport) -> list[str]:
     lines = ["| axis | from | to | floor |", "|---|---|---|---|"]
-    for facts in report.reduction.axes:
-        row = axis_row(facts)
+    for row in report.axis_rows:
         note = " (not monotone)" if row["monotone"] is False else ""
         lines.append(
             f"| {row['name']}{note} | {row['initial']} | {row['final']} | {row['floor']} |"

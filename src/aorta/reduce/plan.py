@@ -18,7 +18,7 @@ from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_w
 from aorta.reduce.files import secret_variables
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
-from aorta.reduce.spec import SpecFile, read_spec
+from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
@@ -85,6 +85,11 @@ class ReducePlan:
     @property
     def is_command(self) -> bool:
         return self.request.workload == COMMAND
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the program itself is reduced too."""
+        return source_axis(self.spec) is not None and self.is_command
 
     @property
     def mitigations(self) -> tuple[str, ...]:

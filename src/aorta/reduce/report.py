@@ -3,7 +3,7 @@ read; and its end in a few lines for people.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class ReduceReport:
     failure: Failure | None
     shipped: Shipped = field(default_factory=Shipped)
     mitigations: Sequence[str] = ()
+    source: Mapping[str, Any] | None = None  # the row of the program itself, where it was reduced
     hint: str = ""  # what was found out about an original that did not fail
 
     def with_more(self, answer: Answer, **changes: Any) -> "ReduceReport":
@@ -69,6 +70,11 @@ class ReduceReport:
             ending=self.ending.followed_by(answer.ending),
             **changes,
         )
+
+    @property
+    def axis_rows(self) -> list[dict[str, Any]]:
+        rows = [axis_row(facts) for facts in self.reduction.axes]
+        return rows if self.source is None else [*rows, dict(self.source)]
 
     @property
     def status(self) -> str:
@@ -151,7 +157,7 @@ class ReduceReport:
             "search": reduction.status.value,
             "why": self.why,
             "run_dir": str(self.run_dir),
-            "axes": [axis_row(facts) for facts in reduction.axes],
+            "axes": self.axis_rows,
             "trials": self.ending.trials,
             "candidates": self.candidates,
             "resumed_trials": self.ending.resumed_trials,
@@ -236,7 +242,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     if report.shipped.reproduces is False and report.shipped.why:
         lines.append(f"what ships {report.shipped.why}")
     if report.has_reproducer:
-        rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
+        rows = [_axis_cells(row) for row in report.axis_rows]
         lines += _aligned([_HEAD, *rows])
     lines += _rate_lines(report)
     if report.failure:
@@ -262,7 +268,7 @@ def _headline(report: ReduceReport) -> str:
 
 
 def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
-    unit = " items" if "final_items" in row else ""
+    unit = " items" if "final_items" in row else " lines" if "final_lines" in row else ""
     notes = []
     if row["ignored"]:
         notes.append("it fails the same with nonsense in its place")
@@ -270,6 +276,8 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
         notes.append("at its floor")
     if row["monotone"] is False:
         notes.append("not monotone: a local minimum" if row["local_minimum"] else "not monotone")
+    if row.get("beside"):
+        notes.append(f"beside it: {', '.join(row['beside'])}")
     if row["unresolved"]:
         notes.append(f"{row['unresolved']} could not be told")
     return (

@@ -2,9 +2,10 @@
 answers it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
@@ -14,7 +15,14 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
-from aorta.reduce.spec import SpecFile, load_spec, workload_spec
+from aorta.reduce.spec import (
+    COMMAND_LINE,
+    SpecFile,
+    load_spec,
+    read_spec,
+    with_source,
+    workload_spec,
+)
 from aorta.workloads.discovery import COMMAND
 
 _DEFAULT_OUTPUT = Path("reduce")
@@ -29,6 +37,8 @@ class ReduceRequest(Overrides):
 
     spec: Path | None = None
     workload: str | None = None
+    command: tuple[str, ...] = ()  # instead of either: a command whose source is reduced
+    source: bool = False  # also the program itself
     output: Path | None = None  # where the run directory is made; None: ./reduce
     run_dir: Path | None = None  # exactly there, and not in a new one below output
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
@@ -61,6 +71,8 @@ def reduce(
         resume=request.resume,
         name=request.run_dir.name if request.run_dir else None,
         sees_opened_files=request.executor.is_here,
+        command=request.command,
+        source=request.source,
     )
     with request.executor.opened() as executor:
         return reduce_workload(plan, place, executor, listeners())
@@ -76,7 +88,10 @@ def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]
     about = run.about()
     begun = str(about.get("spec", ""))
     spec, workload = request.spec, request.workload
-    if spec is None and workload is None and begun.startswith(_OF_A_WORKLOAD):
+    command = request.command or tuple(about.get("command", ()))
+    if command:
+        pass
+    elif spec is None and workload is None and begun.startswith(_OF_A_WORKLOAD):
         workload = begun.removeprefix(_OF_A_WORKLOAD)
     elif spec is None and workload is None and begun:
         spec = Path(begun)
@@ -84,7 +99,15 @@ def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]
     if executor.jobs is None:
         executor = replace(executor, jobs=about.get("jobs"))
     resume = replace(resume, run=run.path)
-    return replace(request, spec=spec, workload=workload, executor=executor, resume=resume)
+    return replace(
+        request,
+        spec=spec,
+        workload=workload,
+        command=command,
+        source=request.source or bool(about.get("source")),
+        executor=executor,
+        resume=resume,
+    )
 
 
 def _output(request: ReduceRequest) -> Path:
@@ -92,6 +115,22 @@ def _output(request: ReduceRequest) -> Path:
 
 
 def _spec(request: ReduceRequest) -> SpecFile:
+    if not request.source:
+        if request.command:
+            raise UsageError("a command behind -- needs --source; else write a spec for it")
+        return _given_spec(request)
+    if request.command:
+        if request.spec is not None or request.workload is not None:
+            raise UsageError("give either a command behind --, or --spec FILE, and not both")
+        document: Mapping[str, Any] = {"workload": {"command": list(request.command)}}
+        return read_spec(with_source(document), file=COMMAND_LINE, base=Path.cwd())
+    given = _given_spec(request)
+    if given.content.workload.command is None:
+        raise UsageError("--source is for a command; a registered workload keeps its code")
+    return read_spec(with_source(given.document), file=given.file, base=given.base)
+
+
+def _given_spec(request: ReduceRequest) -> SpecFile:
     if request.spec is not None and request.workload is None:
         return load_spec(request.spec)
     if request.workload is None or request.spec is not None:

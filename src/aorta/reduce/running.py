@@ -48,6 +48,8 @@ from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import Reproducer, files_of
+from aorta.reduce.source.running import SourceRun
+from aorta.reduce.source.search import AXIS
 from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search import Search
 from aorta.search.descent import Descent
@@ -69,6 +71,8 @@ class Place:
     resume: Resume | None = None
     name: str | None = None  # of the run directory in `output`; None: the time
     sees_opened_files: bool = False  # trials are processes of this machine
+    command: tuple[str, ...] = ()  # of a run without a spec, for a later resume
+    source: bool = False
 
 
 def reduce_workload(
@@ -157,6 +161,8 @@ def _session(plan: ReducePlan, place: Place) -> Session:
         ticket=plan.ticket,
         spec=_absolute(plan),
         jobs=place.jobs,
+        **({"command": list(place.command)} if place.command else {}),
+        **({"source": True} if place.source else {}),
     )
 
 
@@ -190,6 +196,7 @@ class _Run:
         self._sees_opened_files = sees_opened_files
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
+        self._source: SourceRun | None = None  # once the other axes are through
 
     def search(self, *watching: Listener) -> ReduceReport:
         search, judges = self._beginning()
@@ -210,7 +217,56 @@ class _Run:
             raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
         report = self._report(answer.search.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
-        return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+        report = self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+        return self._with_source(report, watching)
+
+    def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
+        """The program itself, at what the other axes were reduced to."""
+        fails = report.reduction.status in {Status.REDUCED, Status.NOT_REDUCED}
+        if not (self.plan.has_source and fails and report.failure is not None):
+            return report
+        source = SourceRun(
+            self.plan, self.experiment, self.session.run.private, report.reduction, report.failure
+        )
+        keep = source.keeping(self._keep)
+        first = self._beyond(
+            "source: original", EveryPoint(source.originals), KOfN(1, 1), source.traced
+        )
+        answer = self._answer(replace(first, keep=keep, expected=report.failure), self.listeners)
+        report = report.with_more(answer)
+        why = source.begin() if report.ending.reason is Reason.DONE else ""
+        if why or source.search is None:
+            return replace(report, hint=why)
+        self._source = source
+        spent = self.plan.budget.max_trials
+        left = None if spent is None else max(0, spent - len(report.records))
+        question = Question(
+            search=source.search,
+            judges=source.judges(),
+            experiment=source.traced,
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self._budget(), max_trials=left),
+            guard_signature=False,
+            keep=keep,
+            name="source",
+            private_trials=True,
+        )
+        answer = self._answer(question, (*watching, *self.listeners))
+        source.count(answer.records)
+        report = report.with_more(answer)
+        if source.to_confirm is not None and report.ending.reason is Reason.DONE:
+            last = EveryPoint([source.to_confirm])
+            judge = source.judges().judge_for(source.to_confirm)
+            sure = KOfN(3, 3) if judge == KOfN(1, 1) else judge
+            confirm = self._beyond("source: confirm", last, sure, source.traced)
+            answer = self._answer(
+                replace(confirm, keep=keep, guard_signature=False), self.listeners
+            )
+            source.confirmation = last.verdicts.get(source.to_confirm)
+            report = report.with_more(answer)
+        is_over = report.ending.reason is Reason.DONE
+        reduction = source.reduction(is_over=is_over)
+        return replace(report, reduction=reduction, source=source.row)
 
     def _beginning(self) -> tuple[Descent, ImpatientJudges]:
         self._descent = Descent(self.plan.axes)
@@ -222,6 +278,11 @@ class _Run:
         if records:
             ending = replace(ending, seconds=records[-1].elapsed)
         seen = next((r.failure for r in records if r.outcome is Outcome.REPRODUCED), None)
+        if self._source is not None:
+            self._source.count([r for r in records if AXIS in dict(r.point.values)])
+            reduction = self._source.reduction(is_over=False)
+            report = self._report(reduction, Answer(ending, records, seen, self._descent))
+            return replace(report, source=self._source.row, failure=self._source.failure)
         return self._report(self._descent.result, Answer(ending, records, seen, self._descent))
 
     def _budget(self) -> Budget:
@@ -329,6 +390,8 @@ class _Run:
             if confirmed
             else ""
         )
+        if self._source is not None and self._source.best is not None:
+            return self._source.reproducer(shipped_name, rate)
         plan, best = self.plan, report.reduction.best
         files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
@@ -355,7 +418,8 @@ class _Run:
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
         report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
-        if report.shipped.reproduces is not False or reproducer.files is None:
+        alone = self._source is not None and self._source.best is not None
+        if report.shipped.reproduces is not False or reproducer.files is None or alone:
             return report, reproducer
         fuller = self._with_opened(report, reproducer, reproducer.files)
         if fuller is not None:
@@ -382,7 +446,7 @@ class _Run:
         question = replace(
             self._beyond(f"copy {replica}", search, judge, copy),
             guard_signature=self.plan.is_command,
-            expected=report.failure,
+            expected=self._expected(report),
         )
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
@@ -396,6 +460,13 @@ class _Run:
             why=tried[-1].why if tried and found is False else "",
         )
         return report.with_more(answer, shipped=shipped)
+
+    def _expected(self, report: ReduceReport) -> Failure | None:
+        """The failure as the answer shows it: the frames of a script are its own."""
+        if self._source is None or self._source.best is None:
+            return report.failure
+        record = report.last_failing(report.reduction.best)
+        return record.failure if record is not None else report.failure
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles

@@ -91,6 +91,7 @@ class Reproducer:
     rate: str = ""  # how often it failed, for people
     module: Module | None = None
     flaky: bool = False  # some of its trials did not fail
+    home: str = WORKLOAD  # where the files lie, below the folder
     ends_well: bool = False  # its exit is 0 though it fails
 
     def lay_out(self, folder: Path) -> None:
@@ -107,10 +108,10 @@ class Reproducer:
         }
         inside: dict[str, str | Path] = {}
         if self.files is not None:
-            self.files.copy_to(folder / WORKLOAD)
-            inside = place_inside(self.plan.materials, self.point, folder / WORKLOAD)
+            self.files.copy_to(folder / self.home)
+            inside = place_inside(self.plan.materials, self.point, folder / self.home)
             for name, source in self.portable.copied.items():
-                target = folder / WORKLOAD / name
+                target = folder / self.home / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
         needed = self.requirements
@@ -143,7 +144,7 @@ class Reproducer:
         if self.files is None:
             return self._original_place
         own = self.files.names or self.portable.copied or changed_names(self.plan.materials)
-        return WORKLOAD if own else "."
+        return self.home if own else "."
 
     @property
     def _original_place(self) -> str:
@@ -281,7 +282,7 @@ class Reproducer:
             return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
         if self.files is None:
             return shlex.quote(value)
-        return baked(value, self.files.root, f"$here/{WORKLOAD}", shlex.quote)
+        return baked(value, self.files.root, f"$here/{self.home}", shlex.quote)
 
     def _uses_trial_dir(self) -> bool:
         if not self.plan.is_command:

@@ -14,7 +14,7 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
-from aorta.reduce.axis_spec import AxisSpec
+from aorta.reduce.axis_spec import AxisSpec, SourceAxis
 from aorta.registry.documents import load_document
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
 
@@ -23,6 +23,9 @@ Seconds = Annotated[
     float | None,
     BeforeValidator(lambda value: value if value is None else parse_duration(_plain(value))),
 ]
+
+
+COMMAND_LINE = "command line"  # of a spec that no file holds
 
 
 def _plain(value: object) -> str | float:
@@ -162,6 +165,8 @@ class ReduceSpec(StrictModel):
     @classmethod
     def _apart(cls, axes: tuple[AxisSpec, ...]) -> tuple[AxisSpec, ...]:
         owner: dict[str, str] = {}
+        if sum(isinstance(axis, SourceAxis) for axis in axes) > 1:
+            raise UsageError("two axes are the source; keep one")
         launching = [axis.name for axis in axes if axis.kind in {"world_size", "ranks"}]
         if len(launching) > 1:
             raise UsageError(f"{' and '.join(launching)} both decide the number of ranks; keep one")
@@ -207,6 +212,19 @@ def read_spec(document: object, *, file: str, base: Path) -> SpecFile:
         file,
         base,
     )
+
+
+def source_axis(spec: SpecFile) -> SourceAxis | None:
+    """The axis that is the program itself, where the spec has one."""
+    return next((axis for axis in spec.content.axes if isinstance(axis, SourceAxis)), None)
+
+
+def with_source(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with the program itself as one more axis."""
+    axes = list(document.get("axes") or ())
+    if any(isinstance(axis, Mapping) and axis.get("kind") == "source" for axis in axes):
+        return dict(document)
+    return {**document, "axes": [*axes, {"name": "source", "kind": "source"}]}
 
 
 def workload_spec(name: str) -> SpecFile:

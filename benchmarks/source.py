@@ -1,0 +1,281 @@
+"""How short does `aorta reduce --source` make real programs, and is it still their failure?
+
+The programs are public repositories, of which nothing is here: `AORTA_SOURCE_CHECKOUTS` names a
+folder of checkouts, each called `owner+name`; what is not there is skipped and said. A failure is
+planted in each by a fixed substitution, written down before anything was reduced: a shape, a type of
+numbers, an index, a key, an assertion.
+
+*kept*: the script fails with the same last line as the original. *repaired*: with the planted
+expression in the script put back as it was, the script ends well. Target: median <= 30 lines, 90 %
+kept and repaired, <= 400 trials, <= 15 minutes on two cores.
+"""
+
+import ast
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PLACE = "AORTA_SOURCE_CHECKOUTS"
+ONLY = "AORTA_SOURCE_ONLY"  # part of the names of the cases that are run
+_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Case:
+    """`was` becomes `planted` at its first place in `file`; both are expressions."""
+
+    repository: str
+    kind: str
+    command: tuple[str, ...]
+    file: str
+    was: str
+    planted: str
+    folder: str = "."
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.repository} {self.command[0]} {self.kind}"
+
+
+_JOELNET, _TWO_LAYERS = "joelgrus+joelnet", "jcjohnson+pytorch-examples"
+_EXAMPLES, _MINGPT = "pytorch+examples", "karpathy+minGPT"
+_ADDER = ("projects/adder/adder.py", "--trainer.max_iters=2")
+_HERE = {"PYTHONPATH": "."}
+
+CASES = (
+    Case(
+        _JOELNET,
+        "shape",
+        ("fizzbuzz.py",),
+        "fizzbuzz.py",
+        "Linear(input_size=50, output_size=4)",
+        "Linear(input_size=51, output_size=4)",
+    ),
+    Case(
+        _JOELNET,
+        "shape",
+        ("xor.py",),
+        "joelnet/layers.py",
+        "np.random.randn(input_size, output_size)",
+        "np.random.randn(input_size, output_size, 1)",
+    ),
+    Case(
+        _JOELNET,
+        "key",
+        ("xor.py",),
+        "joelnet/layers.py",
+        'self.params["b"] = np.random.randn(output_size)',
+        'self.params["bias"] = np.random.randn(output_size)',
+    ),
+    Case(
+        _JOELNET,
+        "index",
+        ("fizzbuzz.py",),
+        "joelnet/data.py",
+        "targets[start:end]",
+        "targets[start:end, :, 0]",
+    ),
+    Case(
+        _JOELNET,
+        "dtype",
+        ("xor.py",),
+        "joelnet/layers.py",
+        "np.random.randn(output_size)",
+        "np.zeros(output_size, dtype=int)",
+    ),
+    Case(
+        _TWO_LAYERS,
+        "shape",
+        ("two_layer_net_numpy.py",),
+        "two_layer_net_numpy.py",
+        "np.random.randn(H, D_out)",
+        "np.random.randn(H + 1, D_out)",
+        "tensor",
+    ),
+    Case(
+        _TWO_LAYERS,
+        "shape",
+        ("two_layer_net_optim.py",),
+        "two_layer_net_optim.py",
+        "torch.nn.Linear(H, D_out)",
+        "torch.nn.Linear(H + 1, D_out)",
+        "nn",
+    ),
+    Case(
+        _TWO_LAYERS,
+        "dtype",
+        ("two_layer_net_module.py",),
+        "two_layer_net_module.py",
+        "torch.randn(N, D_in)",
+        "torch.randn(N, D_in, dtype=torch.float64)",
+        "nn",
+    ),
+    Case(
+        _EXAMPLES,
+        "shape",
+        ("main.py",),
+        "main.py",
+        "torch.nn.Linear(W_target.size(0), 1)",
+        "torch.nn.Linear(W_target.size(0) + 1, 1)",
+        "regression",
+    ),
+    Case(
+        _EXAMPLES,
+        "key",
+        ("invert.py",),
+        "invert.py",
+        "env[node.args[0].name] = new_node",
+        "env[node.name] = new_node",
+        "fx",
+    ),
+    Case(
+        _MINGPT,
+        "shape",
+        _ADDER,
+        "mingpt/model.py",
+        "nn.Linear(4 * config.n_embd, config.n_embd)",
+        "nn.Linear(4 * config.n_embd + 1, config.n_embd)",
+        env=_HERE,
+    ),
+    Case(
+        _MINGPT,
+        "index",
+        _ADDER,
+        "mingpt/model.py",
+        "nn.Embedding(config.block_size, config.n_embd)",
+        "nn.Embedding(config.block_size - 1, config.n_embd)",
+        env=_HERE,
+    ),
+    Case(
+        _MINGPT,
+        "assertion",
+        _ADDER,
+        "mingpt/model.py",
+        "config.n_embd % config.n_head == 0",
+        "config.n_embd % config.n_head == 1",
+        env=_HERE,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    case: Case
+    before: int = 0
+    lines: int = 0
+    files: int = 0
+    trials: int = 0
+    seconds: float = 0.0
+    kept: bool = False
+    repaired: bool = False
+    note: str = ""
+
+
+def main() -> None:
+    place = os.environ.get(PLACE)
+    if not place:
+        print(f"skipped: {PLACE} names no folder of checkouts")
+        return
+    rows: list[Row] = []
+    for case in CASES:
+        if os.environ.get(ONLY, "") not in case.name:
+            continue
+        if not (Path(place) / case.repository).is_dir():
+            print(f"skipped: there is no {case.repository} in {place}")
+            continue
+        rows.append(_measured(case, Path(place) / case.repository))
+        _show(rows[-1])
+    if rows:
+        _summarise(rows)
+
+
+def _measured(case: Case, checkout: Path) -> Row:
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made) / "program"
+        shutil.copytree(checkout / case.folder, place, symlinks=True)
+        planted = place / case.file
+        text = planted.read_text("utf-8")
+        if case.was not in text:
+            return Row(case, note="the planted place is not there")
+        planted.write_text(text.replace(case.was, case.planted, 1), "utf-8")
+        env = {**os.environ, **case.env, "OMP_NUM_THREADS": "1"}
+        first = _run([sys.executable, *case.command], place, env)
+        if first.returncode == 0:
+            return Row(case, note="the planted failure does not show")
+        began = time.monotonic()
+        words = ["reduce", "--source", "--json", "-q", "--max-wall-clock", f"{_SECONDS}s"]
+        given = [word for pair in case.env.items() for word in ("--extra-env", "=".join(pair))]
+        command = [sys.executable, "-m", "aorta", *words, *given, "--", sys.executable]
+        done = _run([*command, *case.command], place, env)
+        seconds = time.monotonic() - began
+        try:
+            result = json.loads(done.stdout)
+            script = (place / result["run_dir"] / "shrunken" / "repro.py").read_text("utf-8")
+        except (ValueError, OSError):
+            return Row(case, seconds=seconds, note=done.stderr.strip()[-200:] or "no script")
+        row = result["axes"][-1]
+        alone = Path(made) / "alone"
+        shutil.copytree(place / result["run_dir"] / "shrunken", alone)
+        again = _run([sys.executable, "repro.py"], alone, env)
+        print(script)
+        return Row(
+            case,
+            row["initial_lines"],
+            row["final_lines"],
+            row["final_files"],
+            result["trials"],
+            seconds,
+            again.returncode != 0 and _last(again.stderr) == _last(first.stderr),
+            _is_cured(case, script, alone, env),
+            "" if result["status"] == "reduced" else result["status"],
+        )
+
+
+def _is_cured(case: Case, script: str, alone: Path, env: dict[str, str]) -> bool:
+    """Whether the script ends well with the planted expression put back."""
+    text, planted, was = (ast.unparse(ast.parse(t)) for t in (script, case.planted, case.was))
+    if planted not in text:
+        return False
+    (alone / "repro.py").write_text(text.replace(planted, was), "utf-8")
+    return _run([sys.executable, "repro.py"], alone, env).returncode == 0
+
+
+def _run(words: list[str], place: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=2 * _SECONDS
+    )
+
+
+def _last(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
+
+
+def _show(row: Row) -> None:
+    print(
+        f"{row.case.name}: {row.before} -> {row.lines} lines in {row.files} files, "
+        f"{row.trials} trials, {row.seconds:.0f} s, kept {row.kept}, repaired {row.repaired}"
+        f"{f' ({row.note})' if row.note else ''}",
+        flush=True,
+    )
+
+
+def _summarise(rows: list[Row]) -> None:
+    lines = statistics.median(row.lines for row in rows)
+    good = sum(row.kept and row.repaired for row in rows)
+    print(
+        f"{len(rows)} programs: median {lines:g} lines, kept {sum(r.kept for r in rows)}, "
+        f"kept and repaired {good}, at most {max(r.trials for r in rows)} trials, "
+        f"at most {max(r.seconds for r in rows):.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Ways to make a program smaller inside its statements."""
+
+import ast
+from collections.abc import Callable, Iterator
+
+from aorta.reduce.source.program import DEFINITIONS, Edit, Program
+from aorta.reduce.source.stack import as_text
+from aorta.reduce.source.tree import (
+    Function,
+    defined_by,
+    function_at,
+    statements,
+    tidy,
+    used_by,
+    written,
+)
+
+
+def values_seen(program: Program) -> Iterator[Edit]:
+    """What an assignment was seen to make, instead of how it is made."""
+    for frame in program.facts.frames:
+        scope = function_at(program.tree, frame.function, frame.first_line)
+        if scope is None and frame.function != "<module>":
+            continue
+        inside = {id(node) for node in statements(scope or program.tree)}
+        for number, node in enumerate(statements(program.tree)):
+            if id(node) not in inside or not isinstance(node, ast.Assign):
+                continue
+            target = node.targets[0]
+            value = frame.values.get(target.id) if isinstance(target, ast.Name) else None
+            made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+            if value is None or not made or not program.may_stand(value):
+                continue
+            if value != ast.unparse(node.value):
+                yield Edit(ast.unparse(node), _with_value(program.text, number, value))
+
+
+def _with_value(text: str, number: int, value: str) -> str:
+    tree = ast.parse(text)
+    node = statements(tree)[number]
+    assert isinstance(node, ast.Assign)
+    node.value = ast.parse(value, mode="eval").body
+    return as_text(tree.body)
+
+
+def results_seen(program: Program) -> Iterator[Edit]:
+    """What a function of the user's always returned, instead of a call of it."""
+    constants = {line: value for (_, line), value in program.facts.returned.items()}
+    for node in ast.walk(program.tree):
+        if isinstance(node, Function):
+            first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+            value = constants.get(first, constants.get(node.lineno))
+            if value is not None and value != "None" and program.may_stand(value):
+                tree = _Replaced(node.name, value).visit(ast.parse(program.text))
+                yield Edit(node.name, as_text(tree.body))
+
+
+class _Replaced(ast.NodeTransformer):
+    def __init__(self, function: str, value: str) -> None:
+        self.function, self.value = function, value
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == self.function:
+            return ast.parse(self.value, mode="eval").body
+        return self.generic_visit(node)
+
+
+def files_as_texts(text: str, content: str) -> Iterator[str]:
+    """With the content of a file in the place of one that is opened or read there."""
+    for number, node in enumerate(ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Call) and _called(node.func) in {"open", "read_text"}:
+            reads = _called(node.func) == "read_text"
+            value = repr(content) if reads else f"io.StringIO({content!r})"
+            tree = _At(number, value).replaced(text)
+            head = [] if reads else ast.parse("import io").body
+            yield tidy(written(ast.Module([*head, *tree.body], [])))
+
+
+class _At(ast.NodeTransformer):
+    """Puts an expression in the place of the node with this number."""
+
+    def __init__(self, number: int, value: str) -> None:
+        self.number, self.value = number, value
+        self.wanted: ast.AST | None = None
+
+    def replaced(self, text: str) -> ast.Module:
+        tree = ast.parse(text)
+        self.wanted = list(ast.walk(tree))[self.number]
+        self.visit(tree)
+        return tree
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if node is self.wanted:
+            return ast.parse(self.value, mode="eval").body
+        return self.generic_visit(node)
+
+
+def parts_left_out(program: Program) -> Iterator[Edit]:
+    """Decorators, keywords, halves of lists and dicts, arguments, repetitions; one at a time."""
+    nodes = list(ast.walk(program.tree))
+    for change in _PARTS:
+        for number in range(len(nodes)):
+            count = 0
+            while count < 8:
+                tree = ast.parse(program.text)
+                said = change(list(ast.walk(tree))[number], count)
+                if not said:
+                    break
+                yield Edit(f"{change.__name__} {said}", tidy(written(tree)))
+                count += 1
+
+
+def _decorator(node: ast.AST, count: int) -> str:
+    if not isinstance(node, DEFINITIONS) or len(node.decorator_list) <= count:
+        return ""
+    return f"@{ast.unparse(node.decorator_list.pop(count))} {node.name}"
+
+
+def _base(node: ast.AST, count: int) -> str:
+    if not isinstance(node, ast.ClassDef) or len(node.bases) <= count:
+        return ""
+    return f"{node.name}({ast.unparse(node.bases.pop(count))})"
+
+
+def _entries(node: ast.AST, count: int) -> str:
+    """The later half of a literal, then the first; a single entry of a dict goes alone."""
+    if count > 1:
+        return ""
+    said = ast.unparse(node) if isinstance(node, (ast.Dict, ast.List)) else ""
+    if isinstance(node, ast.Dict) and node.keys:
+        half = len(node.keys) // 2
+        part = slice(0, half) if count == 0 else slice(half, None)
+        if count and half == 0:
+            return ""
+        node.keys, node.values = node.keys[part], node.values[part]
+        return f"{count} {said}"
+    if isinstance(node, ast.List) and len(node.elts) > 1 and isinstance(node.ctx, ast.Load):
+        half = len(node.elts) // 2
+        node.elts = node.elts[:half] if count == 0 else node.elts[half:]
+        return f"{count} {said}"
+    return ""
+
+
+def _keywords(node: ast.AST, count: int) -> str:
+    """All of a call, then each."""
+    if not isinstance(node, ast.Call) or not node.keywords:
+        return ""
+    said = f"{count} {ast.unparse(node)}"
+    if count == 0:
+        node.keywords = []
+    elif 1 < len(node.keywords) >= count:
+        node.keywords.pop(count - 1)
+    else:
+        return ""
+    return said
+
+
+def _argument(node: ast.AST, count: int) -> str:
+    """An argument that is no plain value, by None."""
+    if not isinstance(node, ast.Call):
+        return ""
+    made = [
+        i for i, arg in enumerate(node.args) if not isinstance(arg, (ast.Constant, ast.Starred))
+    ]
+    if len(made) <= count:
+        return ""
+    said = f"{count} {ast.unparse(node)}"
+    node.args[made[count]] = ast.Constant(None)
+    return said
+
+
+def _once(node: ast.AST, count: int) -> str:
+    if count or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return ""
+    said = ast.unparse(node)
+    if node.func.id != "range" or len(node.args) != 1 or said == "range(1)":
+        return ""
+    node.args = [ast.Constant(1)]
+    return said
+
+
+_PARTS: tuple[Callable[[ast.AST, int], str], ...] = (
+    _decorator,
+    _base,
+    _once,
+    _argument,
+    _keywords,
+    _entries,
+)
+
+
+def names_left_out(program: Program) -> Iterator[Edit]:
+    """Parameters that their functions do not read, with what is given for them; and names that
+    stand for another name, by that.
+    """
+    tree = ast.parse(program.text)
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            _without_unread(tree, node)
+    yield Edit("parameters", tidy(written(tree)))
+    yield Edit("copies", tidy(written(_without_copies(program.text))))
+
+
+def _without_copies(text: str) -> ast.Module:
+    """A name of the top level that stands for another, or for an attribute, by that."""
+    tree = ast.parse(text)
+    copies: dict[str, ast.expr] = {}
+    body: list[ast.stmt] = []
+    for whole in tree.body:
+        for node in _one_by_one(whole):
+            if isinstance(node, (*DEFINITIONS, ast.Import, ast.ImportFrom)):
+                body.append(node)
+                continue
+            node = _Inserted(copies).visit(node)  # noqa: PLW2901
+            for name in defined_by(node):
+                copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
+            copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+            if copied and _is_copied(node.value):
+                copies[node.targets[0].id] = node.value
+            else:
+                body.append(node)
+    return ast.Module(body, [])
+
+
+def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
+    """`a, b = x, y` as two assignments, where that is a copy, and the order makes no difference."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            needed = set().union(*(used_by(value) for value in values))
+            bound = [defined_by(ast.Assign([name], ast.Constant(0))) for name in names]
+            clashes = [one for one in bound if one & needed]
+            if len(names) != len(values) or len(clashes) > 1 or not any(map(_is_copied, values)):
+                return [node]
+            order = sorted(range(len(names)), key=lambda i: bool(bound[i] & needed))
+            return [ast.Assign([names[i]], values[i]) for i in order]
+    return [node]
+
+
+def _is_copied(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _without_unread(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """For a function that is called by its name alone."""
+    said = function.args
+    name = function.name
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and function in n.body]
+    called = classes[0].name if classes and name == "__init__" else name
+    skip = 1 if classes else 0
+    read = used_by(ast.Module(function.body, []))
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _called(n.func) == called]
+    if said.vararg or said.kwarg or said.defaults or any(call.keywords for call in calls):
+        return
+    for at in range(len(said.args) - 1, skip - 1, -1):
+        if said.args[at].arg not in read:
+            for call in calls:
+                del call.args[at - skip : at - skip + 1]
+            del said.args[at]
+
+
+def _called(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+class _Inserted(ast.NodeTransformer):
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node

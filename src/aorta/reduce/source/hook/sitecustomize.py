@@ -1,0 +1,298 @@
+"""Found by the user's own interpreter, before the user's program: writes down what of the user's
+files runs, with the values of simple type that a shorter program can be made of.
+
+`AORTA_SOURCE_FACTS` is the file that is appended to, one JSON document a line, by every process of
+the program; `AORTA_SOURCE_ROOT` the folder that the user's files lie below. Where the interpreter
+has a `sitecustomize` of its own, that one is run. Python 3.8 or later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+TYPE_CHECKING = False  # without `typing`, which the program may not import
+if TYPE_CHECKING:
+    from types import CodeType, FrameType, TracebackType
+    from typing import Any
+HERE = os.path.dirname(os.path.abspath(__file__))
+MOST_ITEMS, MOST_CHARACTERS = 40, 400
+NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/.venv/", "/lib/python3")
+PLAIN = (type(None), bool, int, str, bytes)
+
+
+class Observer:
+    """Writes a line the first time something is seen."""
+
+    def __init__(self, file: str, root: str) -> None:
+        self.root = os.path.realpath(root) + os.sep
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.file = os.open(file, flags, 0o600)
+        self.names: dict[str, str] = {}  # of code: the user's file, or nothing
+        self.seen: set[tuple[str, int]] = set()
+        self.returned: dict[CodeType, str | None] = {}
+        self.opened: set[str] = set()
+
+    def write(self, **line: Any) -> None:
+        os.write(self.file, (json.dumps(line) + "\n").encode())
+
+    def user_file(self, name: str) -> str:
+        """Its name below the root; empty for a library's."""
+        known = self.names.get(name)
+        if known is None:
+            path = os.path.realpath(name)
+            inside = name[:1] != "<" and path.startswith(self.root)
+            inside = inside and not path.startswith(HERE)
+            inside = inside and not any(m in path for m in NOT_THE_USERS)
+            known = self.names[name] = path[len(self.root) :] if inside else ""
+        return known
+
+    def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        code = frame.f_code
+        file = self.user_file(code.co_filename)
+        if not file:
+            return None
+        if code.co_name == "<module>":
+            names = frame.f_globals
+            package = names.get("__package__") or ""
+            self.write(module=[str(names.get("__name__")), file, str(package)], argv=sys.argv)
+
+        def on_line(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                place = (file, frame.f_lineno)
+                if place not in self.seen:
+                    self.seen.add(place)
+                    self.write(line=place)
+            elif event == "return" and code.co_name[0] != "<":
+                self.on_return(file, code, argument)
+            return on_line
+
+        return on_line
+
+    def on_return(self, file: str, code: CodeType, value: object) -> None:
+        if code in self.returned and self.returned[code] is None:
+            return
+        text = expression(value)
+        if code not in self.returned or self.returned[code] != text:
+            text = text if code not in self.returned else None
+            self.returned[code] = text
+            self.write(returned=[file, code.co_firstlineno, text])
+
+    def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str):
+            return
+        name = arguments[0]
+        reads = "r" in str(arguments[1]) or (arguments[1] is None and not (arguments[2] or 0) & 3)
+        if reads and name not in self.opened:
+            self.opened.add(name)
+            file = "" if name.endswith((".py", ".pyc")) else self.user_file(name)
+            if file and os.path.isfile(name):
+                self.write(opened=file)
+
+    def on_exception(self, wrong: BaseException) -> None:
+        wrong = first_cause(wrong)
+        frames, trace = [], wrong.__traceback__
+        while trace is not None:
+            frames.append(self.frame(trace))
+            trace = trace.tb_next
+        last = max((i for i, frame in enumerate(frames) if frame["file"]), default=-1)
+        said = str(wrong)
+        self.write(
+            raised={
+                "type": type(wrong).__name__,
+                "message": said,
+                "frames": [frame for frame in frames if frame["file"]],
+                "in_library": last + 1 < len(frames),
+            }
+        )
+
+    def frame(self, trace: TracebackType) -> dict[str, Any]:
+        code = trace.tb_frame.f_code
+        file = self.user_file(code.co_filename)
+        if not file:
+            return {"file": ""}
+        position = None
+        if hasattr(code, "co_positions"):
+            position = list(code.co_positions())[trace.tb_lasti // 2]
+        variables = {name: expression(value) for name, value in trace.tb_frame.f_locals.items()}
+        return {
+            "file": file,
+            "function": code.co_name,
+            "first_line": code.co_firstlineno,
+            "line": trace.tb_lineno,
+            "position": position,
+            "values": {name: text for name, text in variables.items() if text is not None},
+        }
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this file."""
+    if trace is None:
+        return None
+    trace.tb_next = without_ours(trace.tb_next)
+    ours = trace.tb_frame.f_code.co_filename == __file__
+    return trace.tb_next if ours else trace
+
+
+def first_cause(wrong: BaseException) -> BaseException:
+    while True:
+        before = wrong.__cause__ or (None if wrong.__suppress_context__ else wrong.__context__)
+        if before is None:
+            return wrong
+        wrong = before
+
+
+def expression(value: Any, depth: int = 0) -> str | None:
+    """Python that makes the value, or one like it; None where that is not plain."""
+    try:
+        text = _expression(value, depth)
+    except Exception:
+        return None  # whatever the user's own object does when it is looked at
+    return text if text is not None and len(text) <= MOST_CHARACTERS else None
+
+
+def _expression(value: Any, depth: int) -> str | None:
+    kind = type(value)
+    if kind in PLAIN or (kind is float and value - value == 0):
+        return repr(value)
+    if depth > 4:
+        return None
+    if kind in (list, tuple, set, dict) and len(value) <= MOST_ITEMS:
+        return _collection(value, kind, depth)
+    module, name = kind.__module__, kind.__name__
+    if module.split(".")[0] == "torch":
+        return _tensor(value, name)
+    if (module, name) == ("numpy", "ndarray") and value.dtype.kind in "fiub":
+        filled = value.max().item() if value.size and value.dtype.kind in "iu" else 0
+        return "numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, str(value.dtype))
+    if (module, name) in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
+        inside = _keywords(vars(value), depth)
+        return None if inside is None else "%s.%s(%s)" % (module, name, inside)
+    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
+    fields = fields or list(getattr(kind, "__dataclass_fields__", ()))
+    if fields:
+        inside = _keywords({field: getattr(value, field) for field in fields}, depth)
+        return None if inside is None else "types.SimpleNamespace(%s)" % inside
+    if module == "pathlib":
+        return "pathlib.Path(%r)" % str(value)
+    return None
+
+
+def _keywords(variables: dict[str, Any], depth: int) -> str | None:
+    texts = {name: _expression(value, depth + 1) for name, value in variables.items()}
+    if None in texts.values() or not all(name.isidentifier() for name in texts):
+        return None
+    return ", ".join("%s=%s" % pair for pair in texts.items())
+
+
+def _collection(value: Any, kind: type, depth: int) -> str | None:
+    if kind is dict:
+        pairs = [(_expression(k, depth + 1), _expression(v, depth + 1)) for k, v in value.items()]
+        if any(None in pair for pair in pairs):
+            return None
+        return "{%s}" % ", ".join("%s: %s" % pair for pair in pairs)
+    parts = [_expression(item, depth + 1) for item in value]
+    inside = [part for part in parts if part is not None]
+    if len(inside) < len(parts):
+        return None
+    if kind is tuple:
+        return "(%s,)" % inside[0] if len(inside) == 1 else "(%s)" % ", ".join(inside)
+    if kind is set:
+        return "{%s}" % ", ".join(sorted(inside)) if inside else "set()"
+    return "[%s]" % ", ".join(inside)
+
+
+def _tensor(value: Any, name: str) -> str | None:
+    if name == "dtype":
+        return str(value)
+    if name == "device":
+        return "torch.device(%r)" % str(value)
+    if name == "Size":
+        return repr(tuple(value))
+    if name != "Tensor":
+        return None
+    shape, kind = tuple(value.shape), str(value.dtype)
+    if value.device.type != "cpu":
+        return None
+    if value.is_floating_point():
+        return "torch.zeros(%r, dtype=%s)" % (shape, kind)
+    filled = value.max().item() if value.numel() else 0
+    return "torch.full(%r, %r, dtype=%s)" % (shape, filled, kind)
+
+
+def import_untraced(observer: Observer) -> None:
+    """Importing a library calls functions by the hundred thousand, and none of them counts."""
+    import builtins
+
+    inner = builtins.__import__
+    users: dict[str, bool] = {}
+
+    def is_users(name: str) -> bool:
+        if name not in users:
+            places = [entry or "." for entry in sys.path if isinstance(entry, str)]
+            found = [
+                p
+                for p in places
+                if os.path.exists(os.path.join(p, name))
+                or os.path.exists(os.path.join(p, name + ".py"))
+            ]
+            users[name] = bool(found) and bool(observer.user_file(os.path.join(found[0], name)))
+        return users[name]
+
+    def imported(name: str, *rest: Any, **named: Any) -> Any:
+        level = rest[3] if len(rest) > 3 else named.get("level", 0)
+        if (
+            level
+            or name in sys.modules
+            or sys.gettrace() is None
+            or is_users(name.split(".", maxsplit=1)[0])
+        ):
+            return inner(name, *rest, **named)
+        before = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return inner(name, *rest, **named)
+        finally:
+            sys.settrace(before)
+
+    builtins.__import__ = imported
+
+
+def run_the_next_sitecustomize() -> None:
+    """The interpreter's own, which this file hides."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+def observe() -> None:
+    file, root = os.environ.get("AORTA_SOURCE_FACTS"), os.environ.get("AORTA_SOURCE_ROOT")
+    if not file or not root:
+        return
+    observer = Observer(file, root)
+    before = sys.excepthook
+
+    def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
+        sys.settrace(None)
+        wrong.__traceback__ = without_ours(trace)
+        try:
+            observer.on_exception(wrong)
+        except Exception:
+            pass  # the program's own words follow, whatever could not be written down
+        before(kind, wrong, without_ours(trace))
+
+    sys.excepthook = on_uncaught
+    import_untraced(observer)
+    sys.addaudithook(observer.on_audit)
+    threading.settrace(observer.on_call)
+    sys.settrace(observer.on_call)
+
+
+run_the_next_sitecustomize()
+observe()

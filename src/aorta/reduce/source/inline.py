@@ -1,0 +1,474 @@
+"""The modules of the user's as one file: each module's statements stand where it was first
+imported, and names that two modules define are kept apart.
+"""
+
+import ast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aorta.reduce.source.facts import UserModule
+from aorta.reduce.source.tree import (
+    Function,
+    all_blocks,
+    defined_by,
+    mend_blocks,
+    statements,
+    written,
+)
+
+MAIN = "__main__"
+_LEFT_ALONE = {"__all__", "__version__", "__author__"}
+
+
+@dataclass
+class _Module:
+    """One module on its way into the file. `calls` are its global names, as the file calls them;
+    `modules` those that stand for a module of the user's.
+    """
+
+    about: UserModule
+    tree: ast.Module
+    calls: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    emitted: bool = False
+
+    @property
+    def package(self) -> str:
+        return self.about.package
+
+    @property
+    def own(self) -> set[str]:
+        """The names that its top level defines itself; an import of a user's module is no
+        definition.
+        """
+        return set().union(*(defined_by(node) for node in self.tree.body), set())
+
+
+class CannotInlineError(Exception):
+    """Says which module must stay beside the script."""
+
+
+def inlined(
+    modules: Sequence[UserModule],
+    sources: Mapping[str, str],
+    argv: Sequence[str],
+    beside: Collection[str] = (),
+    executed: Mapping[str, Collection[int]] | None = None,
+) -> str:
+    """One file out of the entry module, named `__main__`, and those that it imports; `beside` are
+    modules that stay files. With `executed`, statements that never ran are left out.
+    """
+    inside = {m.name: m for m in modules if m.name not in beside}
+    trees = {name: ast.parse(sources[m.file]) for name, m in inside.items()}
+    for name, tree in trees.items():
+        if executed is not None:
+            prune(tree, executed.get(inside[name].file, ()))
+    made = _File({name: _Module(inside[name], tree) for name, tree in trees.items()})
+    body = made.flattened(MAIN)
+    future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    names = sorted({alias.name for node in future for alias in node.names})
+    head: list[ast.stmt] = []
+    if names:
+        head.append(ast.ImportFrom("__future__", [ast.alias(name) for name in names], 0))
+    if len(argv) > 1:
+        head += ast.parse(f"import sys\nsys.argv = {list(argv)!r}").body
+    if made.needs_types:
+        head += ast.parse("import types").body
+    return written(ast.Module([*head, *(node for node in body if node not in future)], []))
+
+
+def prune(tree: ast.Module, lines: Collection[int]) -> None:
+    """Take out, in place, what never ran; a function that was never called keeps its name."""
+    ran = set(lines)
+
+    def has_run(node: ast.AST) -> bool:
+        last = getattr(node, "end_lineno", None) or node.lineno  # type: ignore[attr-defined]
+        return any(number in ran for number in range(node.lineno, last + 1))  # type: ignore[attr-defined]
+
+    for node in list(ast.walk(tree)):
+        if isinstance(node, Function) and not any(map(has_run, node.body)):
+            node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
+    for block in list(all_blocks(tree)):
+        block[:] = [n for n in block if has_run(n) or isinstance(n, (ast.Global, ast.Nonlocal))]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            node.handlers = [handler for handler in node.handlers if handler.body]
+    mend_blocks(tree)
+
+
+def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:
+    """The user's modules that a module imports, wherever in it, by name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {part for alias in node.names for part in _prefixes(alias.name)}
+        elif isinstance(node, ast.ImportFrom):
+            base = resolved(node, module.package)
+            found |= set(_prefixes(base)) | {f"{base}.{alias.name}" for alias in node.names}
+    return found & set(names)
+
+
+def resolved(node: ast.ImportFrom, package: str) -> str:
+    """The absolute name of what is imported from."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    parts = parts[: len(parts) - (node.level - 1)]
+    return ".".join([*filter(None, parts), *filter(None, [node.module])])
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+class _File:
+    def __init__(self, modules: dict[str, _Module]) -> None:
+        self.modules = modules
+        self.taken: dict[str, str] = {}  # a global name of the file -> the module it is from
+        self.objects: set[str] = set()  # modules that are used as values
+        self.needs_types = False
+
+    def flattened(self, name: str) -> list[ast.stmt]:
+        """The statements of a module, those of modules that it imports first before its own."""
+        module = self.modules[name]
+        module.emitted = True
+        body: list[ast.stmt] = []
+        self._own_names(module)
+        for statement in module.tree.body:
+            if _is_main_guard(statement):
+                if name == MAIN and isinstance(statement, ast.If):
+                    body += self._statement(module, statement.body)
+                continue
+            if defined_by(statement) <= _LEFT_ALONE and isinstance(statement, ast.Assign):
+                continue
+            body += self._statement(module, [statement])
+        return body
+
+    def _statement(self, module: _Module, nodes: Iterable[ast.stmt]) -> list[ast.stmt]:
+        body: list[ast.stmt] = []
+        for node in nodes:
+            for inner in [node, *statements(node)]:
+                if isinstance(inner, (ast.Import, ast.ImportFrom)):
+                    for wanted in self.imported(module, inner):
+                        if not self.modules[wanted].emitted:
+                            body += self.flattened(wanted)
+            tree = ast.Module([node], [])
+            renamed = _Renamer(self, module).visit(tree)
+            body += [n for n in renamed.body if not isinstance(n, ast.Pass)]
+        return body
+
+    def _own_names(self, module: _Module) -> None:
+        users = {
+            alias.asname or alias.name.partition(".")[0]
+            for node in module.tree.body
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+            if self.imported(module, node)
+        }
+        stored = {
+            name
+            for node in statements(module.tree)
+            if not isinstance(node, (ast.Import, ast.ImportFrom))
+            for name in defined_by(node)
+        }
+        libraries: dict[str, str] = {}
+        for node in module.tree.body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and not self.imported(module, node):
+                libraries |= {name: ast.dump(node) for name in defined_by(node)}
+        for name in sorted(module.own - (users - stored)):
+            # The same import in two modules is one thing; two other definitions are not.
+            identity = libraries.get(name, module.about.name)
+            called = name
+            while self.taken.get(called, identity) != identity:
+                called = f"{module.about.name.rpartition('.')[2].strip('_')}_{called}"
+            self.taken[called] = identity
+            module.calls[name] = called
+
+    def imported(self, module: _Module, node: ast.Import | ast.ImportFrom) -> list[str]:
+        """The user's modules that run because of this import, packages before what is in them."""
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [part for alias in node.names for part in _prefixes(alias.name)]
+        else:
+            base = resolved(node, module.package)
+            names = [*_prefixes(base), *(f"{base}.{alias.name}" for alias in node.names)]
+        return [name for name in dict.fromkeys(names) if name in self.modules]
+
+    def global_of(self, module: str, name: str) -> str | None:
+        """What the file calls a global name of a module; None where it is a module itself, or
+        nothing that is known.
+        """
+        found = self.modules[module]
+        if name in found.calls:
+            return found.calls[name]
+        return None
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.left, ast.Name)
+        and node.test.left.id == "__name__"
+    )
+
+
+class _Renamer(ast.NodeTransformer):
+    """A statement of one module with its global names as the file calls them. Knows which names are
+    local where it is.
+    """
+
+    def __init__(self, file: _File, module: _Module) -> None:
+        self.file, self.module = file, module
+        self.locals: list[set[str]] = []
+
+    # -- scopes
+
+    def _function(self, node: ast.AST, names: set[str]) -> ast.AST:
+        self.locals.append(names)
+        try:
+            return self.generic_visit(node)
+        finally:
+            self.locals.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._definition(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._definition(node)
+
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        if not self._is_local(node.name) and not self.locals:
+            node.name = self.module.calls.get(node.name, node.name)
+        node.decorator_list = [self.visit(part) for part in node.decorator_list]
+        arguments = node.args
+        arguments.defaults = [self.visit(part) for part in arguments.defaults]
+        arguments.kw_defaults = [p and self.visit(p) for p in arguments.kw_defaults]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        names = {argument.arg for argument in every}
+        outside: set[str] = set()
+        for inner in node.body:
+            for one in [inner, *_same_scope(inner)]:
+                if isinstance(one, (ast.Global, ast.Nonlocal)):
+                    outside |= set(one.names)
+                    if isinstance(one, ast.Global):
+                        one.names = [self.module.calls.get(n, n) for n in one.names]
+                users = isinstance(one, (ast.Import, ast.ImportFrom)) and self.file.imported(
+                    self.module, one
+                )
+                names |= set() if users else defined_by(one)
+        self.locals.append(names - outside)
+        node.body = self._block(node.body)
+        self.locals.pop()
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        if not self.locals:
+            node.name = self.module.calls.get(node.name, node.name)
+        node.decorator_list = [self.visit(part) for part in node.decorator_list]
+        node.bases = [self.visit(part) for part in node.bases]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
+        names = set().union(*(defined_by(inner) for inner in node.body))
+        body: list[ast.stmt] = []
+        for inner in node.body:
+            # A class's own names are seen by its statements, and not by its functions.
+            is_function = isinstance(inner, Function)
+            if not is_function:
+                self.locals.append(names)
+            else:
+                self.locals.append(set())
+            visited = self.visit(inner)
+            self.locals.pop()
+            body += visited if isinstance(visited, list) else [visited]
+        node.body = [n for n in body if n is not None] or [ast.Pass()]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._function(node, {a.arg for a in [*node.args.args, *node.args.kwonlyargs]})
+
+    def _comprehension(self, node: ast.AST) -> ast.AST:
+        names = {
+            part.id
+            for one in ast.walk(node)
+            if isinstance(one, ast.comprehension)
+            for part in ast.walk(one.target)
+            if isinstance(part, ast.Name)
+        }
+        return self._function(node, names)
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        return self._comprehension(node)
+
+    def _is_local(self, name: str) -> bool:
+        return any(name in names for names in self.locals)
+
+    def _block(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for node in nodes:
+            visited = self.visit(node)
+            out += visited if isinstance(visited, list) else [visited]
+        return [n for n in out if n is not None] or [ast.Pass()]
+
+    # -- names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if self._is_local(node.id):
+            return node
+        if node.id == "__name__" and self.module.about.name != MAIN:
+            return ast.Constant(self.module.about.name)
+        if node.id == "__file__" and self.module.about.name != MAIN:
+            return ast.Constant(self.module.about.file)  # it runs where its files lie
+        if node.id in self.module.modules:
+            return self._object(self.module.modules[node.id])
+        return ast.Name(self.module.calls.get(node.id, node.id), node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        module = self._module_of(node.value)
+        if module is None:
+            return self.generic_visit(node)
+        if f"{module}.{node.attr}" in self.file.modules:
+            return self._object(f"{module}.{node.attr}")
+        found = self.file.global_of(module, node.attr)
+        again = self.file.modules[module].modules.get(node.attr)
+        if found is None and again is not None:
+            return self._object(again)
+        if found is None or not isinstance(node.ctx, ast.Load):
+            raise CannotInlineError(module)
+        return ast.Name(found, node.ctx)
+
+    def _module_of(self, node: ast.expr) -> str | None:
+        """The user's module that an expression such as `package.module` stands for."""
+        if isinstance(node, ast.Name) and not self._is_local(node.id):
+            return self.module.modules.get(node.id)
+        if isinstance(node, ast.Attribute):
+            outer = self._module_of(node.value)
+            if outer is not None:
+                inner = f"{outer}.{node.attr}"
+                return inner if inner in self.file.modules else None
+        return None
+
+    def _object(self, module: str) -> ast.AST:
+        """A module as a value: an object with its names."""
+        self.file.needs_types = True
+        calls = self.file.modules[module].calls
+        names = [ast.keyword(n, ast.Name(c, ast.Load())) for n, c in sorted(calls.items())]
+        made = ast.parse("types.SimpleNamespace()", mode="eval").body
+        assert isinstance(made, ast.Call)
+        made.keywords = names
+        return made
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        kept = []
+        for alias in node.names:
+            if alias.name not in self.file.modules:
+                kept.append(alias)
+                continue
+            first = alias.name if alias.asname else alias.name.partition(".")[0]
+            self.module.modules[alias.asname or first] = first
+        return self._as_called(ast.Import(kept)) if kept else ast.Pass()
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
+        base = resolved(node, self.module.package)
+        kept: list[ast.alias] = []
+        body: list[ast.stmt] = []
+        for alias in node.names:
+            name = alias.asname or alias.name
+            if f"{base}.{alias.name}" in self.file.modules:
+                self.module.modules[name] = f"{base}.{alias.name}"
+            elif base not in self.file.modules:
+                kept.append(alias)
+            elif alias.name == "*":
+                other = self.file.modules[base]
+                self.module.calls |= {n: c for n, c in other.calls.items() if n[0] != "_"}
+                self.module.modules |= other.modules
+            else:
+                body += self._bound(base, alias.name, name)
+        if kept:
+            whole = ast.ImportFrom(base if node.level else node.module, kept, 0)
+            body.append(self._as_called(whole))
+        return body or ast.Pass()
+
+    def _bound(self, base: str, wanted: str, name: str) -> list[ast.stmt]:
+        """`from base import wanted as name`: the other name, or an assignment where this module
+        binds the name itself too.
+        """
+        other = self.file.modules[base]
+        if wanted in other.modules:
+            self.module.modules[name] = other.modules[wanted]
+            return []
+        found = self.file.global_of(base, wanted)
+        if found is None:
+            raise CannotInlineError(base)
+        if not self._is_local(name) and name not in self.module.calls:
+            self.module.calls[name] = found
+            return []
+        target = self.module.calls.get(name, name) if not self._is_local(name) else name
+        if target == found:
+            return []
+        return [ast.Assign([ast.Name(target, ast.Store())], ast.Name(found, ast.Load()))]
+
+    def _as_called(self, node: ast.Import | ast.ImportFrom) -> ast.stmt:
+        for alias in node.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            called = bound if self._is_local(bound) else self.module.calls.get(bound, bound)
+            if called != bound and (alias.asname or "." not in alias.name):
+                alias.asname = called
+        return node
+
+
+def _same_scope(node: ast.stmt) -> list[ast.stmt]:
+    if isinstance(node, (*Function.__args__, ast.ClassDef)):
+        return []
+    return statements_in_scope(node)
+
+
+def statements_in_scope(node: ast.stmt) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for inner in ast.iter_child_nodes(node):
+        children = [inner] if isinstance(inner, ast.stmt) else []
+        if isinstance(inner, (ast.ExceptHandler, ast.match_case)):
+            children = list(inner.body)
+        for child in children:
+            found += [child, *_same_scope(child)]
+    return found
+
+
+def closed(modules: Sequence[UserModule], sources: Mapping[str, str], stays: set[str]) -> set[str]:
+    """With every module that one of them imports: what a file beside the script imports lies there
+    too, or it would be there twice.
+    """
+    about = {module.name: module for module in modules}
+    waiting = list(stays)
+    while waiting:
+        module = about[waiting.pop()]
+        for name in imports_of(module, sources[module.file], about.keys()) - stays - {MAIN}:
+            stays.add(name)
+            waiting.append(name)
+    return stays
+
+
+def unreached(modules: Sequence[UserModule], sources: Mapping[str, str]) -> set[str]:
+    """Modules that ran and that no import statement names: they are imported by their text."""
+    about = {module.name: module for module in modules}
+    seen, waiting = {MAIN}, [MAIN]
+    while waiting:
+        module = about[waiting.pop()]
+        for name in imports_of(module, sources[module.file], about.keys()) - seen:
+            seen.add(name)
+            waiting.append(name)
+    return set(about) - seen
+
+
+__all__ = ["MAIN", "CannotInlineError", "closed", "inlined", "prune", "unreached"]

@@ -1,0 +1,186 @@
+"""Ways to make a program smaller by its structure: plain functions from a program to candidates,
+the biggest saving first.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from aorta.reduce.source.inline import prune
+from aorta.reduce.source.program import DEFINITIONS, LOOPS, WITH, Edit, Program
+from aorta.reduce.source.stack import as_text, assignments, bound_by, first_of, one_turn
+from aorta.reduce.source.tree import (
+    all_blocks,
+    attributes_set,
+    blocks_of,
+    keep_if,
+    mend_blocks,
+    size,
+    statements,
+    tidy,
+    without_users,
+    written,
+)
+
+_LEAVES = (ast.Break, ast.Continue)
+
+
+def never_executed(program: Program) -> Iterator[Edit]:
+    tree = ast.parse(program.text)
+    if program.facts.executed:
+        prune(tree, program.facts.executed)
+        yield Edit("", tidy(written(tree)))
+
+
+def tidied(program: Program) -> Iterator[Edit]:
+    yield Edit("", tidy(program.text))
+
+
+def unwrapped(program: Program) -> Iterator[Edit]:
+    """A `with`, `try`, loop or `if` by what of it ran: all but the loops at once, then each."""
+    yield Edit("all", _unwrapped_all(program))
+    for number, node in enumerate(statements(program.tree)):
+        if isinstance(node, (*LOOPS, *WITH, ast.Try, ast.If)):
+            head = ast.unparse(node).partition("\n")[0]
+            for way, text in enumerate(_unwrapped_one(program, number)):
+                yield Edit(f"{head} {way}", text)
+
+
+def _unwrapped_all(program: Program) -> str:
+    tree = ast.parse(program.text)
+    for block in list(all_blocks(tree)):
+        done: list[ast.stmt] = []
+        for node in block:
+            is_kept = isinstance(node, ast.If) and ast.unparse(node.test) in program.kept
+            inner = None if is_kept else _inside(node, program.facts.executed)
+            done += [node] if inner is None else inner
+        block[:] = done
+    mend_blocks(tree)
+    return tidy(written(tree))
+
+
+def _inside(node: ast.stmt, executed: frozenset[int]) -> list[ast.stmt] | None:
+    """What of a compound statement ran; None where both branches did, or it is a loop."""
+    if isinstance(node, WITH):
+        return [*bound_by(node), *node.body]
+    if isinstance(node, ast.Try):
+        return [*node.body, *node.orelse]
+    if isinstance(node, ast.If):
+        ran = [block for block in (node.body, node.orelse) if _has_run(block, executed)]
+        return ran[0] if len(ran) == 1 else None
+    return None
+
+
+def _has_run(block: Sequence[ast.stmt], executed: frozenset[int]) -> bool:
+    return any(n in executed for b in block for n in range(b.lineno, (b.end_lineno or 0) + 1))
+
+
+def _unwrapped_one(program: Program, number: int) -> Iterator[str]:
+    frames = program.facts.frames
+    for with_values in (True, False):
+        tree = ast.parse(program.text)
+        node = statements(tree)[number]
+        inner = _inside(node, program.facts.executed)
+        if isinstance(node, LOOPS) and not _leaves(node):
+            inner = list(node.body)
+            if not isinstance(node, ast.While):
+                frame = next((f for f in reversed(frames) if _is_in(node, f.line)), None)
+                given = with_values and frame is not None
+                turn = one_turn(program, node, frame) if given and frame else first_of(node)
+                inner.insert(0, turn)
+        if inner is None:
+            return
+        block = next(block for block in all_blocks(tree) if node in block)
+        at = block.index(node)
+        block[at : at + 1] = inner
+        mend_blocks(tree)
+        yield as_text(tree.body)
+        if not isinstance(node, LOOPS):
+            return
+
+
+def _is_in(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _leaves(node: ast.stmt) -> bool:
+    """Whether a `break` or `continue` of this loop is in it."""
+    for block in blocks_of(node):
+        for inner in block:
+            if isinstance(inner, _LEAVES):
+                return True
+            if not isinstance(inner, (*LOOPS, *DEFINITIONS)) and _leaves(inner):
+                return True
+    return False
+
+
+def statements_left_out(program: Program) -> Iterator[Edit]:
+    """Runs of statements of one block, the longest first; what then reads an undefined name goes
+    with them.
+    """
+    every = statements(program.tree)
+    numbers = {id(node): number for number, node in enumerate(every)}
+    runs: dict[tuple[int, ...], int] = {}
+    for block in all_blocks(program.tree):
+        free = [node for node in block if numbers[id(node)] not in program.on_the_way]
+        length = len(free)
+        while length:
+            for at in range(0, len(free), length):
+                run = free[at : at + length]
+                runs[tuple(numbers[id(node)] for node in run)] = sum(map(size, run))
+            length //= 2
+    for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
+        text = _left_out(program, chosen)
+        if text is not None:
+            yield Edit("\n".join(ast.unparse(every[number]) for number in chosen), text)
+
+
+def _left_out(program: Program, run: Sequence[int]) -> str | None:
+    tree = ast.parse(program.text)
+    every = statements(tree)
+    spared = {id(every[number]) for number in program.on_the_way}
+    gone = {id(every[number]) for number in run}
+    keep_if(tree, lambda node: id(node) not in gone)
+    text = without_users(tree, spared, attributes_set(program.tree))
+    return tidy(text) if text is not None else None
+
+
+def functions_inlined(program: Program) -> Iterator[Edit]:
+    """A plain function that is called once, as a statement, by its body."""
+    for node in program.tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            text = _inlined(program.text, node.name)
+            if text is not None:
+                yield Edit(node.name, text)
+
+
+def _inlined(text: str, name: str) -> str | None:
+    tree = ast.parse(text)
+    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+    if len(uses) != 1:
+        return None
+    for block in all_blocks(tree):
+        for at, node in enumerate(block):
+            call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+            if isinstance(call, ast.Call) and call.func is uses[0]:
+                body = _body_for(function, call, node)
+                if body is None:
+                    return None
+                block[at : at + 1] = body
+                tree.body.remove(function)
+                return tidy(written(tree))
+    return None
+
+
+def _body_for(function: ast.FunctionDef, call: ast.Call, node: ast.stmt) -> list[ast.stmt] | None:
+    returns = [n for n in statements(function) if isinstance(n, ast.Return)]
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
+    bound = assignments(function, call.args, call.keywords)
+    if yields or bound is None or any(one is not function.body[-1] for one in returns):
+        return None
+    body = [n for n in function.body if not isinstance(n, (ast.Global, ast.Nonlocal))]
+    if returns:
+        last = returns[0].value or ast.Constant(None)
+        ends = ast.Assign(node.targets, last) if isinstance(node, ast.Assign) else ast.Expr(last)
+        body[-1] = ends
+    return [*bound, *body]

@@ -1,0 +1,82 @@
+"""A program that fails, what its run showed, and what a smaller one must still hold."""
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.tree import statements, undefined
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+WITH = (ast.With, ast.AsyncWith)
+_OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A candidate, and the edit that it is, by which it is not tried again."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """`kept` are statements that every candidate must hold: the user's own check, where that is
+    what fails. Values of configurations may stand for what made them; from `free` 1 on those of the
+    loop's turn that failed too, and from 2 on any: the less, the more of what makes the failure
+    stays in sight.
+    """
+
+    text: str
+    facts: Facts
+    kept: tuple[str, ...] = ()
+    free: int = 0
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """To be read; passes that change a tree parse the text anew."""
+        return ast.parse(self.text)
+
+    @cached_property
+    def on_the_way(self) -> frozenset[int]:
+        """The numbers of the statements that were being executed when it failed, with the functions
+        and classes that hold them.
+        """
+        lines = {frame.line for frame in self.facts.frames}
+        return frozenset(
+            number
+            for number, node in enumerate(statements(self.tree))
+            if any(node.lineno <= n <= (node.end_lineno or 0) for n in lines)
+        )
+
+    def may_stand(self, value: str) -> bool:
+        """Whether this value may stand for what made it: never where a check of the user's own
+        fails, which would then fail for nothing.
+        """
+        return not self.kept and (self.free > 1 or value.startswith(_OF_A_CONFIGURATION))
+
+
+Pass = Callable[[Program], Iterator[Edit]]
+
+
+def candidates(program: Program, steps: Sequence[Pass]) -> Iterator[Edit]:
+    """Of every pass, in order; without those that could not run, or that lose what must stay."""
+    for step in steps:
+        for edit in step(program):
+            if edit.text != program.text and _is_whole(edit.text, program.kept):
+                yield Edit(f"{step.__name__}: {edit.key}", edit.text)
+
+
+def _is_whole(text: str, kept: Sequence[str]) -> bool:
+    try:
+        if undefined(text):
+            return False
+    except SyntaxError:
+        return False
+    nodes = statements(ast.parse(text)) if kept else []
+    there = {ast.unparse(node) for node in nodes}
+    there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
+    return all(one in there for one in kept)

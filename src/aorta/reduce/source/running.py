@@ -1,0 +1,354 @@
+"""The source of a program as the last thing that a reduction makes smaller: its two questions, and
+what they amount to.
+"""
+
+import ast
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.axis import Point, Purpose
+from aorta.core.errors import UsageError
+from aorta.core.failure import Failure
+from aorta.core.trial import TrialEnd, Verdict
+from aorta.engine.events import TrialRecord
+from aorta.engine.judge import Judges, KOfN, SameJudge
+from aorta.engine.question import Keep
+from aorta.engine.rundir import write_atomically, writing
+from aorta.reduce.experiment import ReductionExperiment
+from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.plan import ReducePlan
+from aorta.reduce.requirements import requirements
+from aorta.reduce.shrunken import Reproducer
+from aorta.reduce.source.facts import Facts, UserModule, read_facts
+from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
+from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
+from aorta.reduce.source.tree import count_lines, tidy
+from aorta.reduce.source.trials import (
+    ORIGINAL,
+    REPRO,
+    Entry,
+    SourceExperiment,
+    SourceOracle,
+    entry_of,
+    facts_file,
+    kept_in,
+    lay_out,
+    told_by,
+)
+from aorta.reduce.spec import source_axis
+from aorta.search.reduction import Reduction, Status
+from aorta.workloads.trial import workload_experiment
+
+_MOST_BYTES = 1 << 20  # of a data file that may lie beside the script
+_MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
+_FORMAT_SECONDS = 20
+
+
+@dataclass
+class SourceRun:
+    """`before` is what the other axes came to, `failure` what the original fails with."""
+
+    plan: ReducePlan
+    experiment: ReductionExperiment
+    private: Path
+    before: Reduction
+    failure: Failure
+    search: SourceSearch | None = None
+    oracle: SourceOracle | None = None
+    initial_lines: int = 0
+    initial_files: int = 0
+    trials: int = 0
+    candidate_count: int = 0
+    confirmation: Verdict | None = None
+    entry: Entry = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.plan.request.config
+        axis = source_axis(self.plan.spec)
+        self.entry = entry_of(config["command"], self.cwd, axis.initial if axis else None)
+
+    @property
+    def cwd(self) -> Path:
+        return self.plan.base.subject.cwd
+
+    # -- the questions
+
+    @property
+    def originals(self) -> list[Point]:
+        """Twice: what its message says otherwise the second time does not matter."""
+        point = self._point(ORIGINAL)
+        return [point, point.asked_for(Purpose.PROBE, 1)]
+
+    def _point(self, value: str) -> Point:
+        return Point.of({**dict(self.before.best.values), AXIS: value})
+
+    @property
+    def traced(self) -> SourceExperiment:
+        oracle = self.oracle or self.experiment.oracle
+        return SourceExperiment(
+            self.experiment, self.before.best, self.entry, self._candidate, oracle
+        )
+
+    def _candidate(self, digest: str) -> Candidate:
+        assert self.search is not None
+        return self.search.known[digest]
+
+    def keeping(self, keep: Keep) -> Keep:
+        """Keeps what a trial showed before the trial's files are cleared away."""
+
+        def kept(record: TrialRecord, end: TrialEnd) -> Any:
+            written = facts_file(self.private / record.path)
+            place = self._facts_place(str(record.point[AXIS]), record.point.replica)
+            if written.is_file() and not place.is_file():
+                with writing(place):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(place, written.read_bytes())
+            return keep(record, end)
+
+        return kept
+
+    def _facts_place(self, digest: str, replica: int = 0) -> Path:
+        return self.private / "source" / f"{digest}.{replica}.jsonl"
+
+    def _facts(self, digest: str, replica: int = 0) -> Facts:
+        place = self._facts_place(digest, replica)
+        if not place.is_file():
+            return Facts()
+        return read_facts(place.read_text("utf-8", "replace").splitlines())
+
+    def begin(self) -> str:
+        """The search, once the original was traced; why there is none, in words, otherwise."""
+        facts, again = self._facts(ORIGINAL), self._facts(ORIGINAL, 1)
+        sources = {module.file: self._source(module.file) for module in facts.modules}
+        modules = _with_main(facts.modules, self.entry)
+        if not any(module.name == MAIN for module in modules):
+            return "its source stays as it is: the program could not be traced"
+        same = facts.message == again.message
+        told = told_by(facts, self._source, always=same)
+        self.oracle = SourceOracle(self.experiment.oracle, self.failure, told)
+        self.initial_lines = sum(map(count_lines, sources.values()))
+        self.initial_files = len(sources) + len(self._data(facts))
+        first = list(self._one_file(modules, sources, facts))
+        self.search = SourceSearch(
+            first,
+            lambda candidate: self._facts(candidate.digest),
+            kept_in,
+            self._small_text,
+            dict(self.before.best.values),
+        )
+        return ""
+
+    def _source(self, file: str) -> str:
+        return (self.cwd / file).read_text("utf-8", "replace")
+
+    def _small_text(self, name: str) -> str | None:
+        """The content of a file that may stand in the script; None where it is too long for that,
+        or no text.
+        """
+        data = (self.cwd / name).read_bytes()
+        try:
+            return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
+        except UnicodeDecodeError:
+            return None
+
+    def _data(self, facts: Facts) -> tuple[str, ...]:
+        """Files that it read and that may go with the script."""
+        found = [self.cwd / name for name in facts.opened]
+        small = [p for p in found if p.is_file() and p.stat().st_size <= _MOST_BYTES]
+        return tuple(path.relative_to(self.cwd).as_posix() for path in small)
+
+    def _one_file(
+        self, modules: Sequence[UserModule], sources: dict[str, str], facts: Facts
+    ) -> Iterator[Candidate]:
+        """Everything in one file, without what never ran; with it; and with one module after the
+        other, and what it imports, left beside it.
+        """
+        about = {module.name: module for module in modules}
+        must = unreached(modules, sources)
+        asked: set[tuple[str, ...]] = set()
+        for name in (None, *(n for n in reversed(about) if n != MAIN), *([None] if must else [])):
+            stays = closed(modules, sources, must | ({name} if name else set()))
+            for executed in (facts.lines, None):
+                text, left = _inlined(modules, sources, facts.argv, stays, executed)
+                files = tuple(sorted(about[one].file for one in left))
+                packages = tuple(m.file for m in modules if _holds(m, files))
+                beside = tuple(sorted({*files, *packages, *self._data(facts)}))
+                key = (text, *beside)
+                if key not in asked:
+                    asked.add(key)
+                    yield Candidate(tidy(text) if executed is not None else text, beside)
+
+    def judges(self) -> Judges:
+        """One trial tells of a failure that was there each time."""
+        calibration = self.before.calibration
+        if calibration is not None and calibration.tally.against == 0:
+            return SameJudge(KOfN(1, 1))
+        return self.plan.judges()
+
+    @property
+    def to_confirm(self) -> Point | None:
+        best = self.search.best if self.search is not None else None
+        return None if best is None else best.asked_for(Purpose.CONFIRM, 1)
+
+    def count(self, records: Sequence[TrialRecord]) -> None:
+        self.trials = len(records)
+        self.candidate_count = len({record.point.config_key for record in records})
+
+    # -- what they amount to
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.search.accepted[-1] if self.search and self.search.accepted else None
+
+    def reduction(self, *, is_over: bool) -> Reduction:
+        """With the script as the answer, if there is one."""
+        best = self.search.best if self.search is not None else None
+        if best is None:
+            return self.before
+        status = Status.RUNNING
+        if is_over:
+            sure = self.confirmation is not None and self.confirmation.reproduces
+            status = Status.REDUCED if sure else Status.UNCONFIRMED
+        return replace(
+            self.before,
+            status=status,
+            why="",
+            best=best,
+            confirmation=self.confirmation,
+            candidates=self.before.candidates + self.candidate_count,
+        )
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Of `axes` in the result."""
+        best = self.best
+        lines = self.initial_lines if best is None else count_lines(self._shipped_text(best))
+        axis = source_axis(self.plan.spec)
+        return {
+            "name": axis.name if axis is not None else AXIS,
+            "kind": AXIS,
+            "initial": self.initial_lines,
+            "final": lines,
+            "floor": 1,
+            "monotone": None,
+            "trials": self.trials,
+            "unresolved": 0,
+            "ignored": False,
+            "local_minimum": False,
+            "initial_lines": self.initial_lines,
+            "final_lines": lines,
+            "initial_files": self.initial_files,
+            "final_files": self.initial_files if best is None else 1 + len(best.beside),
+            "beside": [] if best is None else list(best.beside),
+        }
+
+    def reproducer(self, shipped_name: Callable[[str], str], rate: str) -> Reproducer | None:
+        best = self.best
+        if best is None or self.search is None or self.search.best is None:
+            return None
+        folder = self.private / "source" / "best"
+        with writing(folder):
+            lay_out(best, self.cwd, folder)
+            head = self._head(folder / REPRO, rate)
+            (folder / REPRO).write_text(f"{head}{self._shipped_text(best)}", encoding="utf-8")
+        words = list(self.entry.command)
+        request = replace(self.plan.request, config={"command": words, "cwd": str(folder)})
+        base = workload_experiment(request)
+        plan = replace(self.plan, request=request, base=base)
+        return Reproducer(
+            plan,
+            replace(self.experiment, base=base),
+            self.search.best,
+            WorkloadFiles(folder, (REPRO, *best.beside)),
+            shipped_name,
+            rate,
+            home=".",
+        )
+
+    def _shipped_text(self, best: Candidate) -> str:
+        return _formatted(best.text)
+
+    def _head(self, script: Path, rate: str) -> str:
+        python = shutil.which(self.entry.words[0]) if self.entry.words else None
+        versions = ", ".join(requirements([script], python).split())
+        lines = [
+            f"Made by aorta reduce from {self.entry.file}: the shortest program found that fails",
+            f"the same way{f'; {rate}' if rate else ''}.",
+            f"Failure: {self.failure.text}"[:400],
+            f"With: Python {platform.python_version()}{f', {versions}' if versions else ''}",
+        ]
+        return "".join(f"# {line}\n" for line in lines)
+
+
+def _with_main(modules: Sequence[UserModule], entry: Entry) -> list[UserModule]:
+    """Of several processes each begins with the program; a launcher that is the user's own is none
+    of it.
+    """
+    found = []
+    for module in modules:
+        if module.file == entry.file:
+            found.append(replace(module, name=MAIN))
+        elif module.name not in {MAIN, "__mp_main__"}:
+            found.append(module)
+    return found
+
+
+def _inlined(
+    modules: Sequence[UserModule],
+    sources: dict[str, str],
+    argv: Sequence[str],
+    stays: set[str],
+    executed: Any,
+) -> tuple[str, set[str]]:
+    """One file, and the modules that stay beside it: those that have to, too."""
+    while True:
+        try:
+            text = inlined(modules, sources, argv, stays, executed)
+            break
+        except CannotInlineError as wrong:
+            more = closed(modules, sources, {*stays, str(wrong)})
+            if more == stays:
+                raise UsageError(f"{wrong} cannot be part of one file") from None
+            stays = more
+    roots = {_root_of(m) for m in modules if m.name in stays} - {""}
+    if roots:
+        lines = "\n".join(f"sys.path.insert(0, {root!r})" for root in sorted(roots))
+        text = ast.unparse(ast.parse(f"import sys\n{lines}\n{text}")) + "\n"
+    return text, stays
+
+
+def _root_of(module: UserModule) -> str:
+    """The folder that a module's name begins in, below the working directory."""
+    parts = Path(module.file).parts
+    depth = module.name.count(".") + (1 if parts[-1] != "__init__.py" else 2)
+    return "/".join(parts[: len(parts) - depth])
+
+
+def _holds(module: UserModule, files: Sequence[str]) -> bool:
+    """Whether it is the package of one of these files."""
+    path = Path(module.file)
+    return path.name == "__init__.py" and any(path.parent in Path(f).parents for f in files)
+
+
+def _formatted(text: str) -> str:
+    """As `ruff format` writes it, where that is installed."""
+    ruff = shutil.which("ruff")
+    if ruff is None:
+        return text
+    try:
+        done = subprocess.run(
+            (ruff, "format", "--isolated", "-q", "--line-length", "100", "-"),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return text
+    return done.stdout if done.returncode == 0 and done.stdout else text

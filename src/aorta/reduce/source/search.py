@@ -1,0 +1,198 @@
+"""Which candidate next? Ask/tell over the passes; the same verdicts lead to the same questions."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aorta.core.axis import Point, Value
+from aorta.core.trial import Verdict
+from aorta.reduce.source.expressions import (
+    files_as_texts,
+    names_left_out,
+    parts_left_out,
+    results_seen,
+    values_seen,
+)
+from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.passes import (
+    functions_inlined,
+    never_executed,
+    statements_left_out,
+    tidied,
+    unwrapped,
+)
+from aorta.reduce.source.program import Pass, Program, candidates
+from aorta.reduce.source.stack import flattened
+from aorta.reduce.source.tree import count_lines
+
+AXIS = "source"
+MOST_CANDIDATES = 360
+SHORT = 30  # lines: a script that a reader takes in at once
+
+
+@dataclass(frozen=True)
+class Round:
+    """Passes that are gone through as often as they help, at most so many times. A `free` one is
+    for a program that is still long: more values that were seen may stand for what made them.
+    """
+
+    steps: tuple[Pass, ...]
+    times: int = 1
+    free: int = 0
+
+
+_LARGE: tuple[Pass, ...] = (never_executed, flattened, tidied)
+_SMALL: tuple[Pass, ...] = (
+    unwrapped,
+    functions_inlined,
+    statements_left_out,
+    values_seen,
+    results_seen,
+    names_left_out,
+)
+ROUNDS = (
+    Round(_LARGE),
+    Round((*_SMALL, flattened), 2),
+    Round((*_SMALL, parts_left_out, flattened), 2),
+    Round((flattened, unwrapped), free=1),
+    Round((*_SMALL, parts_left_out)),
+    Round((flattened, *_SMALL), free=2),
+    Round((*_SMALL, parts_left_out)),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program as one text, and the user's files that lie beside it."""
+
+    text: str
+    beside: tuple[str, ...] = ()
+    edit: str = ""
+
+    @property
+    def digest(self) -> str:
+        whole = "\0".join([self.text, *self.beside])
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class SourceSearch:
+    """First the ways to make one file, then, from the first that fails, ever smaller ones.
+
+    `facts_of` brings what the run of an accepted candidate showed; `kept_in` what every later
+    candidate must hold, once it is known how the first one fails.
+    """
+
+    def __init__(
+        self,
+        first: Sequence[Candidate],
+        facts_of: Callable[[Candidate], Facts],
+        kept_in: Callable[[Program], tuple[str, ...]],
+        content_of: Callable[[str], str | None],
+        others: Mapping[str, Value],
+        most: int = MOST_CANDIDATES,
+    ) -> None:
+        self._content_of = content_of
+        self._others = others  # what the other axes are at
+        self.known: dict[str, Candidate] = {}  # by digest
+        self.accepted: list[Candidate] = []
+        self._facts_of, self._kept_in, self._most = facts_of, kept_in, most
+        self._told: set[str] = set()  # digests
+        self._refused: set[str] = set()  # edits, in this round
+        self._round, self._time, self._moved = 0, 0, False
+        self._kept: tuple[str, ...] = ()
+        self._files: list[str] = []  # beside the script, that may be not needed
+        self._source: Iterator[Candidate] = iter(first)
+        self._waiting: list[Candidate] = []
+        self._is_over = False
+        self._fill(1)
+
+    # -- the contract of a search
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        self._fill(n + len(pending))
+        points = [self._point(candidate) for candidate in self._waiting]
+        return [point for point in points if point not in pending][:n]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        candidate = self.known[str(point[AXIS])]
+        self._told.add(candidate.digest)
+        self._waiting = [one for one in self._waiting if one.digest != candidate.digest]
+        if verdict.reproduces:
+            self._adopt(candidate)
+        else:
+            self._refused.add(candidate.edit)
+        self._fill(1)
+
+    def wants(self, point: Point) -> bool:
+        return any(self._point(candidate) == point for candidate in self._waiting)
+
+    @property
+    def done(self) -> bool:
+        return not self._waiting
+
+    @property
+    def best(self) -> Point | None:
+        return self._point(self.accepted[-1]) if self.accepted else None
+
+    def _point(self, candidate: Candidate) -> Point:
+        return Point.of({**self._others, AXIS: candidate.digest})
+
+    # -- what comes next
+
+    def _adopt(self, candidate: Candidate) -> None:
+        if not self.accepted:
+            first = Program(candidate.text, self._facts_of(candidate))
+            self._kept = self._kept_in(first)
+        self.accepted.append(candidate)
+        self._moved = True
+        self._waiting = []
+        self._source = self._smaller(candidate)
+
+    def _smaller(self, best: Candidate) -> Iterator[Candidate]:
+        for name in best.beside:
+            left = tuple(other for other in best.beside if other != name)
+            yield Candidate(best.text, left, f"without {name}")
+            content = self._content_of(name)
+            texts = files_as_texts(best.text, content) if content is not None else ()
+            for number, text in enumerate(texts):
+                yield Candidate(text, left, f"{name} as text {number}")
+        now = ROUNDS[self._round]
+        if now.free and count_lines(best.text) <= SHORT:
+            return
+        program = Program(best.text, self._facts_of(best), self._kept, now.free)
+        for edit in candidates(program, now.steps):
+            yield Candidate(edit.text, best.beside, edit.key)
+
+    def _fill(self, count: int) -> None:
+        """Look ahead as far as so many questions are wanted; what is looked up now is what would
+        be looked up later.
+        """
+        while len(self._waiting) < count and not self._is_over:
+            candidate = next(self._source, None)
+            if len(self._told) + len(self._waiting) >= self._most:
+                self._is_over = True
+            elif candidate is None:
+                if self._waiting:
+                    return
+                self._next_round()
+            elif self._is_new(candidate):
+                self.known[candidate.digest] = candidate
+                self._waiting.append(candidate)
+
+    def _is_new(self, candidate: Candidate) -> bool:
+        refused = bool(candidate.edit) and candidate.edit in self._refused
+        known = candidate.digest in self._told or candidate in self._waiting
+        return not refused and not known
+
+    def _next_round(self) -> None:
+        if not self.accepted:
+            self._is_over = True
+            return
+        self._time += 1
+        if not self._moved or self._time >= ROUNDS[self._round].times:
+            self._round, self._time = self._round + 1, 0
+        self._refused, self._moved = set(), False
+        if self._round >= len(ROUNDS):
+            self._is_over = True
+        else:
+            self._source = self._smaller(self.accepted[-1])

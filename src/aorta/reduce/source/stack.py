@@ -1,0 +1,249 @@
+"""The way to the failure as a straight line: the functions on the stack as their statements, and of
+these what the failing one needs.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aorta.reduce.source.facts import UserFrame
+from aorta.reduce.source.program import WITH, Edit, Program
+from aorta.reduce.source.tree import (
+    Function,
+    all_blocks,
+    defined_by,
+    function_at,
+    path_to,
+    tidy,
+    used_by,
+    with_imports,
+    written,
+)
+
+_CALLED = ("forward", "__call__")
+
+
+def flattened(program: Program) -> Iterator[Edit]:
+    """Down to the innermost function first: what fails in it fails the same way without it."""
+    frames = [f for f in program.facts.frames if f.function == "<module>" or f.function[0] != "<"]
+    if not frames or frames[0].function != "<module>":
+        return
+    for whole_loops in (False, True):
+        for depth in range(len(frames), 0, -1):
+            for values in (True, False):
+                line = _straight(program, frames[:depth], values, whole_loops)
+                if line is None:
+                    continue
+                for only_needed in (True, False):
+                    body = _needed(line) if only_needed else line
+                    key = f"{depth} {values} {whole_loops} {only_needed}"
+                    yield Edit(key, as_text(body))
+
+
+def as_text(body: Sequence[ast.stmt]) -> str:
+    """With an import of what recorded values are written with, and without what nothing names."""
+    text = written(ast.Module(list(body), []))
+    return tidy(written(ast.Module(with_imports(ast.parse(text).body, text), [])))
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One function of the stack: what ran before its failing statement, and that statement."""
+
+    before: list[ast.stmt]
+    failing: ast.stmt
+
+
+def _straight(
+    program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool
+) -> list[ast.stmt] | None:
+    """With `whole_loops` it ends at the first loop on the way, which stays as it is; else a loop is
+    one turn of it.
+    """
+    body: list[ast.stmt] = []
+    last: ast.stmt | None = None
+    for number, frame in enumerate(frames):
+        tree = ast.parse(program.text)
+        scope = function_at(tree, frame.function, frame.first_line) if number else tree
+        level = _level(program, scope, frame, values, whole_loops) if scope else None
+        if level is None:
+            return None
+        if number and isinstance(scope, Function):
+            bound = _bound(scope, last, frames[number - 1])
+            if bound is None:
+                return None
+            body += bound
+        body += level.before
+        last = level.failing
+        if whole_loops and isinstance(last, (ast.For, ast.While)):
+            return [*body, last]
+    plain = _as_plain(last) if last is not None else None
+    return None if plain is None else [*body, plain]
+
+
+def _level(
+    program: Program, scope: ast.AST, frame: UserFrame, values: bool, whole_loops: bool
+) -> _Level | None:
+    way = path_to(scope, frame.line)
+    if not way or any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in _own(scope)):
+        return None
+    found: list[ast.stmt] = []
+    for block, index in way:
+        found += [_with_value(program, n, frame) if values else n for n in block[:index]]
+        node = block[index]
+        if node is way[-1][0][way[-1][1]]:
+            return _Level(found, node)
+        if isinstance(node, ast.For):
+            if whole_loops:
+                return _Level(found, node)
+            found.append(one_turn(program, node, frame) if values else first_of(node))
+        elif isinstance(node, WITH):
+            found += bound_by(node)
+    return None
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    return ast.walk(scope) if isinstance(scope, Function) else iter(())
+
+
+def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -> ast.stmt:
+    """What the failing turn of a loop was given, where that is known and may stand for what made
+    it; else what the first turn is given.
+    """
+    names = sorted(defined_by(ast.Assign([node.target], ast.Constant(0))))
+    if (
+        program.kept
+        or not program.free
+        or not names
+        or not all(name in frame.values for name in names)
+    ):
+        return first_of(node)
+    values = ", ".join(frame.values[name] for name in names)
+    return ast.parse(f"{', '.join(names)} = {values}").body[0]
+
+
+def first_of(node: ast.For | ast.AsyncFor) -> ast.stmt:
+    return ast.parse(f"{ast.unparse(node.target)} = next(iter({ast.unparse(node.iter)}))").body[0]
+
+
+def bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
+    return [
+        ast.Assign([item.optional_vars], item.context_expr)
+        for item in node.items
+        if item.optional_vars is not None
+    ]
+
+
+def _with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
+    """An assignment of what was seen, where that may stand for what made it."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        value = frame.values.get(node.targets[0].id)
+        made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+        if value is not None and made and program.may_stand(value):
+            return ast.Assign(node.targets, ast.parse(value, mode="eval").body)
+    return node
+
+
+def _as_plain(node: ast.stmt) -> ast.stmt | None:
+    """A statement that may stand at the top level."""
+    if isinstance(node, ast.Return):
+        return ast.Expr(node.value) if node.value is not None else None
+    if isinstance(node, ast.For):
+        return ast.parse(f"next(iter({ast.unparse(node.iter)}))").body[0]
+    if isinstance(node, (ast.If, ast.While)):
+        return ast.Expr(node.test)
+    if isinstance(node, WITH):
+        return ast.Expr(node.items[0].context_expr)
+    return node
+
+
+def _bound(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, caller: ast.stmt | None, frame: UserFrame
+) -> list[ast.stmt] | None:
+    """The parameters of a function as assignments of what its caller's statement gives it; None
+    where it is not called plainly there.
+    """
+    call = _call_of(function.name, caller, frame)
+    if call is None or function.name == "__init__":
+        return None
+    given = list(call.args)
+    parameters = function.args.args
+    if _is_method(call, function):
+        whole = call.func.value if _names(call, function.name) else call.func  # type: ignore[attr-defined]
+        given = [whole, *given]
+    return assignments(function, given, call.keywords) if len(parameters) >= len(given) else None
+
+
+def _names(call: ast.Call, name: str) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == name
+
+
+def _is_method(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    takes_self = bool(function.args.args) and function.args.args[0].arg == "self"
+    return takes_self and (_names(call, function.name) or function.name in _CALLED)
+
+
+def _call_of(name: str, caller: ast.stmt | None, frame: UserFrame) -> ast.Call | None:
+    calls = [n for n in ast.walk(caller) if isinstance(n, ast.Call)] if caller is not None else []
+    for call in calls:
+        place = (call.lineno, call.end_lineno, call.col_offset, call.end_col_offset)
+        if frame.position == place:
+            return call
+    named = [c for c in calls if _names(c, name) or getattr(c.func, "id", "") == name]
+    return named[0] if len(named) == 1 and frame.position is None else None
+
+
+def assignments(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    given: Sequence[ast.expr],
+    keywords: Sequence[ast.keyword],
+) -> list[ast.stmt] | None:
+    """Every parameter with its argument or default; None where that is not plain."""
+    said = function.args
+    plain = not (said.vararg or said.kwarg or said.posonlyargs)
+    starred = any(isinstance(one, ast.Starred) for one in given)
+    if not plain or starred or any(keyword.arg is None for keyword in keywords):
+        return None
+    values = dict(zip([one.arg for one in said.args], given, strict=False))
+    values |= {str(keyword.arg): keyword.value for keyword in keywords}
+    tail = said.args[len(said.args) - len(said.defaults) :]
+    for argument, default in zip(tail, said.defaults, strict=True):
+        values.setdefault(argument.arg, default)
+    for argument, standard in zip(said.kwonlyargs, said.kw_defaults, strict=True):
+        if standard is not None:
+            values.setdefault(argument.arg, standard)
+    names = [argument.arg for argument in [*said.args, *said.kwonlyargs]]
+    if not all(name in values for name in names):
+        return None
+    bound = [(name, values[name]) for name in names if ast.unparse(values[name]) != name]
+    clash = any(name in used_by(value) for name, _ in bound for _, value in bound)
+    if not clash:
+        return [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in bound]
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name, _ in bound]
+    together = ast.Tuple([value for _, value in bound], ast.Load())
+    return [ast.Assign([ast.Tuple(targets, ast.Store())], together)]
+
+
+def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Of a straight line the statements that make what the last one needs, and the last one."""
+    *before, failing = line
+    needed = used_by(failing)
+    made = [failing]
+    for node in reversed(before):
+        if changed_by(node) & needed:
+            made.insert(0, node)
+            needed |= used_by(node)
+    return made
+
+
+def changed_by(node: ast.stmt) -> set[str]:
+    """The names that a statement binds, or whose attributes or items it sets."""
+    names = defined_by(node)
+    for block in [[node], *all_blocks(node)]:
+        for part in (inner for one in block for inner in ast.walk(one)):
+            if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+                inner: ast.expr = part
+                while isinstance(inner, (ast.Attribute, ast.Subscript)):
+                    inner = inner.value
+                names |= {inner.id} if isinstance(inner, ast.Name) else set()
+    return names

@@ -1,0 +1,306 @@
+"""A Python program as a tree of statements: names that are defined and used, parts left out, and
+what nothing refers to any more taken away. Nothing here runs the program.
+"""
+
+import ast
+import builtins
+import symtable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeGuard
+
+BLOCKS = ("body", "orelse", "finalbody")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_KNOWN = frozenset(dir(builtins)) | {
+    "__file__",
+    "__name__",
+    "__doc__",
+    "__builtins__",
+    "__package__",
+    "__spec__",
+    "__class__",
+    "__annotations__",
+    "__module__",
+    "__qualname__",
+}
+
+
+def written(tree: ast.Module) -> str:
+    """The program as text; each simple statement stands in one line."""
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def count_lines(text: str) -> int:
+    """Lines that say something: neither empty nor a comment."""
+    lines = (line.strip() for line in text.splitlines())
+    return sum(1 for line in lines if line and not line.startswith("#"))
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The statement lists directly in a node, those of exception handlers and cases too."""
+    for name in BLOCKS:
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            yield block
+    for name in ("handlers", "cases"):
+        for inner in getattr(node, name, ()):
+            yield inner.body
+
+
+def all_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every statement list, outer ones first."""
+    for block in blocks_of(tree):
+        yield block
+        for statement in block:
+            yield from all_blocks(statement)
+
+
+def statements(tree: ast.AST) -> list[ast.stmt]:
+    """In the order of the text: the number of a statement names it in every parse of the text."""
+    return [node for block in blocks_of(tree) for one in block for node in (one, *statements(one))]
+
+
+def size(node: ast.stmt) -> int:
+    return 1 + len(statements(node))
+
+
+def defined_by(statement: ast.stmt) -> set[str]:
+    """The names that a statement binds in its own scope."""
+    if isinstance(statement, _DEFINITIONS):
+        return {statement.name}
+    if isinstance(statement, _IMPORTS):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    found: set[str] = set()
+    for node in _own_nodes(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, (*_DEFINITIONS, *_IMPORTS)):
+            found |= defined_by(node)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+    return found
+
+
+def used_by(node: ast.AST) -> set[str]:
+    """Every name that is read in it, at any depth."""
+    return {
+        inner.id
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Store)
+    }
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in a node without the insides of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (*_DEFINITIONS, ast.Lambda)):
+            yield from _own_nodes(child)
+
+
+def undefined(text: str) -> set[str]:
+    """Names that are read and that nothing in the program defines, or at its top level nothing
+    before. Raises `SyntaxError` for what is no program.
+    """
+    tree = ast.parse(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    if any(alias.name == "*" for node in imports for alias in node.names):
+        return set()
+    table = symtable.symtable(text, "program", "exec")
+    top = {symbol.get_name() for symbol in table.get_symbols() if _is_bound(symbol)}
+    missing: set[str] = set()
+    waiting = [table]
+    while waiting:
+        scope = waiting.pop()
+        waiting += scope.get_children()
+        for symbol in scope.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                top.add(symbol.get_name())
+            outside = symbol.is_global() or (scope is table and not _is_bound(symbol))
+            if symbol.is_referenced() and outside:
+                missing.add(symbol.get_name())
+    return (missing - top - _KNOWN) | _read_too_early(tree, top)
+
+
+def _is_bound(symbol: symtable.Symbol) -> bool:
+    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+
+
+def _read_too_early(tree: ast.Module, top: set[str]) -> set[str]:
+    """Names of the top level that a statement of it reads before one binds them."""
+    bound: set[str] = set()
+    early: set[str] = set()
+    for node in tree.body:
+        read = set().union(*(used_by(part) for part in _read_at_once(node)), set())
+        if list(blocks_of(node)) and not isinstance(node, _DEFINITIONS):
+            read -= defined_by(node)
+        early |= (read & top) - bound - _KNOWN
+        bound |= defined_by(node)
+    return early
+
+
+def _read_at_once(node: ast.stmt) -> list[ast.AST]:
+    if isinstance(node, ast.ClassDef):
+        return [*node.decorator_list, *node.bases]
+    if isinstance(node, Function):
+        return [*node.decorator_list, *node.args.defaults]
+    later = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, *_DEFINITIONS)
+    return [] if any(isinstance(part, later) for part in ast.walk(node)) else [node]
+
+
+def keep_if(tree: ast.AST, keep: Callable[[ast.stmt], bool]) -> None:
+    """Take statements out, in place; a block that must not be empty gets a `pass`."""
+    for block in list(all_blocks(tree)):
+        block[:] = [node for node in block if keep(node)]
+    mend_blocks(tree)
+
+
+def mend_blocks(tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and not body and not isinstance(node, ast.Module):
+            body.append(ast.Pass())
+        if isinstance(node, ast.Try) and not (node.handlers or node.finalbody):
+            node.finalbody = [ast.Pass()]
+
+
+def without_users(tree: ast.Module, spared: Collection[int], attributes: set[str]) -> str | None:
+    """The program without the statements that read what nothing defines: names, and those of
+    `attributes`, which it defined before; None where one of `spared`, by `id`, would have to go.
+    Changes the tree.
+    """
+    for _ in range(12):
+        said = written(tree)
+        names, lost = undefined(said), attributes - attributes_set(tree)
+        lost &= {node.attr for node in ast.walk(tree) if _is_read(node)}
+        if not names and not lost:
+            return said
+        gone = {id(node) for node in statements(tree) if _header_uses(node, names, lost)}
+        if not gone or any(id(n) in spared and id(n) in gone for n in statements(tree)):
+            return None
+        _take_out(tree, gone)
+    return None
+
+
+def attributes_set(tree: ast.Module) -> set[str]:
+    """Names that the program gives to attributes: methods, and what is assigned to."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.ClassDef):
+            found = found.union(*(defined_by(inner) for inner in node.body))
+        elif isinstance(node, ast.keyword) and node.arg:
+            found.add(node.arg)
+    return found
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+
+
+def _take_out(tree: ast.Module, gone: Collection[int]) -> None:
+    keep_if(tree, lambda node: id(node) not in gone)
+
+
+def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
+    """Whether the statement itself reads one of them, apart from what is in its blocks."""
+    inside = {id(part) for block in blocks_of(node) for one in block for part in ast.walk(one)}
+    return any(
+        id(part) not in inside
+        and (
+            (isinstance(part, ast.Name) and part.id in names)
+            or (_is_read(part) and part.attr in attributes)
+        )
+        for part in ast.walk(node)
+    )
+
+
+def tidy(text: str) -> str:
+    """Without docstrings, annotations of functions, needless `pass`, and imports, functions and
+    classes that nothing names.
+    """
+    tree = ast.parse(text)
+    for block in all_blocks(tree):
+        block[:] = [node for node in block if not _is_said_alone(node)] or block[:1]
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    for _ in range(10):
+        before = ast.dump(tree)
+        _drop_unused(tree)
+        if ast.dump(tree) == before:
+            break
+    return written(tree)
+
+
+def _is_said_alone(node: ast.stmt) -> bool:
+    """A docstring, a `pass`, or a name or number that stands for nothing."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, (ast.Constant, ast.Name))
+    return isinstance(node, ast.Pass)
+
+
+def _drop_unused(tree: ast.Module) -> None:
+    used = used_by(tree) | _named_in_texts(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, _IMPORTS) and getattr(node, "module", "") != "__future__":
+            node.names = [
+                alias
+                for alias in node.names
+                if alias.name == "*" or (alias.asname or alias.name.partition(".")[0]) in used
+            ]
+    keep_if(tree, lambda node: not (isinstance(node, _IMPORTS) and not node.names))
+    top = set(map(id, tree.body))
+
+    def is_needed(node: ast.stmt) -> bool:
+        if id(node) not in top or not isinstance(node, _DEFINITIONS) or node.decorator_list:
+            return True
+        elsewhere = used_by(ast.Module([n for n in tree.body if n is not node], []))
+        return node.name in elsewhere or node.name in _named_in_texts(tree)
+
+    keep_if(tree, is_needed)
+
+
+def _named_in_texts(tree: ast.AST) -> set[str]:
+    """Names may be looked up by their text: `globals()[name]`, `getattr(module, "Model")`."""
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80
+    }
+
+
+def function_at(tree: ast.Module, name: str, first_line: int) -> Function | None:
+    """The function whose code begins in this line, its decorators' first."""
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and node.name == name:
+            lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            if min(lines) == first_line or node.lineno == first_line:
+                return node
+    return None
+
+
+def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
+    """The way from a function or program to the innermost statement in a line: at each step the
+    block, and which of its statements it goes on in.
+    """
+    for block in blocks_of(root):
+        for index, node in enumerate(block):
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+            if first <= line <= (node.end_lineno or node.lineno):
+                inner = [] if isinstance(node, _DEFINITIONS) else path_to(node, line)
+                return [(block, index), *inner]
+    return []
+
+
+def with_imports(body: Sequence[ast.stmt], text: str) -> list[ast.stmt]:
+    """With an import of each module that a recorded value is written with and nothing defines."""
+    known = set().union(*(defined_by(node) for node in body)) if body else set()
+    needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib"}
+    added = [ast.Import([ast.alias(name)]) for name in sorted(needed - known)]
+    at = next((i for i, n in enumerate(body) if getattr(n, "module", "") != "__future__"), 0)
+    return [*body[:at], *added, *body[at:]]

@@ -1,0 +1,279 @@
+"""A candidate as a trial, and when its failure is the original's."""
+
+import ast
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aorta.core.axis import Point
+from aorta.core.errors import UsageError
+from aorta.core.failure import Failure, same_failure
+from aorta.core.oracle import Classified, Deciding
+from aorta.core.raised import Raised
+from aorta.core.templates import template
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
+from aorta.engine.rundir import writing
+from aorta.reduce.experiment import DATA, ReductionExperiment
+from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.program import Program
+from aorta.reduce.source.search import AXIS, Candidate
+from aorta.reduce.source.tree import Function, blocks_of, defined_by, path_to, statements, used_by
+
+REPRO = "repro.py"
+ORIGINAL = "original"
+_FACTS = "facts.jsonl"
+_HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
+_SHELL = re.compile(r"[|&;<>$`(){}*?\n]")
+_SHOWN_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"]+)", line \d+(?:, in .+)?\n +(?P<source>\S.*)$', re.MULTILINE
+)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where in the words of a command the user's program stands, and its file."""
+
+    words: tuple[str, ...]
+    at: int
+    file: str  # below the working directory
+    is_module: bool = False
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command with the script in the program's place; its arguments are in the script."""
+        return (*self.words[: self.at - self.is_module], REPRO)
+
+
+def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) -> Entry:
+    """The program that a command runs: a `.py` file of the working directory, or `-m` a module."""
+    if isinstance(command, str) and _SHELL.search(command):
+        raise UsageError("give the command as words, without a shell", where="workload.command")
+    words = tuple(shlex.split(command) if isinstance(command, str) else command)
+    for at, word in enumerate(words):
+        path = (cwd / word).resolve()
+        fits = named is None or path == (cwd / named).resolve()
+        if word.endswith(".py") and path.is_file() and fits and path.is_relative_to(cwd.resolve()):
+            return Entry(words, at, path.relative_to(cwd.resolve()).as_posix())
+        place = word.replace(".", "/")
+        for file in (f"{place}.py", f"{place}/__main__.py"):
+            if at and words[at - 1] == "-m" and (cwd / file).is_file():
+                return Entry(words, at, file, is_module=True)
+    raise UsageError(
+        f"found no Python file of {cwd} in the command, expected such as: python train.py",
+        where="source",
+    )
+
+
+@dataclass(frozen=True)
+class SourceExperiment:
+    """Implements `engine.question.Experiment`: the original where it lies, or a candidate alone in
+    a folder with the files that it still needs; either of them traced.
+    """
+
+    inner: ReductionExperiment
+    at: Point  # what the other axes were reduced to
+    entry: Entry
+    candidate: Callable[[str], Candidate]  # by its digest
+    oracle: Deciding
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(self.at, index, trial_dir)
+        folder = (trial_dir / DATA).absolute()
+        root = Path(trial.cwd)
+        with writing(folder):
+            hook = folder / "hook"
+            hook.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_HOOK, hook)
+            if point[AXIS] != ORIGINAL:
+                candidate = self.candidate(str(point[AXIS]))
+                laid = folder / "program"
+                lay_out(candidate, root, laid)
+                trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
+                root = laid
+        before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        traced = {
+            "AORTA_SOURCE_FACTS": str(folder / _FACTS),
+            "AORTA_SOURCE_ROOT": str(root.resolve()),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(hook), before])),
+        }
+        return replace(trial, env={**trial.env, **traced}, watch=self.oracle.watch())
+
+
+def lay_out(candidate: Candidate, source: Path, folder: Path) -> None:
+    """The script, and beside it the files that it needs of the original's directory."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / REPRO).write_text(candidate.text, encoding="utf-8")
+    for name in candidate.beside:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / name, target)
+
+
+def facts_file(trial_dir: Path) -> Path:
+    return trial_dir / DATA / _FACTS
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the original's failing statement is: a check of the user's own, or an operation."""
+
+    message: str = ""  # as it is written, where it is the same each time
+    is_check: bool = False
+    operation: tuple[str, ...] = ()
+
+
+def told_by(facts: Facts, sources: Callable[[str], str], *, always: bool) -> Told:
+    """Of the innermost frame of the user's; `always`: every run said the same message."""
+    message = facts.message.partition("\n")[0] if always else ""
+    if not facts.frames:
+        return Told(message)
+    frame = facts.frames[-1]
+    tree = ast.parse(sources(frame.file))
+    way = _statement_at(tree, frame.line)
+    if isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library:
+        return Told(message, is_check=True)
+    if frame.position is None:
+        return Told(message)
+    return Told(message, operation=_operation_at(tree, frame.position))
+
+
+def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
+    """The innermost statement in a line, in whatever function it is."""
+    inner = [n for n in statements(tree) if n.lineno <= line <= (n.end_lineno or n.lineno)]
+    return inner[-1] if inner else None
+
+
+def _operation_at(tree: ast.Module, position: tuple[int, int, int, int]) -> tuple[str, ...]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.expr, ast.stmt)):
+            place = (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+            if place == position and (found := _operation(node)):
+                return found
+    return ()
+
+
+def _operation(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.Call(func=called):
+            return ("call", _tail(called))
+        case ast.BinOp(left=left, op=operator, right=right):
+            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+        case ast.AugAssign(target=left, op=operator, value=right):
+            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+        case ast.Subscript(value=value):
+            return ("item", _tail(value))
+        case ast.Attribute(attr=name):
+            return ("attribute", name)
+    return ()
+
+
+def _tail(node: ast.expr) -> str:
+    """The last name of an expression: however `self` is called elsewhere, `self.table` ends so."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case ast.Call(func=called):
+            return f"{_tail(called)}()"
+        case ast.Subscript(value=value):
+            return f"{_tail(value)}[]"
+    return type(node).__name__
+
+
+@dataclass(frozen=True)
+class SourceOracle:
+    """A candidate fails like the original if the exception's type, its message, the library's
+    function that raised it, and the kind of statement of the user's are the same. One that only
+    raises the same words itself is another failure.
+    """
+
+    inner: Deciding
+    known: Failure
+    told: Told
+
+    def watch(self) -> Watch:
+        return self.inner.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        found = self.inner.judge_end(end)
+        if found is None or found.outcome is not Outcome.REPRODUCED or found.is_named:
+            return found
+        why = self._another(end, found.failure)
+        return replace(found, outcome=Outcome.OTHER, why=why) if why else found
+
+    def _another(self, end: TrialEnd, failure: Failure | None) -> str:
+        """Why it is not the same failure; empty where it is."""
+        if failure is None or not self.known.causes:
+            same = failure is not None and same_failure(self.known, failure)
+            return "" if same else "another failure"
+        known = self.known.causes[0].first
+        text = f"{end.stdout.tail}\n{end.stderr.tail}"
+        if not any(self._is_like(known, cause.first) for cause in failure.causes):
+            return f"another failure: {failure.text}"
+        if self.told.message and self.told.message not in text:
+            return "another failure: its message has other numbers or names"
+        shown = [m["source"] for m in _SHOWN_FRAME.finditer(text) if not _LIBRARY.search(m["file"])]
+        return self._other_statement(shown[-1]) if shown else ""
+
+    @staticmethod
+    def _is_like(known: Raised, other: Raised) -> bool:
+        words = known.message == other.message or template(known.message) == other.message
+        return known.type == other.type and known.within == other.within and words
+
+    def _other_statement(self, source: str) -> str:
+        tree = _parsed(source)
+        if tree is None:
+            return ""
+        nodes = list(ast.walk(tree))
+        is_check = any(isinstance(node, (ast.Raise, ast.Assert)) for node in nodes)
+        if is_check != self.told.is_check:
+            return "the script itself raises it" if is_check else "no check of the program failed"
+        wanted = self.told.operation
+        if wanted and not any(_operation(node) == wanted for node in nodes):
+            return f"another operation raised it: {source}"
+        return ""
+
+
+def _parsed(source: str) -> ast.Module | None:
+    for text in (source, f"{source} pass", f"{source}\n pass"):
+        try:
+            return ast.parse(text.strip())
+        except SyntaxError:
+            continue
+    return None
+
+
+def kept_in(program: Program) -> tuple[str, ...]:
+    """Where a check of the user's own fails: the check, the conditions it stands under, and what
+    makes the names that these read, in the same function. None of it may be made simpler.
+    """
+    facts = program.facts
+    if not facts.frames or facts.in_library:
+        return ()
+    frame = facts.frames[-1]
+    scope: ast.AST = program.tree
+    for node in ast.walk(program.tree):
+        is_function = isinstance(node, Function) and node.name == frame.function
+        if is_function and node.lineno <= frame.line <= (node.end_lineno or 0):  # type: ignore[attr-defined]
+            scope = node
+    way = path_to(scope, frame.line)
+    steps = [block[index] for block, index in way]
+    if not steps or not isinstance(steps[-1], (ast.Raise, ast.Assert)):
+        return ()
+    tests = [step.test for step in steps if isinstance(step, (ast.If, ast.Assert))]
+    names = set().union(*(used_by(test) for test in tests), set())
+    makers = [
+        ast.unparse(node)
+        for node in statements(scope)
+        if not list(blocks_of(node))
+        and defined_by(node) & names
+        and node.lineno in facts.executed
+        and not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
+    return (ast.unparse(steps[-1]), *conditions, *makers)

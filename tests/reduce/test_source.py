@@ -1,0 +1,362 @@
+"""`aorta reduce --source`: a program of several files becomes one short script that fails the same
+way, alone, in an empty directory.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.aorta_cli import aorta, environ, start_aorta
+from support.waiting import patience, wait_until
+
+PROGRAM = {
+    "train.py": '''\
+"""Train a small net."""
+import argparse
+import json
+from pathlib import Path
+
+from lab.data import make_batches
+from lab.models import build
+from lab import util
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default="config.json")
+    parser.add_argument("--steps", type=int, default=5)
+    return parser.parse_args()
+
+
+class Trainer:
+    def __init__(self, model, cfg):
+        self.model = model
+        self.history = []
+
+    def step(self, batch):
+        loss = sum(self.model(batch))
+        self.history.append(float(loss))
+        return loss
+
+    def run(self, batches):
+        for number, batch in enumerate(batches):
+            util.log(f"step {number}")
+            loss = self.step(batch)
+            util.log(f"loss {loss}")
+
+
+def main():
+    args = parse()
+    cfg = json.loads(Path(args.config).read_text())
+    trainer = Trainer(build(cfg["model"], cfg), cfg)
+    trainer.run(make_batches(cfg, args.steps))
+
+
+if __name__ == "__main__":
+    main()
+''',
+    "config.json": '{"model": "mlp", "width": 16, "hidden": 8}',
+    "lab/__init__.py": "",
+    "lab/util.py": "import sys\n\n\ndef log(text):\n    print(text, file=sys.stderr)\n",
+    "lab/data.py": """\
+from .util import log
+
+
+class Batches:
+    def __init__(self, width, count):
+        self.width, self.count = width, count
+
+    def __iter__(self):
+        for number in range(self.count):
+            log(f"making {number}")
+            yield [number] * self.width
+
+
+def make_batches(cfg, steps):
+    return Batches(cfg["width"], steps)
+""",
+    "lab/models.py": """\
+from dataclasses import dataclass, field
+
+REGISTRY = {}
+
+
+def register(name):
+    def note(cls):
+        REGISTRY[name] = cls
+        return cls
+
+    return note
+
+
+class Base:
+    def __call__(self, x):
+        return self.forward(x)
+
+
+@dataclass
+class Scale:
+    by: int = 2
+    seen: list = field(default_factory=list)
+
+    def __call__(self, x):
+        return [value * self.by for value in x]
+
+
+@register("mlp")
+class MLP(Base):
+    def __init__(self, cfg):
+        self.first = Scale(cfg["hidden"])
+        self.table = {number: number for number in range(10)}
+
+    def forward(self, x):
+        return [self.table[value] for value in self.first(x)]
+
+
+@register("linear")
+class Linear(Base):
+    def forward(self, x):
+        return x
+
+
+def build(name, cfg):
+    return REGISTRY[name](cfg)
+""",
+}
+
+
+def lay(place: Path, program: dict[str, str]) -> Path:
+    for name, text in program.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return place
+
+
+def reduced(place: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], str]:
+    """The result, and the script that ships."""
+    done = aorta("reduce", "--source", "--json", "-q", "--", sys.executable, *words, cwd=place)
+    assert done.exit_code == code, done.stderr
+    result = json.loads(done.stdout)
+    return result, (place / result["run_dir"] / "shrunken" / "repro.py").read_text()
+
+
+def alone(script: str, place: Path) -> str:
+    """What the script says, by itself, in an empty directory."""
+    place.mkdir()
+    (place / "repro.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "repro.py"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ({}),
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_a_package_with_a_registry_and_a_config_becomes_one_short_script(tmp_path: Path) -> None:
+    place = lay(tmp_path / "project", PROGRAM)
+    result, script = reduced(place, "train.py", "--config", "config.json")
+    (row,) = result["axes"]
+    assert result["status"] == "reduced"
+    assert (row["kind"], row["initial_files"], row["final_files"]) == ("source", 6, 1)
+    assert row["final_lines"] <= 30 < row["initial_lines"]
+    assert result["trials"] <= 400
+    assert result["shipped_copy"]["self_contained"] is True
+    said = alone(script, tmp_path / "empty")
+    assert said.splitlines()[-1] == "KeyError: 16"
+    assert ".table[value]" in script
+    assert script.startswith("# Made by aorta reduce from train.py")
+    run = place / result["run_dir"] / "shrunken" / "run_repro.sh"
+    done = subprocess.run(["bash", run], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stderr.splitlines()[-1] == "KeyError: 16"
+
+
+CHECKED = {
+    "train.py": """\
+from app.loop import run
+
+if __name__ == "__main__":
+    run(10)
+""",
+    "app/__init__.py": "",
+    "app/config.py": 'START = 1.0\nRATE = 0.5\nUNUSED = {"a": 1}\n',
+    "app/loop.py": """\
+import math
+
+from . import config as settings
+
+
+class Meter:
+    def __init__(self):
+        self.values = []
+
+    def add(self, value):
+        self.values.append(value)
+
+
+def check(loss, step):
+    if loss != loss:
+        raise ValueError(f"loss is nan at step {step}")
+
+
+def run(steps):
+    meter = Meter()
+    weight = settings.START
+    for step in range(steps):
+        weight = weight * settings.RATE
+        loss = weight - weight if step < 3 else math.inf - math.inf
+        meter.add(loss)
+        check(loss, step)
+""",
+}
+
+
+def test_a_check_of_the_users_own_stays_under_its_condition(tmp_path: Path) -> None:
+    """The words alone are no answer: what makes them true stays too."""
+    _, script = reduced(lay(tmp_path / "project", CHECKED), "train.py")
+    assert alone(script, tmp_path / "empty").endswith("ValueError: loss is nan at step 3\n")
+    assert "if loss != loss:" in script
+    assert "math.inf - math.inf" in script
+
+
+DYNAMIC = {
+    "main.py": """\
+import importlib
+import sys
+
+from pkg.registry import MODELS
+
+
+def load(name):
+    importlib.import_module("pkg.models." + name)
+    return MODELS[name]
+
+
+def main(argv):
+    model = load(argv[0])()
+    print(model.predict([1, 2, 3]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+""",
+    "pkg/registry.py": """\
+MODELS = {}
+
+
+def register(name):
+    def note(cls):
+        MODELS[name] = cls
+        return cls
+
+    return note
+""",
+    "pkg/models/tiny.py": """\
+from pkg.registry import register
+
+
+@register("tiny")
+class Tiny:
+    def __init__(self):
+        self.weights = [1, 2]
+
+    def predict(self, rows):
+        return [self.weights[index] * row for index, row in enumerate(rows)]
+""",
+}
+
+
+def test_a_module_that_is_imported_by_its_text_stays_beside_and_is_named(tmp_path: Path) -> None:
+    """Without its argument the program says the same words for another reason: `argv[0]`."""
+    place = lay(tmp_path / "project", DYNAMIC)
+    result, script = reduced(place, "main.py", "tiny")
+    (row,) = result["axes"]
+    assert row["beside"] == ["pkg/models/tiny.py", "pkg/registry.py"]
+    assert row["final_files"] == 3
+    run = place / result["run_dir"] / "shrunken" / "run_repro.sh"
+    done = subprocess.run(["bash", run], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stderr.endswith("IndexError: list index out of range\n")
+    assert "self.weights[index]" in done.stderr
+    assert "predict" in script
+
+
+WORKERS = {
+    "work.py": """\
+from dataclasses import dataclass
+from multiprocessing import Pool
+
+import parts
+from parts import scale as scaled
+
+
+@dataclass
+class Item:
+    key: str
+    value: int = 0
+
+
+def scale(x):
+    return x + 1
+
+
+def job(item):
+    return parts.TABLE[item.key] * scaled(scale(item.value))
+
+
+if __name__ == "__main__":
+    with Pool(2) as pool:
+        print(pool.map(job, [Item("a", 1), Item("zz", 3)]))
+""",
+    "parts.py": """\
+TABLE = {"a": 1, "b": 2}
+
+
+def scale(x):
+    return x * 10
+
+
+if __name__ == "__main__":
+    print("not this")
+""",
+}
+
+
+def test_what_fails_in_a_worker_process_is_found_there(tmp_path: Path) -> None:
+    """Both modules define `scale`; a guarded part of a module that is imported never runs."""
+    result, script = reduced(lay(tmp_path / "project", WORKERS), "work.py")
+    assert result["axes"][0]["final_lines"] <= 16
+    assert "not this" not in script
+    assert alone(script, tmp_path / "empty").endswith("KeyError: 'zz'\n")
+
+
+def test_stopped_in_the_middle_it_leaves_the_best_so_far_and_goes_on(tmp_path: Path) -> None:
+    place = lay(tmp_path / "project", CHECKED)
+    words = ("reduce", "--source", "-q", "--", sys.executable, "train.py")
+    process = start_aorta(*words, cwd=place)
+    wait_until(lambda: bool(list(place.glob("reduce/2*/shrunken/repro.py"))), "a first script")
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=patience())
+    (run_dir,) = (place / "reduce").glob("2*")
+    assert json.loads((run_dir / "result.json").read_text())["status"] == "partial"
+    first = (run_dir / "shrunken" / "repro.py").read_text()
+    done = aorta("reduce", "--resume", run_dir, "--json", "-q", cwd=place)
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["resumed_trials"] > 3
+    script = (run_dir / "shrunken" / "repro.py").read_text()
+    assert len(script.splitlines()) < len(first.splitlines())
+    assert alone(script, tmp_path / "empty").endswith("ValueError: loss is nan at step 3\n")
+
+
+def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> None:
+    done = aorta("reduce", "--source", "--", "false", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "expected such as: python train.py" in done.stderr
