@@ -28,7 +28,7 @@ class UserFrame:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TraceFacts:
     """`frames` are those of the uncaught exception, the innermost last; empty where none was."""
 
     modules: tuple[UserModule, ...] = ()
@@ -46,7 +46,7 @@ class Facts:
         return frozenset().union(*self.lines.values())
 
 
-def read_facts(lines: Iterable[str]) -> Facts:
+def read_facts(lines: Iterable[str]) -> TraceFacts:
     """A line that was cut short, by a process that was killed, is left out."""
     modules: dict[str, UserModule] = {}
     argv: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def read_facts(lines: Iterable[str]) -> Facts:
                 returned[file, first] = value if (file, first) not in returned else None
             case {"raised": content}:
                 raised = content
-    return Facts(
+    return TraceFacts(
         tuple(modules.values()),
         argv,
         {file: frozenset(numbers) for file, numbers in executed.items()},

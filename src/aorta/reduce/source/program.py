@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.facts import TraceFacts
 from aorta.reduce.source.tree import statements, undefined
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -31,7 +31,7 @@ class Program:
     """
 
     text: str
-    facts: Facts
+    facts: TraceFacts
     kept: tuple[str, ...] = ()
     free: int = 0
 

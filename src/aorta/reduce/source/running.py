@@ -24,14 +24,14 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.facts import Facts, UserModule, read_facts
+from aorta.reduce.source.facts import TraceFacts, UserModule, read_facts
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy
 from aorta.reduce.source.trials import (
     ORIGINAL,
     REPRO,
-    Entry,
+    EntryScript,
     SourceExperiment,
     SourceOracle,
     entry_of,
@@ -65,7 +65,7 @@ class SourceRun:
     trials: int = 0
     candidate_count: int = 0
     confirmation: Verdict | None = None
-    entry: Entry = field(init=False)
+    entry: EntryScript = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.plan.request.config
@@ -115,10 +115,10 @@ class SourceRun:
     def _facts_place(self, digest: str, replica: int = 0) -> Path:
         return self.private / "source" / f"{digest}.{replica}.jsonl"
 
-    def _facts(self, digest: str, replica: int = 0) -> Facts:
+    def _facts(self, digest: str, replica: int = 0) -> TraceFacts:
         place = self._facts_place(digest, replica)
         if not place.is_file():
-            return Facts()
+            return TraceFacts()
         return read_facts(place.read_text("utf-8", "replace").splitlines())
 
     def begin(self) -> str:
@@ -156,14 +156,14 @@ class SourceRun:
         except UnicodeDecodeError:
             return None
 
-    def _data(self, facts: Facts) -> tuple[str, ...]:
+    def _data(self, facts: TraceFacts) -> tuple[str, ...]:
         """Files that it read and that may go with the script."""
         found = [self.cwd / name for name in facts.opened]
         small = [p for p in found if p.is_file() and p.stat().st_size <= _MOST_BYTES]
         return tuple(path.relative_to(self.cwd).as_posix() for path in small)
 
     def _one_file(
-        self, modules: Sequence[UserModule], sources: dict[str, str], facts: Facts
+        self, modules: Sequence[UserModule], sources: dict[str, str], facts: TraceFacts
     ) -> Iterator[Candidate]:
         """Everything in one file, without what never ran; with it; and with one module after the
         other, and what it imports, left beside it.
@@ -285,7 +285,7 @@ class SourceRun:
         return "".join(f"# {line}\n" for line in lines)
 
 
-def _with_main(modules: Sequence[UserModule], entry: Entry) -> list[UserModule]:
+def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:
     """Of several processes each begins with the program; a launcher that is the user's own is none
     of it.
     """

@@ -13,7 +13,7 @@ from aorta.reduce.source.expressions import (
     results_seen,
     values_seen,
 )
-from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.facts import TraceFacts
 from aorta.reduce.source.passes import (
     functions_inlined,
     never_executed,
@@ -85,7 +85,7 @@ class SourceSearch:
     def __init__(
         self,
         first: Sequence[Candidate],
-        facts_of: Callable[[Candidate], Facts],
+        facts_of: Callable[[Candidate], TraceFacts],
         kept_in: Callable[[Program], tuple[str, ...]],
         content_of: Callable[[str], str | None],
         others: Mapping[str, Value],

@@ -18,7 +18,7 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.facts import Facts
+from aorta.reduce.source.facts import TraceFacts
 from aorta.reduce.source.program import Program
 from aorta.reduce.source.search import AXIS, Candidate
 from aorta.reduce.source.tree import Function, blocks_of, defined_by, path_to, statements, used_by
@@ -35,7 +35,7 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d")
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryScript:
     """Where in the words of a command the user's program stands, and its file."""
 
     words: tuple[str, ...]
@@ -49,7 +49,7 @@ class Entry:
         return (*self.words[: self.at - self.is_module], REPRO)
 
 
-def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) -> Entry:
+def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) -> EntryScript:
     """The program that a command runs: a `.py` file of the working directory, or `-m` a module."""
     if isinstance(command, str) and _SHELL.search(command):
         raise UsageError("give the command as words, without a shell", where="workload.command")
@@ -58,11 +58,11 @@ def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) 
         path = (cwd / word).resolve()
         fits = named is None or path == (cwd / named).resolve()
         if word.endswith(".py") and path.is_file() and fits and path.is_relative_to(cwd.resolve()):
-            return Entry(words, at, path.relative_to(cwd.resolve()).as_posix())
+            return EntryScript(words, at, path.relative_to(cwd.resolve()).as_posix())
         place = word.replace(".", "/")
         for file in (f"{place}.py", f"{place}/__main__.py"):
             if at and words[at - 1] == "-m" and (cwd / file).is_file():
-                return Entry(words, at, file, is_module=True)
+                return EntryScript(words, at, file, is_module=True)
     raise UsageError(
         f"found no Python file of {cwd} in the command, expected such as: python train.py",
         where="source",
@@ -77,7 +77,7 @@ class SourceExperiment:
 
     inner: ReductionExperiment
     at: Point  # what the other axes were reduced to
-    entry: Entry
+    entry: EntryScript
     candidate: Callable[[str], Candidate]  # by its digest
     oracle: Deciding
 
@@ -128,7 +128,7 @@ class Told:
     operation: tuple[str, ...] = ()
 
 
-def told_by(facts: Facts, sources: Callable[[str], str], *, always: bool) -> Told:
+def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -> Told:
     """Of the innermost frame of the user's; `always`: every run said the same message."""
     message = facts.message.partition("\n")[0] if always else ""
     if not facts.frames:
