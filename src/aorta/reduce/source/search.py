@@ -60,6 +60,8 @@ ROUNDS = (
     Round((*_SMALL, parts_left_out)),
 )
 
+_FIRST_FREE = next(number for number, one in enumerate(ROUNDS) if one.free)
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -168,6 +170,8 @@ class SourceSearch:
         be looked up later.
         """
         while len(self._waiting) < count and not self._is_over:
+            if self._is_late and not self._waiting:
+                self._begin_round(_FIRST_FREE)
             candidate = next(self._source, None)
             if len(self._told) + len(self._waiting) >= self._most:
                 self._is_over = True
@@ -190,7 +194,18 @@ class SourceSearch:
             return
         self._time += 1
         if not self._moved or self._time >= ROUNDS[self._round].times:
-            self._round, self._time = self._round + 1, 0
+            self._begin_round(self._round + 1)
+        else:
+            self._begin_round(self._round, self._time)
+
+    @property
+    def _is_late(self) -> bool:
+        """Half of the trials are spent, and it has not been tried with more of the values seen."""
+        spent = len(self._told) >= self._most // 2
+        return bool(self.accepted) and spent and self._round < _FIRST_FREE
+
+    def _begin_round(self, number: int, time: int = 0) -> None:
+        self._round, self._time = number, time
         self._refused, self._moved = set(), False
         if self._round >= len(ROUNDS):
             self._is_over = True
