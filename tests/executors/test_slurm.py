@@ -260,7 +260,7 @@ def test_killing_the_owner_empties_the_queue_and_the_nodes(
 def test_one_flag_takes_a_run_to_the_cluster(cluster: SlurmCluster, tmp_path: Path) -> None:
     done = aorta(
         "run", "--executor", "slurm", "--trials", "5", "--json", "--extra-env", "FLAG=7",
-        "--", "bash", "-c", "echo $SLURMD_NODENAME $FLAG; exit $((SLURM_ARRAY_TASK_ID == 2))",
+        "--", "bash", "-c", "echo $SLURMD_NODENAME $FLAG; ! mkdir once 2>/dev/null",
         cwd=tmp_path,
     )  # fmt: skip
     assert done.exit_code == 1, done.stderr
