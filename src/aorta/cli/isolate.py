@@ -78,5 +78,6 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
         for line in report.lines():
             click.echo(line)
     if report.status == "partial":
-        say(f"aorta: {report.ending.detail}; go on with: aorta isolate --resume {report.run_dir}")
+        again = f"go on with the same command and --resume {report.run_dir}"
+        say(f"aorta: {report.ending.detail}; {again}")
     raise click.exceptions.Exit(int(report.exit_code))

@@ -196,7 +196,7 @@ class IsolateReport:
         words = self.command if isinstance(self.command, str) else shlex.join(self.command)
         if answer is None:
             if self.ending.reason is not Reason.DONE:
-                yield f"aorta isolate --resume {self.run_dir}"
+                yield f"the same command again with --resume {self.run_dir}"
             return
         if answer.kind in {SOFTWARE, RANK}:
             yield f"aorta solve -- {words}"

@@ -224,7 +224,7 @@ class _Placements:
         if self.request.executor.name == "local":
             masks = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
             env |= dict.fromkeys(masks, ",".join(chosen))
-        else:
+        elif self.request.executor.name == "slurm":
             resources = replace(resources, nodes=len(chosen), nodelist=chosen)
         return replace(trial, id=f"{point.key}.{index}", env=env, resources=resources)
 
