@@ -176,9 +176,10 @@ class _Slurm(ABC):
         finally:
             self._closed.set()
             self._news.set()
-            self._held.clear()
+            with self._lock:  # without a spool nobody tends any more
+                spool, self._spool = self._spool, None
+                self._held.clear()
             self._leave()
-            spool, self._spool = self._spool, None
             if spool is not None:
                 shutil.rmtree(spool.path, ignore_errors=True)
 
@@ -519,8 +520,9 @@ class SlurmSteps(_Slurm):
         return self._options(trial.resources) if _needs_srun(trial) else None
 
     def start(self, trial: TrialSpec) -> None:
-        super().start(trial)
-        self._begin_step(next(reversed(self._held.values())))
+        with self._lock:
+            super().start(trial)
+            self._begin_step(next(reversed(self._held.values())))
 
     def _begin_step(self, held: _Held) -> None:
         """A trial with an srun of its own is kept from here: a step around a step would hold what
