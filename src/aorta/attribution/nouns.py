@@ -103,7 +103,7 @@ class Finding:
     made_steps: bool = False  # whether steps were seen, counted or not
     heartbeat_step: int | None = None  # as the launcher reported it, if it did
     lived_sec: float | None = None
-    basis: str = ""  # what the confidence rests on: a dialect, and how sure its row is
+    basis: str = ""  # what the confidence rests on: a rule file, and how sure its pattern is
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The bodies of the service's own wire, strict at the door."""
+"""The bodies of the service's own wire, strict in what they take."""
 
 import signal
 from typing import Annotated, Any, Literal
