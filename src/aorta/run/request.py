@@ -1,5 +1,5 @@
-"""The verb `run`: everything that may be asked of a run of trials, and the one function that answers
-it.
+"""The verb `run`: everything that may be asked of a run of trials, and the one function that
+answers it.
 
 n trials of one thing: does it fail, how often, how fast?
 """
