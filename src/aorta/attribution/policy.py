@@ -14,6 +14,7 @@ from enum import Enum
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.progress import made_progress, progress_over, reached
 from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
+from aorta.core.failure import same_failure
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
 SURE = 0.8  # what a STOP at the first failure needs
@@ -210,7 +211,10 @@ def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool
 
 
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
-    return cycle.fingerprint == finding.fingerprint
+    """By the one rule of `core`; a cycle whose failure was not recorded, by its fingerprint."""
+    if cycle.failure is None or finding.failure is None:
+        return cycle.fingerprint == finding.fingerprint
+    return bool(same_failure(cycle.failure, finding.failure))
 
 
 def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -> tuple[str, str]:

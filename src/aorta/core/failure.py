@@ -257,6 +257,8 @@ def same_failure(
         if len(classes) == 1:
             return Sameness(True, f"both are {known.failure_class}")
         return Sameness(False, f"{known.text} and {other.text}")
+    if None not in classes and len(classes) > 1:
+        return Sameness(False, f"{known.failure_class} and {other.failure_class}")
     if classes == {_DEVICE_ASSERT}:
         return _same_assertion(known, other)
     if known.causes and other.causes:

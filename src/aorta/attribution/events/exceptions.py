@@ -334,5 +334,6 @@ def _told_by(chain: list[Event]) -> Event:
         best,
         signature=f"{place} > {best.signature}" if place else best.signature,
         survived=chain[0].survived,
+        chain=tuple(event.raised for event in chain if event.raised is not None),
         ends=chain[-1].offset,
     )
