@@ -5,6 +5,7 @@ Standard library only, because it also runs beside a supervisor on another machi
 """
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -115,12 +116,27 @@ def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] |
     return {**(result or {}), **metric} if metric else result
 
 
+def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:
+    """The trial as another machine can run it, its directory made. One that does not say what it
+    needs gets what the user asked for."""
+    trial_dir = trial.trial_dir.absolute()
+    trial_dir.mkdir(parents=True, exist_ok=True)
+    needs = resources if trial.resources == Resources() else trial.resources
+    return replace(trial, resources=needs, trial_dir=trial_dir, cwd=trial.cwd.absolute())
+
+
+def unreported(trial: TrialSpec, *, host: str = "", lost: str | None = None) -> TrialEnd:
+    """The end of a trial whose worker did not report any."""
+    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, out, err, started_at=time.time(), host=host, lost=lost)
+
+
 def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
     return {
         **asdict(trial),
         "varied": sorted(trial.varied),
-        "trial_dir": str(trial.trial_dir.absolute()),
-        "cwd": str(trial.cwd.absolute()),
+        "trial_dir": str(trial.trial_dir),
+        "cwd": str(trial.cwd),
     }
 
 

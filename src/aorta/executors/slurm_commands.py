@@ -80,6 +80,10 @@ class JobState:
         return _FINAL.get(self._word)
 
     @property
+    def is_running(self) -> bool:
+        return self._word == "RUNNING"
+
+    @property
     def out_of_memory(self) -> bool:
         return self._word == "OUT_OF_MEMORY"
 
@@ -95,6 +99,10 @@ class NodeState:
     cpus: int
     gpus: int
     usable: bool
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.cpus, self.gpus
 
 
 def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
@@ -210,6 +218,35 @@ def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
         if fields.get("ArrayJobId") in jobs:
             task = f"{fields['ArrayJobId']}_{fields.get('ArrayTaskId', '')}"
             yield task, JobState(fields.get("JobState", ""), fields.get("NodeList", ""))
+
+
+def job_options(resources: Resources) -> list[str]:
+    """Of `sbatch`, for one worker."""
+    options = _sizes(resources)
+    if resources.partition:
+        options.append(f"--partition={resources.partition}")
+    if resources.account:
+        options.append(f"--account={resources.account}")
+    if resources.time_limit is not None:
+        options.append(f"--time={math.ceil(resources.time_limit / 60)}")
+    return options
+
+
+def step_options(resources: Resources) -> list[str]:
+    """Of `srun`, for one trial. One rank that fails ends the others: they would wait for it."""
+    # The order of chosen nodes is that of their ranks, which Slurm would sort by name.
+    order = ["--distribution=arbitrary"] if resources.nodelist and resources.tasks > 1 else []
+    return [*_sizes(resources), f"--ntasks={resources.tasks}", "--kill-on-bad-exit=1", *order]
+
+
+def _sizes(resources: Resources) -> list[str]:
+    return [
+        f"--nodes={resources.nodes}",
+        f"--ntasks-per-node={resources.tasks_per_node}",
+        f"--cpus-per-task={resources.cpus}",
+        *([f"--gpus-per-node={resources.gpus}"] if resources.gpus else []),
+        *([f"--nodelist={','.join(resources.nodelist)}"] if resources.nodelist else []),
+    ]
 
 
 def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
