@@ -86,7 +86,8 @@ class Reproduce:
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
             )
         report = _measured(state, subject, seen.oracle)
-        if report.tally.clean and failure["confidence"] < _SURE_OF_A_MISTAKE:
+        unsure = failure["confidence"] < _SURE_OF_A_MISTAKE
+        if report.tally.clean and unsure and failure["class"] in _MISTAKES:
             # A mistake fails every time: what comes and goes is none.
             failure = _by_its_exception(failure, failure_of(seen.end))
         return _result(state, report, failure)
@@ -295,11 +296,11 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
 
 
 def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:
-    """What the type of the exception says of the class, where its words are no more than a guess
-    of a mistake in settings or data.
+    """What the type of the exception says of the class, where its words allow no more than a
+    guess.
     """
     guessed, causes = said["class"], [cause for cause in failure.causes if not cause.wraps]
-    if guessed not in _MISTAKES | {FailureClass.DATA_ERROR} or not causes:
+    if not causes:
         return said
     is_assertion = causes[0].first.type.endswith("AssertionError")
     kind = FailureClass.ASSERTION if is_assertion else FailureClass.USER_EXCEPTION
