@@ -65,3 +65,21 @@ def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path
 def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:
     done = aorta("run", "-q", "--", "cat", cwd=tmp_path, stdin="a line\n")
     assert "stdin" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("raise AssertionError(f'reduced {1197 - 69}, expected 1197')", "assertion"),
+        ("float('n/a?')", "user_exception"),
+    ],
+)
+def test_a_guess_says_less_than_the_type_of_the_exception(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    (tmp_path / "total.py").write_text(f"{line}\n")
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce", "--", "python", "total.py",
+                 cwd=tmp_path)  # fmt: skip
+    failure = done.json()["failure"]
+    assert failure["class"] == kind
+    assert failure["summary"].startswith(f"{kind}: ")

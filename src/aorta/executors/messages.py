@@ -79,10 +79,7 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         hung=facts.get("hung", False),
         cancelled=facts.get("cancelled", False),
         lost=lost,
-        matches=tuple(
-            Match(m["pattern"], m["stream"], m["line"], m["at"], tuple(m["groups"]))
-            for m in facts.get("matches", ())
-        ),
+        matches=tuple(map(Match.from_json, facts.get("matches", ()))),
         started_at=facts["started_at"],
         duration=facts.get("duration", 0.0),
         host=host,
@@ -181,9 +178,7 @@ def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
         name: StreamEnd(**{**content[name], "path": trial.trial_dir / f"{name}.log"})
         for name in ("stdout", "stderr")
     }
-    matches = tuple(
-        Match(**{**match, "groups": tuple(match["groups"])}) for match in content["matches"]
-    )
+    matches = tuple(map(Match.from_json, content["matches"]))
     return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})
 
 

@@ -90,7 +90,8 @@ def reduce_workload(
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
-            session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
+            programs = [str(place) for place in reproducer.portable.programs]
+            session.run.describe(programs=programs, python=reproducer.python)
         report = _with_changed_data(report, changed_sources(plan.materials))
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
@@ -415,6 +416,9 @@ class _Run:
         Where it does not, the files that a run opens are added; where that does not help, it runs
         in the original place.
         """
+        if self._is_out_of_time(report):
+            tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 6, KOfN(1, 1))
+            return replace(tried, ending=replace(tried.ending, reason=Reason.BUDGET)), reproducer
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
         report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
@@ -436,15 +440,32 @@ class _Run:
         shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
         return replace(tried, shipped=shipped), reproducer
 
+    def _is_out_of_time(self, report: ReduceReport) -> bool:
+        """Whether there is something smaller, and the seconds of the search are spent: one trial
+        more tells whether it ships.
+        """
+        most = self.plan.budget.max_trials
+        trials_left = most is None or len(report.records) < most
+        smaller = report.reduction.best != report.reduction.original
+        return report.ending.reason is Reason.BUDGET and trials_left and smaller
+
     def _rehearsed(
-        self, report: ReduceReport, reproducer: Reproducer, output: Output, replica: int
+        self,
+        report: ReduceReport,
+        reproducer: Reproducer,
+        output: Output,
+        replica: int,
+        once: KOfN | None = None,
     ) -> ReduceReport:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
         copy = CopyExperiment(self.experiment, reproducer, output)
-        judge = KOfN(1, enough(report.reduction))
+        question = self._beyond(
+            f"copy {replica}", search, once or KOfN(1, enough(report.reduction)), copy
+        )
         question = replace(
-            self._beyond(f"copy {replica}", search, judge, copy),
+            question,
+            budget=Budget() if once else question.budget,
             guard_signature=self.plan.is_command,
             expected=self._expected(report),
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.engine.events import Listener
+from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
 from aorta.run.request import RunReport, RunRequest, run
@@ -104,10 +105,11 @@ def smallest(state: State) -> ReproducerFound:
     if not reduced or shipped.get("self_contained") is not True:
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
+    python = RunDir(Path(reduced["run_dir"])).about().get("python")
     return ReproducerFound(
         "bash run_repro.sh",
         Path(reduced["run_dir"]) / "shrunken",
-        {},
+        {"PYTHON": str(python)} if python else {},
         state.known("reproduce")["oracle"],
         HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),

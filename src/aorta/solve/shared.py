@@ -24,6 +24,7 @@ from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.evidence import Numbers
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -307,9 +308,7 @@ def _end_from(content: Mapping[str, Any]) -> TrialEnd:
     plain = dict(content)
     for stream in ("stdout", "stderr"):
         plain[stream] = StreamEnd(**{**plain[stream], "path": Path(plain[stream]["path"])})
-    plain["matches"] = tuple(
-        Match(**{**match, "groups": tuple(match["groups"])}) for match in plain["matches"]
-    )
+    plain["matches"] = tuple(map(Match.from_json, plain["matches"]))
     return TrialEnd(**plain)
 
 
@@ -354,7 +353,10 @@ def _matches(watch: Watch, streams: Mapping[str, StreamEnd]) -> Sequence[Match]:
                 groups = tuple(g if g is None else g.decode(errors="replace") for g in hit.groups())
                 text = line[:400].decode(errors="replace")
                 at = stream.last_at or 0.0
-                found.append(Match(pattern.pattern, name, text, at, groups))
+                numbers = Numbers()
+                numbers.add(hit[1] for hit in hits if pattern.every)
+                kept = tuple(numbers.kept)
+                found.append(Match(pattern.pattern, name, text, at, groups, kept))
     return found
 
 

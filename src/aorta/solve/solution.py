@@ -156,7 +156,10 @@ class Solution:
         if self.status == "user_error":
             return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
         if self.status == "did_not_reproduce":
-            return ["run it where it fails, or give it longer: aorta solve --budget 8h ..."]
+            return [
+                "run it where it fails, or give it longer: aorta solve --budget 8h ...",
+                "if it is slow: aorta solve --oracle metric --pattern 'time ([0-9.]+)' --above 0.5",
+            ]
         told = []
         if self.cure is not None:
             lines = state.known("triage")["optimize"].get("environment_lines", [])

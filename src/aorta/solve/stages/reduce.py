@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.sprt import HitCount
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Event, Reason, TrialStarted
 from aorta.engine.rundir import write_atomically
@@ -129,11 +130,13 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
+        rate = state.known("reproduce").get("rate") or {}
         report = reduce(
             ReduceRequest(
                 spec=Path(spec.file),
                 run_dir=folder,
                 ticket=state.request.ticket,
+                seen=HitCount(rate.get("reproduced", 0), rate.get("of", 0)),
                 layers=EnvironmentLayers(
                     subject.environment, mitigations_files=state.request.mitigations_files
                 ),
