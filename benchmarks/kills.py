@@ -254,8 +254,13 @@ class _Place:
         found.wrong["process left"] += bool(_wait_for_none(f"{MARK}={self.path}"))
         if self._executor in _QUEUES:
             found.wrong["job left"] += not _until(lambda: not _queue(self._executor))
-        left = [*(self.path / "tmp").iterdir(), *self.path.rglob("*.draft")]
-        for path in left:
+        # A run that was killed while it was born cannot be gone on with, and keeps its draft.
+        drafts = (
+            draft
+            for draft in self.path.rglob("*.draft")
+            if draft.name != ".run.json.0.draft" or draft.with_name("run.json").exists()
+        )
+        for path in (*(self.path / "tmp").iterdir(), *drafts):
             found.wrong[f"file left: {path.name}"] += 1
         found.wrong += Counter()  # drops what never happened
 

@@ -85,7 +85,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
-        trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
+        trace = Trace(plan.axes, partial(settings_of, plan.materials))
         report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
