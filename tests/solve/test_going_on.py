@@ -180,3 +180,21 @@ def test_a_stage_can_be_rerun_by_hand(tmp_path: Path) -> None:
     assert "loss is nan at step 11" in done.stderr
     reduced = aorta("reduce", "--resume", script.parents[1], "--json", "-q", cwd=tmp_path).json()
     assert reduced["resumed_trials"] == reduced["trials"]
+
+
+def test_a_size_that_another_number_divides_goes_in_steps_of_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--hidden-size', type=int)\n"
+        "parser.add_argument('--num-heads', type=int)\n"
+        "given = parser.parse_args()\n"
+        "assert given.hidden_size % given.num_heads == 0, 'heads do not fit'\n"
+        "if given.hidden_size >= 100 and given.num_heads >= 3:\n"
+        "    raise RuntimeError('overflow')\n"
+    )
+    words = ("--hidden-size", "768", "--num-heads", "12")
+    document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND[:3], *words)
+    left = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
+    assert left["HIDDEN_SIZE"] == 108
+    assert left["NUM_HEADS"] in {3, 4, 6, 9, 12}

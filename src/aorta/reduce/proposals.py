@@ -16,7 +16,7 @@ from aorta.core.names import is_variable
 from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import is_config
 from aorta.reduce.launcher import ranks_of
-from aorta.reduce.no_sizes import is_no_size
+from aorta.reduce.no_sizes import divided, is_no_size
 from aorta.reduce.proposed_files import propose_files
 
 _READS = re.compile(
@@ -110,7 +110,7 @@ def proposal_for(
     configs = list(_configs(words, cwd))
     others = [name for name in opened if name not in {*named, *configs}]
     files = propose_files([*configs, *others], cwd, list(axes))
-    return Proposal(command, (*axes.values(), *files))
+    return Proposal(command, tuple(divided([*axes.values(), *files])))
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.trials import BUILD_ID
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.atomic import whole_lines
@@ -166,7 +167,7 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if trial.id == SNAPSHOT_ID:  # it is a trial of nothing, and none to be counted
+        if _is_no_trial(trial.id):
             self._inner.start(trial)
             return
         key = what_is_run(trial)
@@ -194,7 +195,7 @@ class _SharingExecutor:
         return ended_now
 
     def cancel(self, trial_id: str) -> None:
-        if trial_id in self._running or trial_id == SNAPSHOT_ID:
+        if trial_id in self._running or _is_no_trial(trial_id):
             self._inner.cancel(trial_id)
             return
         self._given = [
@@ -203,6 +204,11 @@ class _SharingExecutor:
 
     def close(self) -> None:
         """The one behind it is shared by all stages, and closed with the last."""
+
+
+def _is_no_trial(trial_id: str) -> bool:
+    """A look into a container, or what a bisection builds before a trial: not to be counted."""
+    return trial_id == SNAPSHOT_ID or trial_id.startswith(BUILD_ID)
 
 
 def what_is_run(trial: TrialSpec) -> str:
