@@ -24,35 +24,9 @@ _READS = re.compile(
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_DATA = (
-    *(
-        ".txt",
-        ".csv",
-        ".tsv",
-        ".jsonl",
-        ".ndjson",
-        ".list",
-        ".lst",
-        ".ids",
-        ".json",
-        ".yaml",
-        ".yml",
-    ),
-    *(
-        ".toml",
-        ".ini",
-        ".cfg",
-        ".log",
-        ".sql",
-        ".xml",
-        ".html",
-        ".css",
-        ".md",
-        ".c",
-        ".h",
-        ".cc",
-        ".cpp",
-    ),
+_DATA = re.compile(
+    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md|cc?|h|cpp"
+    r"|npy|npz)$"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _OVERRIDE = re.compile(
@@ -325,7 +299,7 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     place = cwd / value
     if _is_inside(value) and is_config(place):
         return None  # its numbers and lists shrink, not its lines
-    if (any_ending or value.endswith((*_DATA, *ARRAYS))) and _is_text_of_lines(place):
+    if (any_ending or _DATA.search(value)) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
     if (
         _is_inside(value)
