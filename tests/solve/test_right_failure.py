@@ -2,6 +2,7 @@
 failed once.
 """
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,21 @@ def test_a_guess_says_less_than_the_type_of_the_exception(
     failure = done.json()["failure"]
     assert failure["class"] == kind
     assert failure["summary"].startswith(f"{kind}: ")
+
+
+def test_candidates_that_show_the_exception_in_other_words_change_what_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    rows = ["".join(letters) for letters in itertools.product("aeiou", repeat=3)]
+    (tmp_path / "rows.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "load.py").write_text(
+        "import sys\n"
+        "rows = open(sys.argv[1]).read().split()\n"
+        "raise ValueError(f'no shard for {rows[0]!r} up to {rows[-1]!r} of these')\n"
+    )
+    document = aorta("solve", "--json", "-q", "--stages", "reproduce,reduce", "--", "python",
+                     "load.py", "rows.txt", cwd=tmp_path).json()  # fmt: skip
+    assert document["reproducer"]["axes"][0]["final"] == 1
+    assert document["trials"] <= 25
+    (spec,) = tmp_path.glob("solve/*/aorta.yaml")
+    assert "exit_code" in spec.read_text()

@@ -384,7 +384,8 @@ class Engine:
         self._warmth.decided(point, verdict)
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
-        self._emit(events.PointSettled(point, verdict, self._search.best))
+        left = getattr(self._search, "left", None)
+        self._emit(events.PointSettled(point, verdict, self._search.best, left))
 
     def _cool_if_different(self) -> None:
         why = self._warmth.difference()

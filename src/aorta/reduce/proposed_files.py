@@ -12,21 +12,7 @@ from aorta.reduce.config_files import BETWEEN, CONFIGS, MOST_SETTINGS, settings_
 from aorta.reduce.structure import pieces_of
 
 Axes = list[Mapping[str, Any]]
-_CODE = (
-    ".py",
-    ".pyc",
-    ".pyi",
-    ".so",
-    ".sh",
-    ".bash",
-    ".pth",
-    ".egg-info",
-    ".log",
-    ".lock",
-    ".md",
-    ".cfg",
-    ".ini",
-)
+_CODE = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
 _ALWAYS_CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_BYTES = 1 << 26
 _MOST_FILES = 6
@@ -75,7 +61,7 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    if path.name.endswith(_CODE):
+    if _CODE.search(path.name):
         return False
     try:
         return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
@@ -117,7 +103,7 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
         if folder == "." or count < 3:
             continue
         inside = [entry for entry in (cwd / folder).iterdir() if not entry.name.startswith(".")]
-        if all(entry.is_file() and not entry.name.endswith(_CODE) for entry in inside):
+        if all(entry.is_file() and not _CODE.search(entry.name) for entry in inside):
             found.append(folder)
     return found
 

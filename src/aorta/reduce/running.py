@@ -18,6 +18,7 @@ from aorta.engine.events import (
     Ending,
     Event,
     Listener,
+    Note,
     PointSettled,
     Reason,
     RunEnded,
@@ -36,6 +37,7 @@ from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
     InPlaceExperiment,
+    OtherEnds,
     WatchedExperiment,
     enough,
     failed,
@@ -213,13 +215,19 @@ class _Run:
             restart=self._beginning,
             private_trials=True,
         )
-        answer = self._answer(question, (*watching, *self.listeners))
+        others = OtherEnds(self._say_other)
+        answer = self._answer(question, (*watching, *self.listeners, others))
         if not isinstance(answer.search, Descent):
             raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
         report = self._report(answer.search.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
         report = self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
         return self._with_source(report, watching)
+
+    def _say_other(self, found: Failure) -> None:
+        said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
+        for listener in self.listeners:
+            listener(Note(f"{said} for; if it is, let the oracle say so"))
 
     def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
         """The program itself, at what the other axes were reduced to."""
@@ -418,7 +426,8 @@ class _Run:
         """
         if self._is_out_of_time(report):
             tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 6, KOfN(1, 1))
-            return replace(tried, ending=replace(tried.ending, reason=Reason.BUDGET)), reproducer
+            ending = replace(tried.ending, reason=Reason.BUDGET, detail=report.ending.detail)
+            return replace(tried, ending=ending), reproducer
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
         report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
