@@ -303,6 +303,6 @@ def _placed(template: str, name: str, value: str) -> str:
 def pieces_left(one: Strange, after: str) -> list[str]:
     """Words of the value that can still be read."""
     words = [word for word in re.split(r"\s", one.value) if len(word) >= 4]
-    for text in (one.value, f"alice:{one.value}"):
-        words.append(base64.b64encode(text.encode()).decode())
+    encoded = (base64.b64encode(text.encode()) for text in (one.value, f"alice:{one.value}"))
+    words.extend(text.decode() for text in encoded)
     return [word for word in words if word in after]

@@ -188,17 +188,18 @@ def _parts(
 
 
 def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = b""
+    waiting: list[bytes] = []
     for piece in pieces:
         if b"\0" in piece:
             raise NotTextError
-        waiting += piece
-        while len(waiting) > _LONGEST_TEXT:
-            cut = _boundary(waiting)
-            yield waiting[:cut]
-            waiting = waiting[cut:]
-    if waiting:
-        yield waiting
+        waiting.append(piece)
+        if sum(map(len, waiting)) > _LONGEST_TEXT:
+            text = b"".join(waiting)
+            cut = _boundary(text)
+            yield text[:cut]
+            waiting = [text[cut:]]
+    if any(waiting):
+        yield b"".join(waiting)
 
 
 def _boundary(waiting: bytes) -> int:

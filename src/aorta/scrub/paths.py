@@ -28,9 +28,9 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
     rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|"
     rf"(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
-_REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
-_TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
-_QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
+_REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
+_TILDE = rule(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
+_QUOTED = rule(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)", '"/', "'/", "`/")
 _WINDOWS = rule(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
