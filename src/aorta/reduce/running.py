@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -209,6 +210,7 @@ class _Run:
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
+            expected=known_failure(self.plan.oracle),
             keep=self._keep,
             learn=self.experiment.patience.learn,
             warm=WarmRules(proof=True),
@@ -414,6 +416,7 @@ class _Run:
             module,
             flaky=flaky,
             ends_well=report.ends_well,
+            failure=self._expected(report) if plan.is_command else None,
         )
 
     def rehearse(
