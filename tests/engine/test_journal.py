@@ -16,7 +16,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import Ended, Failure
 from aorta.core.trial import Outcome, Tally, Verdict
-from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
 from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
@@ -258,10 +258,10 @@ def test_going_cold_closes_the_points_of_its_own_question_alone(tmp_path: Path) 
     journal = Journal.create(path, PARTS)
     for question in (MAIN, "copy"):
         journal.append(Opened(point(0)), question)
-    journal.append(Cooled("they differ"), MAIN)
+    journal.append(WarmDisabled("they differ"), MAIN)
     journal.append(record(0), "copy")
     journal.close()
-    assert entries_of(path) == [Opened(point(0)), Cooled("they differ")]
+    assert entries_of(path) == [Opened(point(0)), WarmDisabled("they differ")]
     journal = Journal.resume(path, PARTS)
     assert journal.entries("copy") == [Opened(point(0)), record(0)]
     journal.append(record(0), MAIN)

@@ -25,21 +25,19 @@ from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
-from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
-_COOLED = "cooled"
+_WARM_DISABLED = "cooled"
 SCRIPT, DATA = "script ", "data"
 """Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
-    """A digest a part, so that a refusal can name what changed. The tool's own version is one of
-    them.
-    """
+    """A digest a part, so that a refusal can name what changed; our version is a part too."""
     return {
         name: hashlib.sha256(
             json.dumps(part, sort_keys=True, default=str, separators=(",", ":")).encode()
@@ -49,9 +47,7 @@ def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 class Journal:
-    """Open with `create` or `resume`. A run may ask several questions one after the other; each has
-    entries of its own.
-    """
+    """Open with `create` or `resume`. A run may ask several questions, one after the other."""
 
     def __init__(self, path: Path, read: "_Reading") -> None:
         self.path = path
@@ -182,9 +178,7 @@ class _Reading:
     _open: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Raises what a line that does not fit raises: ValueError, KeyError, TypeError or
-        AttributeError.
-        """
+        """ValueError, KeyError, TypeError or AttributeError for a line that does not fit."""
         if self.lines == 0:
             self.header = {"fingerprint": {}, "schema": None, **line}
         elif line["n"] != self.lines:
@@ -195,9 +189,9 @@ class _Reading:
 
     def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
         question = line["question"]
-        if kind == _COOLED:
+        if kind == _WARM_DISABLED:
             self._open = {place for place in self._open if place[0] != question}
-            self.entries.setdefault(question, []).append(Cooled(str(line["why"])))
+            self.entries.setdefault(question, []).append(WarmDisabled(str(line["why"])))
             return
         place = (question, line["key"])
         if kind == _SPARE:
@@ -243,9 +237,7 @@ def _parsed(content: bytes) -> Iterator[dict[str, Any] | None]:
 
 
 def _read(content: bytes) -> _Reading:
-    """Up to the first line that does not fit. If whole lines follow it, that is damage; if none
-    does, a torn end.
-    """
+    """Up to the first line that does not fit: damage if whole lines follow, else a torn end."""
     read, good, found = _Reading(), 0, list(_parsed(content))
     raw = content.split(b"\n")
     for number, line in enumerate(found):
@@ -292,9 +284,7 @@ def _damage_words(damage: _Damage) -> str:
 
 
 def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
-    """The lines before the damage and the trials behind it, in place of the damaged file, which is
-    kept.
-    """
+    """Put the lines before the damage and the trials behind it in place; keep the old file."""
     with _disk_errors(path):
         number = 1
         while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
@@ -316,8 +306,8 @@ def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
 
 
 def _content(entry: Entry) -> dict[str, Any]:
-    if isinstance(entry, Cooled):
-        return {"kind": _COOLED, "why": entry.why}
+    if isinstance(entry, WarmDisabled):
+        return {"kind": _WARM_DISABLED, "why": entry.why}
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):

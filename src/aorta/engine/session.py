@@ -27,9 +27,7 @@ class Resume:
 
 
 class Session:
-    """A locked run directory. Use as a context manager: the lock goes when it is left, however it
-    is left.
-    """
+    """A locked run directory. A context manager: the lock goes however it is left."""
 
     def __init__(
         self, run: RunDir, *, resumed: bool, salvage: bool = False, changed: bool = False
@@ -74,9 +72,7 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Only a run whose results are written is over: killed or failing before that, it can be
-        taken up again.
-        """
+        """A run is over when its results are written; until then it can be resumed."""
         try:
             if kind is None and self._ending is not None:
                 ended = self._ending
@@ -88,9 +84,7 @@ class Session:
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end. How the run stands is written down when the session is
-        left.
-        """
+        """Drive the question to its end. Its state is written down when the session is left."""
         if question.name in self._asked:
             raise ValueError(
                 f"this run asked {question.name!r} already; give a question a name of its own"
