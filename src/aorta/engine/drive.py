@@ -176,14 +176,9 @@ class Engine:
 
     def _catch_up(self) -> None:
         """A process that is killed between two lines leaves a decision that follows from the line
-        before.
-
-        And of a point that was open where a journal was damaged, trials from behind the damage may
-        be at hand.
-        """
+        before."""
         for point in list(self._open):
             if point in self._open:  # settling one may have dropped another
-                self._use_spare_trials(self._open[point])
                 self._settle_if_sure(self._open[point])
         self._drop_unwanted()
         self._disable_warm_if_different()
@@ -203,7 +198,6 @@ class Engine:
                 break
             self._write(Opened(asked[0]))
             state = self._open_point(asked[0])
-            self._use_spare_trials(state)
             if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
         for state in list(self._open.values()):
@@ -239,12 +233,6 @@ class Engine:
             for record in self._records_of(point):
                 state.count(record)
         return state
-
-    def _use_spare_trials(self, state: _OpenPoint) -> None:
-        for record in self._journal.spare_trials(self._question.name, state.point):
-            if record.index not in state.indexes and self._verdict(state) is None:
-                self._write(record)
-                self._use(record, replayed=True)
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
         """Start trials until `useful` are under way, as far as slots and the trial budget reach."""

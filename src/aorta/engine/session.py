@@ -22,19 +22,15 @@ class Resume:
     """Which run to go on with, and how."""
 
     run: Path | None = None  # None: the newest unfinished one
-    salvage: bool = False  # go on with what can be read of a damaged journal
     changed: bool = False  # go on though scripts or data changed since
 
 
 class Session:
     """A locked run directory. A context manager: the lock goes however it is left."""
 
-    def __init__(
-        self, run: RunDir, *, resumed: bool, salvage: bool = False, changed: bool = False
-    ) -> None:
+    def __init__(self, run: RunDir, *, resumed: bool, changed: bool = False) -> None:
         self.run = run
         self.resumed = resumed
-        self.salvage = salvage
         self.changed = changed
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
@@ -57,7 +53,7 @@ class Session:
     def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
         resume = resume or Resume()
         run = find_resumable(output, verb, resume.run)
-        return cls(run, resumed=True, salvage=resume.salvage, changed=resume.changed)
+        return cls(run, resumed=True, changed=resume.changed)
 
     @property
     def path(self) -> Path:
@@ -103,7 +99,5 @@ class Session:
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(
-                self.run.journal, fingerprint, salvage=self.salvage, changed=self.changed
-            )
+            return Journal.resume(self.run.journal, fingerprint, changed=self.changed)
         return Journal.create(self.run.journal, fingerprint)
