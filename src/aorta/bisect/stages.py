@@ -131,7 +131,7 @@ class Stages:
         run = RunDir(path)
         if not run.journal.exists():
             run.describe(verb=_VERB, stage=path.name)
-        return Session(run, resumed=run.journal.exists(), salvage=self.session.salvage)
+        return Session(run, resumed=run.journal.exists())
 
 
 def open_session(prefix: Path, resume: Resume | None, *, is_named: bool = True) -> Session:

@@ -1,6 +1,4 @@
-"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of trials
-but what one needs.
-"""
+"""Slurm's own commands: what we ask them, and how we read their answers."""
 
 import math
 import os
@@ -150,9 +148,7 @@ def nodes_of(partition: str | None) -> list[NodeState]:
 
 
 def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobState]:
-    """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of
-    them.
-    """
+    """The state of each of these array tasks, each as `JOB_INDEX`, by one question."""
     found = dict(_in_queue(_jobs_of(tasks)))
     forgotten = tasks - found.keys()
     # The controller forgets ended tasks after MinJobAge, and all of them with its state.
@@ -182,9 +178,7 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """How forgotten tasks ended. One that only the database still takes for running ends nobody's
-    waiting.
-    """
+    """How forgotten tasks ended. `RUNNING` in the database alone does not count."""
     try:
         answer = ask(
             "sacct", "--noheader", "--parsable2", "--allocations",
@@ -250,9 +244,7 @@ def _sizes(resources: Resources) -> list[str]:
 
 
 def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
-    """How many trials fit on nodes of (CPUs, GPUs) at once, one trial's nodes being different
-    ones.
-    """
+    """How many trials fit at once on nodes of (CPUs, GPUs), each on nodes that differ."""
     cpus = wanted.cpus * wanted.tasks_per_node
     on_each = [
         min(have // cpus, gpus // wanted.gpus if wanted.gpus else have // cpus)
