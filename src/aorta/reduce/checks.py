@@ -172,15 +172,16 @@ def failed(search: EveryPoint, point: Point) -> bool:
     return verdict is not None and verdict.reproduces is True
 
 
-def enough(reduction: Reduction) -> int:
+def enough(reduction: Reduction, before: HitCount) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a
-    hundred times.
+    hundred times. `before`: how often the original was seen to fail before the reduction.
     """
     verdict = reduction.confirmation or reduction.calibration
     judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
-    if judged and not any(v.tally.against for v in judged) and not reduction.setbacks:
-        return 1  # it never missed
-    seen = HitCount.of(verdict.tally) if verdict else NOTHING
+    missed = before.misses or reduction.setbacks or any(v.tally.against for v in judged)
+    if judged and not missed:
+        return 1
+    seen = before + (HitCount.of(verdict.tally) if verdict else NOTHING)
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
 
 

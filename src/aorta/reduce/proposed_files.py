@@ -9,7 +9,7 @@ from typing import Any
 
 from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import BETWEEN, CONFIGS, MOST_SETTINGS, settings_in
-from aorta.reduce.structure import pieces_of
+from aorta.reduce.structure import JsonTree, pieces_of
 
 Axes = list[Mapping[str, Any]]
 _CODE = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
@@ -72,7 +72,8 @@ def _is_data(path: Path) -> bool:
 def _is_long(path: Path) -> bool:
     """Data that is written as a configuration: one long list."""
     try:
-        return len(pieces_of(path.name, path.read_bytes()).items) > _LONG
+        pieces = pieces_of(path.name, path.read_bytes())
+        return (pieces.longest if isinstance(pieces, JsonTree) else len(pieces.items)) > _LONG
     except OSError:
         return False
 

@@ -351,7 +351,7 @@ class _Run:
             self._beyond(
                 "ignored axes",
                 search,
-                KOfN(1, enough(reduction)),
+                KOfN(1, enough(reduction, self.plan.seen)),
                 IgnoredExperiment(self.experiment, reduction.best),
             ),
             expected=report.failure,
@@ -472,9 +472,8 @@ class _Run:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
         copy = CopyExperiment(self.experiment, reproducer, output)
-        question = self._beyond(
-            f"copy {replica}", search, once or KOfN(1, enough(report.reduction)), copy
-        )
+        judge = once or KOfN(1, enough(report.reduction, self.plan.seen))
+        question = self._beyond(f"copy {replica}", search, judge, copy)
         question = replace(
             question,
             budget=Budget() if once else question.budget,
@@ -484,6 +483,7 @@ class _Run:
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
         found = verdict.reproduces if verdict is not None else None
+        found = found or None if once else found  # one that did not fail may be chance
         names = reproducer.files.names if reproducer.files else ()
         tried = [record for record in answer.records if record.point == point]
         shipped = Shipped(
