@@ -118,7 +118,8 @@ def _log_of_frameworks(rng: random.Random) -> Iterator[str]:
     files = sorted((TESTS / "attribution" / "corpus").rglob("rank_*"))
     while True:
         for file in rng.sample(files, len(files)):
-            yield from file.read_text(errors="replace").splitlines(keepends=True)
+            text = file.read_text(errors="replace").replace("\0", "")
+            yield from text.splitlines(keepends=True)
 
 
 LOGS = {

@@ -98,7 +98,10 @@ def test_only_the_reported_spans_differ_from_the_original(text: str) -> None:
 FOUND_IN = [
     *(planted.line for planted in CORPUS),
     *(one.text for one in (*strange_secrets(1), *blind_secrets(1))),
-    *(file.read_text() for file in sorted(LINES_OF_DETECTORS.iterdir())),
+    *(
+        re.sub(r"(?m)[⟦⟧]|^ {4}", "", file.read_text())
+        for file in sorted(LINES_OF_DETECTORS.iterdir())
+    ),
 ]
 BEFORE = (" ", "\t", "=", ":", '"', "'", "s", "i", "k", "0", "1", "7", "\n", ",")
 AFTER = ("\u00a0", "\u2003", "\u017f", "\u0130", "\u0131", "\u212a", "\u0663", "\n", "\r\n")

@@ -74,7 +74,7 @@ _HOST_CONTEXTS = (
     ),
     rule(
         r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
-        r"[\w.\-]+(?:\[\d+\])?:",
+        r"(?:kernel|systemd|slurm|sshd|dockerd|kubelet)[\w.\-]*(?:\[\d+\])?:",
         "kernel",
         "systemd",
         "slurm",
@@ -191,22 +191,33 @@ def _hosts_in(text: str) -> Iterator[SecretSpan]:
 
 
 def _hosts_before_lines(text: str) -> Iterator[SecretSpan]:
-    for start, end in as_looked_at(text).lines_like(_LINE_OF_A_HOST.match):
+    for start, end in as_looked_at(text).lines_like(_may_begin_with_host):
         match = _LINE_OF_A_HOST.match(text, start, end)
         if match is not None and _is_before_lines(match["host"]):
             yield SecretSpan(match.start(1), match.end(1), Kind.HOST, match[1])
 
 
+def _may_begin_with_host(shape: str) -> bool:
+    match = _LINE_OF_A_HOST.match(shape)
+    if match is None:
+        return False
+    return bool(_HOST_WITH_NUMBER.match(match["host"] + "0")) or not _is_indexed(match["host"])
+
+
+def _is_indexed(name: str) -> bool:
+    """`rank-12`, `resnet-50`, `sha256`."""
+    first = _FIRST_WORD.match(name)
+    return first is not None and first[0].lower() in INDEXED_WORDS and name.count("-") < 2
+
+
 @lru_cache(maxsize=4096)
 def _is_before_lines(name: str) -> bool:
-    """`gpu-a100-017`, `dgx07`; but not `rank-12`, `resnet-50` or `sha256`."""
+    """`gpu-a100-017`, `dgx07`."""
     if _HOST_WITH_NUMBER.match(name):
         return True
-    first = _FIRST_WORD.match(name)
-    if first is None or (first.group().lower() in INDEXED_WORDS and name.count("-") < 2):
-        return False
     last = name.rpartition("-")[2]
-    return "-" in name and last[-1:].isdigit() and (name.count("-") > 1 or len(last) > 1)
+    is_numbered = "-" in name and last[-1:].isdigit() and (name.count("-") > 1 or len(last) > 1)
+    return is_numbered and not _is_indexed(name)
 
 
 def _hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:

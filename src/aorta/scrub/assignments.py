@@ -67,11 +67,12 @@ _CODE = re.compile(
 )
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 _ELEMENTS = re.compile(
-    r"<\w+\s[^<>]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
+    r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
     r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<key>(?P<plist>[^<>]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
+    r"|<key>(?P<plist>[^<>\n]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
     r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
 )
+_NAME_IN_TAG = re.compile(r"(?:<key>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
     rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?",
@@ -111,6 +112,19 @@ def assigned_in(
     """`secret_names` are globs that a policy adds. `quoted_only`: source code, in which only a
     quoted value can be a secret.
     """
+    yield from _named_in(text, quoted_only)
+    if "</" in text:
+        for line in as_looked_at(text).lines_like(_holds_secret_tag):
+            yield from _in_elements(text, *line)
+    if secret_names:
+        for match in _POLICY_NAME.finditer(text):
+            if announces_secret(match["name"], secret_names):
+                word = _word(text, match.end(), False, _LONGEST)
+                if word and is_worth_hiding(word.value):
+                    yield word
+
+
+def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
     done = 0
     for line in sorted(as_looked_at(text).lines_like(_names_a_secret)):
         for name in _NAME.finditer(text, *line):
@@ -124,14 +138,6 @@ def assigned_in(
             if value := _PAIR_VALUE.match(text, pair.end()):
                 place = _Place(pair["name"], value.end(), ":", False, True, True, False, "", 0)
                 yield from _secrets_at(text, place, quoted_only)
-    if "</" in text:
-        yield from _in_elements(text)
-    if secret_names:
-        for match in _POLICY_NAME.finditer(text):
-            if announces_secret(match["name"], secret_names):
-                word = _word(text, match.end(), False, _LONGEST)
-                if word and is_worth_hiding(word.value):
-                    yield word
 
 
 def _names_a_secret(shape: str) -> bool:
@@ -302,15 +308,22 @@ def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
     return _span(text, bare.start(), bare.start() + len(value)) if value else None
 
 
-def _in_elements(text: str) -> Iterator[SecretSpan]:
-    for match in _ELEMENTS.finditer(text):
+def _holds_secret_tag(shape: str) -> bool:
+    return any(announces_secret(name.replace(" ", "_")) for name in _NAME_IN_TAG.findall(shape))
+
+
+def _in_elements(text: str, start: int, end: int) -> Iterator[SecretSpan]:
+    """Of the elements that begin between the two."""
+    at = start
+    while (match := _ELEMENTS.search(text, at)) is not None and match.start() < end:
+        at = match.end()
         for name in ("key", "plist", "name"):
             value = f"of_{name}"
             if match[name] and announces_secret(match[name].replace(" ", "_")):
                 said = match[value].strip()
-                start = match.start(value) + match[value].find(said)
+                begin = match.start(value) + match[value].find(said)
                 if said and is_secret_value(match[name], said):
-                    yield _span(text, start, start + len(said))
+                    yield _span(text, begin, begin + len(said))
 
 
 def _span(text: str, start: int, end: int) -> SecretSpan:
