@@ -119,7 +119,7 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
             spec,
         ),
         *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
-        *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
+        *("--no-checks", "--output-prefix", home / "out", "--json"),
         *("sh", "-c", test),
         cwd=home,
         env={**engine_of_a_group.environ, "HOME": str(home), "TMPDIR": str(home)},
@@ -153,7 +153,7 @@ def test_an_image_with_a_user_of_its_own_may_write_its_output(
     )
     done = program(
         *("aorta", "bisect", "--failing-container", image),
-        *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-cache", "--no-checks"),
+        *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-checks"),
         *("--shm-size", "64m", "sh", "-c", test),
         cwd=home,
         env={**engine_of_a_group.environ, "HOME": str(home)},
@@ -336,7 +336,7 @@ def built(
     out, cache = place / "out", place / "deep" / "cache"
     running = start_aorta(
         *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
-        *("--output-prefix", out, "--no-cache", "--no-checks", "-v", f"{gate}:/gate"),
+        *("--output-prefix", out, "--no-checks", "-v", f"{gate}:/gate"),
         *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
         cwd=place,
         env=docker_engine.environ,

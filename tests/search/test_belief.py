@@ -15,7 +15,7 @@ CHANGES = 6
 EVERY = (1 << CHANGES) - 1
 masks = st.integers(0, EVERY)
 prefixes = st.integers(0, CHANGES).map(lambda first: (1 << first) - 1)  # as on a line
-histories = st.one_of(st.lists(held, min_size=5, max_size=5) for held in (masks, prefixes))
+histories = st.lists(masks, min_size=5, max_size=5) | st.lists(prefixes, min_size=5, max_size=5)
 trials_of = st.dictionaries(
     st.integers(0, 4), st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=4
 )

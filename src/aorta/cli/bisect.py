@@ -130,8 +130,6 @@ _CONTAINER_FIELDS = (
 @click.option("--max-time", type=options.Duration(), help="Stop after this long.")
 @click.option("--extra-env", multiple=True, metavar="NAME=VALUE", help="For the test; repeatable.")
 @click.option("--output-prefix", type=click.Path(path_type=Path), help="Where everything goes.")
-@click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
-@options.unless("--no-cache", "cache", help="Neither use nor keep outcomes of other runs.")
 @options.unless(
     "--no-checks", "checks", help="No trials to check the answer: its sides, partner, older break."
 )
