@@ -60,6 +60,8 @@ def write_case(
         elsewhere = (
             f"It runs on this machine alone: its files take more than {MOST_BYTES_TAKEN >> 20} MiB."
         )
+    if isolating := isolate_command(log_dir, words, options):
+        elsewhere += f"\n# Is it one of the nodes?  {isolating}"
     write_whole(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml", elsewhere))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
@@ -121,6 +123,10 @@ _HEADER = """\
 # the number of ranks. Add what you know.
 """
 ELSEWHERE = "elsewhere.yaml"
+_HISTORY = 3  # cycles whose logs weigh in
+_STARTED_BY_SLURM = (
+    '--nnodes "$SLURM_NNODES" --node-rank "$SLURM_PROCID" --master-addr "${AORTA_NODES%%,*}"'
+)
 _ALONE = {  # what a script may expect of its launcher; port 0 is a free one
     "RANK": "0",
     "LOCAL_RANK": "0",
@@ -191,6 +197,25 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
     if command[0] == python:
         return [*torchrun, *command[1:]]
     return [*torchrun, "--no-python", *command]
+
+
+def isolate_command(log_dir: Path, words: FinalDecision, options: Options) -> str | None:
+    """How to find out, on a Slurm, whether it is a node or the job; None for a job of one node."""
+    start = words.failed.start
+    # Slurm knows a host by its first name; an address has none.
+    short = (re.sub(r"^([a-zA-Z][\w-]*)\..*", r"\1", node) for node in start.nodes)
+    hosts = list(dict.fromkeys(short))
+    if len(hosts) < 2:
+        return None
+    ranks = options.torch.nproc_per_node
+    torchrun = shlex.join(_under_torchrun(interpreter(), options.command, ranks))
+    failed = range(max(start.first_cycle, start.cycle - _HISTORY + 1), start.cycle + 1)
+    history = (f"--history {shlex.quote(str(CycleDir(log_dir, n).path))}" for n in failed)
+    job = shlex.quote(torchrun.replace("--standalone", _STARTED_BY_SLURM, 1))
+    return (
+        f"aorta isolate --nodes {','.join(hosts)} --ranks-per-node {ranks} {' '.join(history)} "
+        f"--executor slurm -- bash -c {job}"
+    )
 
 
 def _written(spec: Mapping[str, Any], words: FinalDecision, file: Path, elsewhere: str) -> str:

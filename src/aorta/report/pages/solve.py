@@ -114,6 +114,7 @@ def page(run: OpenedRun) -> Page:
             *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
+            *_isolation(result),
             *_next(result),
             *_open_questions(result),
             *_strip(run),
@@ -190,6 +191,8 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
         is_range = words(result, "bisect_status") == "range"
         which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
+    if broken := words(section(result, "isolation"), "broken"):
+        parts.append(f"it is the hardware: {broken}")
     axes = [a for a in rows(section(result, "reproducer"), "axes") if _is_smaller(a)]
     if axes:
         shown = [f"{words(a, 'name')} {a.get('initial')} → {a.get('final')}" for a in axes]
@@ -197,7 +200,7 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
     elif not parts and section(result, "reproducer"):
         parts.append("it has a reproducer")
     said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
-    found = bool(cure or culprits)
+    found = bool(cure or culprits or broken)
     if status == "partial":
         before = "So far" if run.running else "Stopped"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
@@ -322,6 +325,11 @@ def _divergence(result: Document) -> list[Section]:
     place = f" at {words(first, 'file')}:{words(first, 'line')}" if words(first, "file") else ""
     said = f"{words(first, 'op')}{place}, step {words(first, 'step')}"
     return [Section("Where the numbers part", [Words([said])])]
+
+
+def _isolation(result: Document) -> list[Section]:
+    said = words(section(result, "isolation"), "sentence")
+    return [Section("A node or the job", [Words([said])])] if said else []
 
 
 def _open_questions(result: Document) -> list[Section]:
