@@ -28,7 +28,7 @@ from aorta.engine.events import (
     TrialStarted,
 )
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
-from aorta.engine.question import Answer, Budget, Experiment, Question
+from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
@@ -63,6 +63,7 @@ OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MOST_IN_PLACE = 20
+_MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Place:
     sees_opened_files: bool = False  # trials are processes of this machine
     command: tuple[str, ...] = ()  # of a run without a spec, for a later resume
     source: bool = False
+    fixed_by: Path | None = None
 
 
 def reduce_workload(
@@ -167,6 +169,7 @@ def _session(plan: ReducePlan, place: Place) -> Session:
         jobs=place.jobs,
         **({"command": list(place.command)} if place.command else {}),
         **({"source": True} if place.source else {}),
+        **({"fixed_by": str(place.fixed_by.absolute())} if place.fixed_by else {}),
     )
 
 
@@ -263,8 +266,14 @@ class _Run:
             private_trials=True,
         )
         answer = self._answer(question, (*watching, *self.listeners))
-        source.count(answer.records)
         report = report.with_more(answer)
+        for number in range(_MOST_UNDONE if source.fixes else 0):
+            report, again = self._undone(report, source, keep)
+            if not again:
+                break
+            more = replace(question, name=f"source {number + 2}", budget=self._budget())
+            report = report.with_more(self._answer(more, (*watching, *self.listeners)))
+        source.count([r for r in report.records if AXIS in dict(r.point.values)])
         if source.to_confirm is not None and report.ending.reason is Reason.DONE:
             last = EveryPoint([source.to_confirm])
             judge = source.judges().judge_for(source.to_confirm)
@@ -278,6 +287,25 @@ class _Run:
         is_over = report.ending.reason is Reason.DONE
         reduction = source.reduction(is_over=is_over)
         return replace(report, reduction=reduction, source=source.row)
+
+    def _undone(
+        self, report: ReduceReport, source: SourceRun, keep: Keep
+    ) -> tuple[ReduceReport, bool]:
+        """Without the steps after which the known fix does not help any more."""
+        answers: list[Answer] = []
+
+        def ends_well(point: Point) -> bool:
+            search = EveryPoint([point])
+            question = self._beyond(f"source: {point[AXIS]}", search, KOfN(1, 1), source.traced)
+            question = replace(question, keep=keep, guard_signature=False)
+            answers.append(self._answer(question, self.listeners))
+            return point in search.verdicts and search.verdicts[point].tally.clean > 0
+
+        done = report.ending.reason is Reason.DONE and source.best is not None
+        again = done and source.undo(ends_well)
+        for answer in answers:
+            report = report.with_more(answer)
+        return report, again
 
     def _beginning(self) -> tuple[Descent, ImpatientJudges]:
         self._descent = Descent(self.plan.axes)

@@ -144,12 +144,21 @@ def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
     import linecache
 
     source = "".join(linecache.getlines(frame.f_code.co_filename))
-    around = [
+    kinds = {
+        "<lambda>": ast.Lambda,
+        "<listcomp>": ast.ListComp,
+        "<setcomp>": ast.SetComp,
+        "<dictcomp>": ast.DictComp,
+        "<genexpr>": ast.GeneratorExp,
+    }
+    kind: Any = kinds.get(frame.f_code.co_name, ast.stmt)
+    around: list[Any] = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, kind) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    failing = getattr(failing, "body", failing) if kind is ast.Lambda else failing
     names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
     changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
     found: list[str] = []
