@@ -101,9 +101,7 @@ def decide(
     *,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Decision:
-    """The first rule that applies. `history` is oldest first and does not hold the cycle just
-    found.
-    """
+    """The first rule that applies. `history`: the cycles before this one, oldest first."""
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
@@ -140,9 +138,7 @@ def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
 
 
 def _came_far(finding: Finding) -> bool:
-    """Whether it ran so long that a user error would have shown before: something around it has
-    changed.
-    """
+    """Whether it ran so long that a user error would have shown before."""
     if finding.failure_class not in USER_ERRORS:
         return False
     if finding.last_step is None:
@@ -157,9 +153,7 @@ def _needed(finding: Finding) -> float:
 
 
 def _is_one_node_only(finding: Finding) -> bool:
-    """One of several nodes shows what the program alone would show on all: that node is the
-    suspect.
-    """
+    """One node alone shows what the program would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 

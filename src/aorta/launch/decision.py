@@ -49,9 +49,7 @@ class _Judged:
 
     @property
     def memory(self) -> tuple[Mapping[str, Any], ...]:
-        """What later cycles are compared with: no evidence lines, for it travels with every
-        start.
-        """
+        """What later cycles are compared with; no evidence lines, as every start carries it."""
         finding = self.verdict.finding
         if finding is None:
             return ()
@@ -122,9 +120,7 @@ class LeaderDecides:
         return late.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
-        """Of this submission alone: a service that heard of another one by the same name must not
-        mix them up.
-        """
+        """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
         self._log_dir.claim(job_id)
         first = next_cycle(self._log_dir.path)
@@ -140,9 +136,7 @@ class LeaderDecides:
     def _judge(
         self, store: JobStore, start: CycleStart, known: JobEnding | None = None
     ) -> "_Judged":
-        """Whether the job ends with this failed cycle, as it does if an ending is `known`, and what
-        the next one must know.
-        """
+        """Whether the job ends with this cycle (or with a `known` ending), and what is next."""
         failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
         attribution = self._settings.attribution

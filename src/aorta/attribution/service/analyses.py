@@ -88,9 +88,7 @@ class _Cycle:
         self.first_report = self.first_report or self.last_report
 
     async def settled(self) -> None:
-        """Returns when all agents were heard; where nobody counted them, also when none came for a
-        moment; late if need be.
-        """
+        """Returns when all agents reported; uncounted, also when none came for a moment."""
         while not self.all_heard.is_set():
             wake = self.first_report + SETTLE_AT_MOST
             if self.expected is None:
@@ -104,9 +102,7 @@ class _Cycle:
 
 @dataclass(frozen=True)
 class CycleAnswer:
-    """What a reader gets: the answer, once there is one, and what a language model said about it,
-    once it has.
-    """
+    """What a reader gets: the answer, and a language model's opinion, once there are any."""
 
     document: dict[str, Any] | None
     opinion: dict[str, Any] | None = None
@@ -198,9 +194,7 @@ class Analyses:
             await asyncio.sleep(_TIDY)
 
     async def _keep(self, report: Report) -> None:
-        """Return when the report is committed. What comes while a commit runs goes into the next
-        one together.
-        """
+        """Return when the report is committed. Those that come meanwhile share the next commit."""
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unkept.append((report, kept))
         if self._keeping is None or self._keeping.done():
@@ -243,9 +237,7 @@ class Analyses:
         return CycleAnswer(cycle.answer, cycle.opinion)
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
-        """A cycle that was not reported here may be another service's: its decision, or its
-        remains.
-        """
+        """A cycle not reported here may be another service's: its decision, or its remains."""
         row = await asyncio.wrap_future(self._store.cycle(key))
         if row is None or cycle.answer is not None:
             return
@@ -277,9 +269,7 @@ class Analyses:
             del self._cycles[key]
 
     def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again; those nobody reported are only
-        questions.
-        """
+        """Decided cycles can be read from the store again; unreported ones are only questions."""
         while len(self._cycles) > _REMEMBERED:
             idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
             oldest = next(idle, None)
@@ -292,9 +282,7 @@ class Analyses:
             cycle.task = asyncio.create_task(self._decide(key, cycle))
 
     async def _decide(self, key: CycleKey, cycle: _Cycle) -> None:
-        """Nobody gets an answer that is not committed: a store that refuses is asked until it takes
-        it.
-        """
+        """Nobody gets an uncommitted answer: a store that refuses is retried until it takes it."""
         while cycle.answer is None:
             try:
                 analysed = await self._settled_answer(key, cycle)
@@ -308,9 +296,7 @@ class Analyses:
             self._run_aside(self._ask(key, cycle, analysed.question))
 
     async def _ask(self, key: CycleKey, cycle: _Cycle, question: str) -> None:
-        """A language model's words, which are kept beside the decision once they are there. Nobody
-        waits for them.
-        """
+        """A language model's opinion, kept beside the decision. Nobody waits for it."""
         assert self._adviser is not None
         self._questions += 1
         try:

@@ -203,9 +203,7 @@ async def _store_refused(_request: Request, error: Exception) -> Response:
 
 
 async def _not_served(_request: Request, error: Exception) -> Response:
-    """What the framework itself refuses, in our form: no such route, no such method, no readable
-    body.
-    """
+    """What the framework refuses, in our form: no such route or method, no readable body."""
     assert isinstance(error, HTTPException)
     code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
     response = ApiError(error.status_code, code or "refused", error.detail).response()

@@ -77,9 +77,7 @@ class PathChecker:
             self._admitted.popitem(last=False)
 
     async def silent(self, paths: Iterable[str]) -> frozenset[str]:
-        """Which of these paths do not answer: asked directory by directory, and one by one where a
-        directory has such a path.
-        """
+        """Which of these paths do not answer: by directory, then one by one in silent ones."""
         groups = _by_directory(paths)
         answers = await self._answers(groups)
         doubtful = [path for place, well in answers.items() if not well for path in groups[place]]

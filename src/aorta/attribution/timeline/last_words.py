@@ -106,9 +106,7 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
 
 
 def states_a_failure(text: str) -> bool:
-    """Whether a line says in plain words that something went wrong: what a healthy job writes tells
-    nothing of its end.
-    """
+    """Whether a line says in plain words that something went wrong."""
     return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
 
 

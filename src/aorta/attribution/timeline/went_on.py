@@ -53,9 +53,7 @@ def _words(event: Event) -> Words:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether a rank may have ended with this exception: it did not go on, and said no more if it
-    logged it itself.
-    """
+    """Whether a rank may have ended with this exception: it did not go on."""
     return not went_on(event) and (not event.survived or is_last_word(event))
 
 
