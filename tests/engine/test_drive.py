@@ -333,19 +333,6 @@ class ChangingExecutor(SimulatedExecutor):
         return ended
 
 
-def test_trials_behind_damage_are_used_again_and_not_run_again(tmp_path: Path) -> None:
-    drive(SmallestNumber(64), SimulatedExecutor(fails_from(9)), tmp_path)
-    path = tmp_path / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = b"damaged\n"
-    path.write_bytes(b"".join(lines))
-    Journal.resume(path, PARTS, salvage=True).close()
-    search, again = SmallestNumber(64), SimulatedExecutor(fails_from(9))
-    drive(search, again, tmp_path)
-    assert again.started == []
-    assert search.best == Point.of({"N": 9})
-
-
 def test_what_a_verb_keeps_of_a_trial_comes_back_and_every_trial_is_learned_in_order(
     tmp_path: Path,
 ) -> None:
@@ -526,40 +513,6 @@ def test_a_trial_that_never_ends_is_waited_for_until_the_last_of_the_time(tmp_pa
     ending = Engine(asked, executor, journal, tmp_path, clock=lambda: executor.now).run().ending
     assert executor.waits[:3] == [0.5, 0.5, 0.25]
     assert (ending.reason, ending.seconds, ending.trials) == (Reason.BUDGET, 1.25, 0)
-
-
-def salvaged_after(where: Path, spoil: Callable[[list[bytes]], None], trials: int = 3) -> Point:
-    """A point that was tried so often, with its journal spoilt and then salvaged."""
-    point = Point.of({"N": 1})
-    drive(EveryPoint([point]), SimulatedExecutor(lambda _: 1), where, EveryTrial(trials))
-    path = where / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    spoil(lines)
-    path.write_bytes(b"".join(lines))
-    Journal.resume(path, PARTS, salvage=True).close()
-    return point
-
-
-def test_a_trial_behind_damage_that_nobody_needs_is_not_used(tmp_path: Path) -> None:
-    def spoil(lines: list[bytes]) -> None:
-        lines[3] = b"?\n"  # the second trial
-
-    point = salvaged_after(tmp_path, spoil)
-    executor = SimulatedExecutor(lambda _: 1)
-    ending, _ = drive(EveryPoint([point]), executor, tmp_path, KOfN(1, 1))
-    assert (executor.started, ending.trials) == ([], 1)
-
-
-def test_a_trial_that_stands_before_damage_and_behind_it_counts_once(tmp_path: Path) -> None:
-    def spoil(lines: list[bytes]) -> None:
-        lines[3:] = [lines[2], lines[4]]  # the first trial again, and the third
-
-    point = salvaged_after(tmp_path, spoil)
-    executor = SimulatedExecutor(lambda _: 1)
-    drive(EveryPoint([point]), executor, tmp_path, EveryTrial(3))
-    assert executor.started == [f"{point.key}.1"]
-    indexes = [json.loads(line)["index"] for line in trial_lines(tmp_path)]
-    assert sorted(indexes) == [0, 1, 2]
 
 
 def trial_lines(where: Path) -> list[str]:

@@ -35,9 +35,7 @@ def attribute(
     registry: Registry | None = None,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Attribution:
-    """What killed this cycle, and whether it should restart. Never raises for what a log may
-    hold.
-    """
+    """What killed this cycle, and whether to restart. Never raises for what a log may hold."""
     started = time.perf_counter()
     finding = replace(
         _find(evidence, registry or built_in()),

@@ -106,7 +106,7 @@ class Finding:
     heartbeat_step: int | None = None  # as the launcher reported it, if it did
     lived_sec: float | None = None
     failure: Failure | None = None  # what failed, as `same_failure` compares it
-    basis: str = ""  # what the confidence rests on: a dialect, and how sure its row is
+    basis: str = ""  # what the confidence rests on: a rule file, and how sure its pattern is
 
 
 @dataclass(frozen=True)

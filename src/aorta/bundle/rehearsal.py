@@ -43,11 +43,12 @@ def rehearse(
     bundle: Path,
     *,
     programs: Sequence[str] = (),
+    python: str | None = None,
     timeout: float | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Checked | None:
     """Unpack and run it; None where there is nothing in it to run. `programs` go before everything
-    else on the path.
+    else on the path; `python` is the one that the original ran in, else this one.
     """
     with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
         _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
@@ -56,7 +57,8 @@ def rehearse(
         home = Path(scratch) / "home"
         home.mkdir()
         try:
-            return _run(folder, Path(scratch) / "trials", _variables(home, programs), timeout)
+            variables = _variables(home, programs, python or sys.executable)
+            return _run(folder, Path(scratch) / "trials", variables, timeout)
         except AortaError as wrong:
             return Checked(reproduced=0, of=0, why=f"could not be run here: {wrong.message}")
 
@@ -135,15 +137,15 @@ def _enough(result: Mapping[str, Any]) -> int:
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 
-def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:
-    """Another home and user, and a bare path: what the run itself named, this interpreter, and the
+def _variables(home: Path, programs: Sequence[str], python: str) -> dict[str, str]:
+    """Another home and user, and a bare path: what the run itself named, one interpreter, and the
     system's programs.
     """
-    path = os.pathsep.join([*programs, str(Path(sys.executable).parent), _BARE_PATH])
+    path = os.pathsep.join([*programs, str(Path(python).parent), _BARE_PATH])
     return {
         "HOME": str(home),
         "USER": _STRANGER,
         "LOGNAME": _STRANGER,
         "PATH": path,
-        "PYTHON": sys.executable,
+        "PYTHON": python,
     }

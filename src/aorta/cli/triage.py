@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 class _RunsByDefault(click.Group):
-    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`: the group has no options of
-    its own but for help.
-    """
+    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:

@@ -9,8 +9,9 @@ kernel for want of memory among them.
 
 import math
 import re
+import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
@@ -225,6 +226,8 @@ class MetricOracle(_Oracle):
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
+    # The number is how many times its late values are its early ones: see `late_against_early`.
+    relative: bool = False
 
     @field_validator("good", "bad", mode="before")
     @classmethod
@@ -256,11 +259,15 @@ class MetricOracle(_Oracle):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
         if bool(self.good) != bool(self.bad):
             raise UsageError("give both good and bad samples, or above or below")
+        if self.relative and (self.pattern is None or self.good):
+            raise UsageError("relative needs a pattern, and above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:
             return Watch(json_file=self.file)
-        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
+        numbers = WatchedPattern(
+            self.pattern, self.stream, stop=False, keep_last=True, every=self.relative
+        )
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
@@ -268,6 +275,8 @@ class MetricOracle(_Oracle):
         if problem is not None:
             return _error(problem)
         value = self.value_of(end)
+        if value is None and self.relative and not end.failed and not end.timed_out:
+            return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
@@ -297,6 +306,9 @@ class MetricOracle(_Oracle):
 
     def value_of(self, end: TrialEnd) -> float | None:
         """The last number a pattern saw, or the one the executor brought back from the file."""
+        if self.relative:
+            seen = [match.numbers for match in self._last_matches(end)]
+            return late_against_early(seen[0], rises=self.above is not None) if seen else None
         if self.pattern is not None:
             numbers = {match.groups[0] for match in self._last_matches(end)}
             return _number(numbers.pop()) if len(numbers) == 1 else None
@@ -312,6 +324,23 @@ class MetricOracle(_Oracle):
             return value < self.below
         odds = Levels(self.good, self.bad).log_odds((value,))
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
+
+
+_FEWEST = 8  # numbers that tell a trend
+
+
+def late_against_early(numbers: Sequence[float], *, rises: bool) -> float | None:
+    """How many times its first half the last quarter of a run is: the quarter of that which changed
+    least against the median. The first number warms up. None where there are too few.
+
+    >>> late_against_early([9.0, *[0.1] * 6, *[0.2] * 3], rises=True)
+    2.0
+    """
+    kept = list(numbers[1:])
+    if len(kept) < _FEWEST or min(kept) <= 0:
+        return None
+    late = sorted(kept[-(len(kept) // 4) :], reverse=not rises)
+    return late[len(late) // 4] / statistics.median(kept[: len(kept) // 2])
 
 
 def _tag(value: object) -> str:

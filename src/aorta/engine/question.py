@@ -39,16 +39,12 @@ class Experiment(Protocol):
         """What counts as the failure."""
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        """The trial number `index` of `point`. Files it needs are written into `trial_dir`, which
-        is its own.
-        """
+        """Trial number `index` of `point`. Its files are written into `trial_dir`, its own."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend. A point is given up once its errors outnumber its evidence by more than
-    `retries`.
-    """
+    """What a run may spend, and by how much errors may outnumber evidence at a point."""
 
     max_trials: int | None = None
     max_seconds: float | None = None
@@ -70,9 +66,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the search, how its points are judged and tried, and what makes it the same
-    question.
-    """
+    """The search, how its points are judged and tried, and what makes it the same question."""
 
     search: Search
     judges: Judges
@@ -95,9 +89,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """How the run ended, and every trial that counts, in order: those that came from the journal
-    first.
-    """
+    """How the run ended, and every trial that counts; those from the journal come first."""
 
     ending: Ending
     records: Sequence[TrialRecord]
@@ -171,9 +163,7 @@ class SoughtFailure:
 
     @property
     def doubt(self) -> str:
-        """What a user should know before trials are spent: that nothing tells the failure from
-        another; empty where something does.
-        """
+        """That nothing tells the failure from another; empty where something does."""
         known = self.failure
         if known is None or not known.is_silent:
             return ""

@@ -46,6 +46,7 @@ class IsolateRequest:
     cwd: Path | None = None
     ranks_per_node: int = 1
     world_size: int | None = None  # the fewest ranks that the job runs with; None: one node's
+    most_nodes: int | None = None  # of a placement; None: all of them
     history: tuple[Path, ...] = ()  # logs or cycle directories of earlier failures
     confidence: float = 0.95
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
@@ -55,6 +56,7 @@ class IsolateRequest:
     max_wall_clock: float | None = None
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output: Path = Path("isolate")
+    name: str | None = None  # of the run directory below it; None: the time
     resume: Resume | None = None
 
     @property
@@ -81,7 +83,7 @@ def isolate(
     if request.resume is not None:
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
-        session = Session.fresh(request.output, "isolate")
+        session = Session.fresh(request.output, "isolate", name=request.name)
     with session, closing(_executor(request).open()) as executor:
         question = Question(
             search=search,
@@ -166,6 +168,7 @@ def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
     return Isolation(
         nodes=len(names),
         smallest=request.smallest,
+        largest=request.most_nodes,
         confidence=request.confidence,
         suspicion=suspicion,
     ), priors

@@ -1,4 +1,4 @@
-"""The door of the room: everything that may be asked of a run of trials, and the one function that
+"""The verb `run`: everything that may be asked of a run of trials, and the one function that
 answers it.
 
 n trials of one thing: does it fail, how often, how fast?

@@ -11,6 +11,7 @@ from typing import Any
 from aorta.core.oracle import naming
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.engine.events import Listener
+from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import EnvironmentLayers
@@ -106,10 +107,11 @@ def smallest(state: State) -> ReproducerFound:
     if not reduced or shipped.get("self_contained") is not True:
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
+    python = RunDir(Path(reduced["run_dir"])).about().get("python")
     return ReproducerFound(
         "bash run_repro.sh",
         Path(reduced["run_dir"]) / "shrunken",
-        {},
+        {"PYTHON": str(python)} if python else {},
         _shipped_oracle(Path(reduced["run_dir"]) / "shrunken" / "recipe.resolved.yaml"),
         HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),

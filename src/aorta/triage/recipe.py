@@ -95,10 +95,20 @@ class StopAfter(StrictModel):
     event_verdict: Literal["fail", "pass", "error"] = "fail"
 
 
+def _place(value: object) -> object:
+    named = value.get("docker") if isinstance(value, dict) and len(value) == 1 else value
+    if isinstance(named, str) and named:
+        return value
+    raise UsageError(
+        f"found {value!r}, expected the name of an environment, or {{docker: IMAGE}} with the name "
+        "of an image"
+    )
+
+
 class Cell(StrictModel):
     name: str
     mitigations: Names
-    environment: Text | InlineImage
+    environment: Annotated[Text | InlineImage, BeforeValidator(_place)]
     extra_env: dict[str, str] = Field(default_factory=dict)
     workload_config: dict[str, Any] = Field(default_factory=dict)
     trials: Count | None = None

@@ -177,9 +177,7 @@ def speaks_of_a_failure(said: Said) -> bool:
 
 
 def _root(cause: FoundCause, facts: Facts) -> Root:
-    """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says
-    that he failed by himself.
-    """
+    """Who began it; where its lines do not say, the first that the launcher saw fail."""
     end = next((end for end in facts.failures if end.rank == cause.rank), None)
     if cause.rank is None:
         end = _first_to_fail(cause, facts)
@@ -236,9 +234,7 @@ def _bytes(told: str) -> float:
 
 
 def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
-    """What is added where an exit code stands beside it, and taken away where other causes do or
-    the program went on.
-    """
+    """Added where an exit code agrees; taken away where other causes or progress contradict."""
     if cause.unexplained:
         return 0.0
     has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
@@ -289,9 +285,7 @@ def _advice(cause: FoundCause) -> tuple[Advice, ...]:
 
 
 def _one_node_of(suspects: Iterable[int | None], cause: FoundCause, facts: Facts) -> int | None:
-    """How many nodes there are, if one alone shows the failure and another came past it or was
-    never heard.
-    """
+    """How many nodes there are, if only one shows the failure and another came past it."""
     nodes = set(facts.nodes.values())
     guilty_ranks = {rank for rank in suspects if rank is not None}
     guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
@@ -321,9 +315,7 @@ def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if some show the failure and no other can be counted as showing it
-    too.
-    """
+    """How many ranks there are, if some show the failure and no other may have."""
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
     others = (set(range(max(known, default=0) + 1)) | known) - guilty
@@ -374,9 +366,7 @@ def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:
 
 
 def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:
-    """Whether its launcher ended it in the moment the others failed, or it failed with them in
-    silence.
-    """
+    """Whether its launcher ended it in the moment the others failed, or it failed silently."""
     if end is None or not end.failed:
         return False
     times = [ended[rank].time for rank in guilty if rank in ended]
