@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import Attribution, Evidence, Finding, LogTail, RankEnd, attribute
-from aorta.attribution.documents import finding_document, past_cycle
+from aorta.attribution.documents import REMEMBERED, finding_document, past_cycle
 
 
 def word(number: int) -> str:
@@ -89,6 +89,8 @@ def attributed(text: str, rank: int = 0, *history: Finding) -> Attribution:
     """As the service and the launcher do it: earlier findings come as their documents."""
     documents = [json.loads(json.dumps(finding_document(past))) for past in history]
     past = tuple(cycle for document in documents if (cycle := past_cycle(document)))
+    remembered = [{key: document[key] for key in REMEMBERED} for document in documents]
+    assert past == tuple(map(past_cycle, remembered)), "what the launcher keeps is enough"
     failures = (RankEnd(rank, exit_code=1),)
     tails = (LogTail(text, rank),)
     return attribute(Evidence(tails=tails, failures=failures, history=past, lived_sec=20.0))
