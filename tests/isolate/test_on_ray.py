@@ -23,7 +23,7 @@ ray.get([step.options(resources={{place: 0.1}}).remote() for place in places])
 """
 
 
-def test_the_node_whose_tasks_fail_is_named_by_its_custom_resource(
+def test_the_node_whose_tasks_fail_is_named_by_its_custom_resource_and_ships_without_its_name(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
     (tmp_path / "job.py").write_text(JOB.format(address=ray_cluster.address))
@@ -45,3 +45,9 @@ def test_the_node_whose_tasks_fail_is_named_by_its_custom_resource(
     assert [one["name"] for one in result["guilty"]] == ["beta"]
     for place in result["placements"]:
         assert (place["outcome"] == "reproduced") == ("beta" in place["nodes"])
+    packed = aorta("bundle", result["run_dir"], "--ticket", "T-1", "--json", cwd=tmp_path)
+    aorta("bundle", "unpack", packed.json()["path"], "unpacked", cwd=tmp_path)
+    (shipped,) = (tmp_path / "unpacked").rglob("result.json")
+    assert '"status": "found"' in shipped.read_text()
+    assert "alpha" not in shipped.read_text()
+    assert "beta" not in shipped.read_text()
