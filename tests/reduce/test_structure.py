@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.reduce.structure import Pieces, pieces_of
+from aorta.reduce.structure import JsonTree, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
 
@@ -27,10 +27,9 @@ def test_json_without_some_elements_is_json(
 ) -> None:
     content = json.dumps(value, indent=indent).encode()
     pieces = pieces_of("a.json", content)
-    assert isinstance(pieces, Pieces)
     assert pieces.without_all_but(range(len(pieces.items))) == content
-    kept = data.draw(st.sets(st.integers(0, len(pieces.items)), min_size=1))
-    if pieces.stays[0] and any(number < len(pieces.items) for number in kept):
+    if isinstance(pieces, JsonTree):
+        kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1)))
         json.loads(pieces.without_all_but(kept))
 
 
@@ -47,12 +46,48 @@ def test_yaml_without_some_entries_is_yaml(rows: list[object], data: st.DataObje
     yaml.safe_load(pieces.without_all_but(kept))
 
 
-def test_the_longest_list_of_a_document_is_what_shrinks() -> None:
-    document = {"name": "x", "meta": {"a": 1}, "samples": [{"id": n} for n in range(9)]}
+def test_an_element_goes_with_its_separator_wherever_it_stands() -> None:
+    document = {"name": "x", "meta": {"a": 1, "b": [2, 3]}, "samples": [{"id": 4}, {"id": 5}]}
     pieces = pieces_of("a.json", json.dumps(document, indent=1).encode())
-    assert len(pieces.items) == 9
-    left = json.loads(pieces.without_all_but({4}))
-    assert left == {**document, "samples": [{"id": 4}]}
+    number = pieces.items.index('    "id": 5')
+    assert json.loads(pieces.without_all_but({number})) == {"samples": [{"id": 5}]}
+    number = pieces.items.index("    3")
+    assert json.loads(pieces.without_all_but({0, number})) == {"name": "x", "meta": {"b": [3]}}
+
+
+JSON = """\
+import json, sys
+document = json.load(open(sys.argv[1]))
+stack, found = [document], 0
+while stack:
+    node = stack.pop()
+    if isinstance(node, dict):
+        found += node.get("dtype") == "int4"
+        stack += node.values()
+    elif isinstance(node, list):
+        stack += node
+if found:
+    raise TypeError("unknown dtype")
+"""
+
+
+def test_a_deep_key_is_all_that_is_left_of_a_document(tmp_path: Path) -> None:
+    (tmp_path / "read.py").write_text(JSON)
+    layers = [{"name": f"layer {n}", "shape": [n, 4], "dtype": "f32"} for n in range(300)]
+    layers[211]["dtype"] = "int4"
+    document = {"version": 3, "model": {"kind": "net", "layers": layers}, "tags": ["a", "b"]}
+    (tmp_path / "model.json").write_text(json.dumps(document, indent=1))
+    spec = write_spec(
+        tmp_path,
+        'exec python read.py "$F"\n',
+        [{"name": "F", "kind": "file_subset", "initial": "model.json"}],
+        oracle={"kind": "exit_code"},
+        budget={},
+    )
+    report = reduce_spec(spec).json()
+    left = json.loads((run_dir_of(report, tmp_path) / "shrunken" / "model.json").read_text())
+    assert left == {"model": {"layers": [{"dtype": "int4"}]}}
+    assert report["trials"] <= 40
 
 
 def test_rows_with_line_ends_in_quotes_are_one_and_the_header_stays() -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT_WORDS = "it could not be made"
+BUILD_ID = "build-"  # how the id of a trial begins that only builds
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 
@@ -193,7 +194,7 @@ class BuildFirst:
         self, key: str, order: TrialSpec, what: str, waiting: dict[str, TrialSpec]
     ) -> None:
         self._count += 1
-        build = _Build(replace(order, id=f"build-{self._count}-{key}"), what, waiting)
+        build = _Build(replace(order, id=f"{BUILD_ID}{self._count}-{key}"), what, waiting)
         self._building[key] = build
         if self._watch:
             self._watch.began(build.order, what)

@@ -215,9 +215,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
 
 
 def _a_line_a_trial(listener: "Listener") -> "Listener":
-    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps
-    both.
-    """
+    """Every verdict is one trial here, so one line says it all. A live view keeps both."""
     from aorta.engine.events import Event, PointSettled
     from aorta.views.lines import PlainProgress
 

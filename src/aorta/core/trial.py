@@ -57,6 +57,7 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
+    every: bool = False  # beside `keep_last`: with the numbers of all matches before it
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,12 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
+    numbers: tuple[float, ...] = ()  # of every match; of a long run each second, fourth, ... one
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Match":
+        numbers = tuple(content.get("numbers", ()))
+        return cls(**{**content, "groups": tuple(content["groups"]), "numbers": numbers})
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,6 @@ class StreamEnd:
 
     path: "Path"
     bytes_seen: int = 0
-    first_at: float | None = None
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement
     problem: str | None = None  # why not every byte could be kept, such as a full disk

@@ -42,7 +42,7 @@ from aorta.reduce.axis_spec import (
 )
 from aorta.reduce.config_files import Setting, rewritten, settings_in
 from aorta.reduce.spec import SpecFile
-from aorta.reduce.structure import Pieces, pieces_of
+from aorta.reduce.structure import JsonTree, Pieces, pieces_of
 
 Placed = Mapping[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
@@ -140,7 +140,7 @@ class _Lines:
     axis: SubsetAxis
     source: Path
     digest: str
-    pieces: Pieces | Arrays = field(repr=False)
+    pieces: Pieces | Arrays | JsonTree = field(repr=False)
     inside: str | None = None
 
     @property

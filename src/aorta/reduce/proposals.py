@@ -16,7 +16,7 @@ from aorta.core.names import is_variable
 from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import is_config
 from aorta.reduce.launcher import ranks_of
-from aorta.reduce.no_sizes import is_no_size
+from aorta.reduce.no_sizes import divided, is_no_size
 from aorta.reduce.proposed_files import propose_files
 
 _READS = re.compile(
@@ -24,35 +24,9 @@ _READS = re.compile(
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_DATA = (
-    *(
-        ".txt",
-        ".csv",
-        ".tsv",
-        ".jsonl",
-        ".ndjson",
-        ".list",
-        ".lst",
-        ".ids",
-        ".json",
-        ".yaml",
-        ".yml",
-    ),
-    *(
-        ".toml",
-        ".ini",
-        ".cfg",
-        ".log",
-        ".sql",
-        ".xml",
-        ".html",
-        ".css",
-        ".md",
-        ".c",
-        ".h",
-        ".cc",
-        ".cpp",
-    ),
+_DATA = re.compile(
+    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md|cc?|h|cpp"
+    r"|npy|npz)$"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _OVERRIDE = re.compile(
@@ -110,7 +84,7 @@ def proposal_for(
     configs = list(_configs(words, cwd))
     others = [name for name in opened if name not in {*named, *configs}]
     files = propose_files([*configs, *others], cwd, list(axes))
-    return Proposal(command, (*axes.values(), *files))
+    return Proposal(command, tuple(divided([*axes.values(), *files])))
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
@@ -325,7 +299,7 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     place = cwd / value
     if _is_inside(value) and is_config(place):
         return None  # its numbers and lists shrink, not its lines
-    if (any_ending or value.endswith((*_DATA, *ARRAYS))) and _is_text_of_lines(place):
+    if (any_ending or _DATA.search(value)) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
     if (
         _is_inside(value)

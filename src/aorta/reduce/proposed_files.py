@@ -9,24 +9,10 @@ from typing import Any
 
 from aorta.reduce.arrays import ARRAYS
 from aorta.reduce.config_files import BETWEEN, CONFIGS, MOST_SETTINGS, settings_in
-from aorta.reduce.structure import pieces_of
+from aorta.reduce.structure import JsonTree, pieces_of
 
 Axes = list[Mapping[str, Any]]
-_CODE = (
-    ".py",
-    ".pyc",
-    ".pyi",
-    ".so",
-    ".sh",
-    ".bash",
-    ".pth",
-    ".egg-info",
-    ".log",
-    ".lock",
-    ".md",
-    ".cfg",
-    ".ini",
-)
+_CODE = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
 _ALWAYS_CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_BYTES = 1 << 26
 _MOST_FILES = 6
@@ -75,7 +61,7 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    if path.name.endswith(_CODE):
+    if _CODE.search(path.name):
         return False
     try:
         return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
@@ -86,7 +72,8 @@ def _is_data(path: Path) -> bool:
 def _is_long(path: Path) -> bool:
     """Data that is written as a configuration: one long list."""
     try:
-        return len(pieces_of(path.name, path.read_bytes()).items) > _LONG
+        pieces = pieces_of(path.name, path.read_bytes())
+        return (pieces.longest if isinstance(pieces, JsonTree) else len(pieces.items)) > _LONG
     except OSError:
         return False
 
@@ -117,7 +104,7 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
         if folder == "." or count < 3:
             continue
         inside = [entry for entry in (cwd / folder).iterdir() if not entry.name.startswith(".")]
-        if all(entry.is_file() and not entry.name.endswith(_CODE) for entry in inside):
+        if all(entry.is_file() and not _CODE.search(entry.name) for entry in inside):
             found.append(folder)
     return found
 

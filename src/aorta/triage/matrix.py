@@ -54,7 +54,11 @@ class Row:
 
     @property
     def confound(self) -> str:
-        return "did_not_run" if self.comparison.call is Call.DID_NOT_RUN else self.speed.tag
+        """What its speed says of it; of its rate, nothing that the call does not."""
+        if self.comparison.call is Call.DID_NOT_RUN:
+            return "did_not_run"
+        unknown = self.comparison.call is Call.NOT_KNOWN and self.speed.tag == Call.NO_EFFECT
+        return "-" if unknown else self.speed.tag
 
     def to_json(self) -> dict[str, Any]:
         stats, tally, cell = self.stats, self.stats.tally, self.cell
