@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,19 +30,6 @@ def test_json_without_some_elements_is_json(
     if isinstance(pieces, JsonTree):
         kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1)))
         json.loads(pieces.without_all_but(kept))
-
-
-@given(
-    rows=st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers()), min_size=2),
-    data=st.data(),
-)
-def test_yaml_without_some_entries_is_yaml(rows: list[object], data: st.DataObject) -> None:
-    text = yaml.safe_dump({"version": 3, "rows": rows}, default_flow_style=False)
-    pieces = pieces_of("a.yaml", text.encode())
-    whole = pieces.without_all_but(range(len(pieces.items)))
-    assert whole.decode() == text
-    kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1), min_size=1))
-    yaml.safe_load(pieces.without_all_but(kept))
 
 
 def test_an_element_goes_with_its_separator_wherever_it_stands() -> None:

@@ -73,9 +73,12 @@ def _is_long(path: Path) -> bool:
     """Data that is written as a configuration: one long list."""
     try:
         pieces = pieces_of(path.name, path.read_bytes())
-        return (pieces.longest if isinstance(pieces, JsonTree) else len(pieces.items)) > _LONG
     except OSError:
         return False
+    if isinstance(pieces, JsonTree):
+        return pieces.longest > _LONG
+    is_yaml = path.suffix in {".yaml", ".yml"}
+    return sum(not is_yaml or item.lstrip().startswith("- ") for item in pieces.items) > _LONG
 
 
 def _has_lines(path: Path) -> bool:
