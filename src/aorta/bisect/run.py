@@ -31,7 +31,7 @@ from aorta.bisect.watching import (
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
-from aorta.core.oracle import ExitCodeOracle
+from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Budget
@@ -237,7 +237,12 @@ class BisectRun:
         request = self.request
         same = only_the_same_failure(request.spec)
         return Workplace(
-            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+            request.executor,
+            listeners,
+            request.budget,
+            same_failure=same,
+            expected=known_failure(request.spec.oracle),
+            builds=self.builds,
         )
 
 

@@ -48,6 +48,7 @@ class Workplace:
     listeners: Callable[[], Sequence[Listener]] = tuple
     budget: Budget = field(default_factory=Budget)
     same_failure: bool = False
+    expected: Failure | None = None  # the one that is meant, where somebody knows it already
     builds: BuildWatch | None = None
 
 
@@ -104,7 +105,8 @@ class Stages:
         """The failure that is searched for, as the first stage that saw one saw it: a later one
         keeps to it.
         """
-        return next((a.expected for a in self.answers.values() if a.expected), None)
+        seen = next((a.expected for a in self.answers.values() if a.expected), None)
+        return seen or self._place.expected
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
@@ -129,7 +131,7 @@ class Stages:
         run = RunDir(path)
         if not run.journal.exists():
             run.describe(verb=_VERB, stage=path.name)
-        return Session(run, resumed=run.journal.exists(), salvage=self.session.salvage)
+        return Session(run, resumed=run.journal.exists())
 
 
 def open_session(prefix: Path, resume: Resume | None, *, is_named: bool = True) -> Session:

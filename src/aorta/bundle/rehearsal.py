@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, UsageError
-from aorta.core.failure import Failure, failure_from_json
+from aorta.core.failure import failure_from_elsewhere
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import HitCount, misses_that_tell
-from aorta.core.templates import ANYTHING
 from aorta.core.trial import Outcome, TrialSpec
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -30,7 +29,6 @@ from aorta.executors.evidence import json_object
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
-from aorta.scrub.findings import PLACEHOLDER
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
@@ -76,7 +74,7 @@ def _run(
         judges=SameJudge(KOfN(1, _enough(result))),
         experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
-        expected=_expected(result),
+        expected=failure_from_elsewhere(result.get("failure"), result.get("signature")),
         private_trials=True,
     )
     with (
@@ -128,25 +126,6 @@ class _Recipe:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         return self.inner.trial(point, index, trial_dir)
-
-
-def _expected(result: Mapping[str, Any]) -> Failure | None:
-    """The original's failure; where something was taken out of it, anything may stand."""
-    found = failure_from_json(
-        _with_slots(result.get("failure")), _with_slots(result.get("signature"))
-    )
-    return None if found is None else replace(found, seen=max(2, found.seen))
-
-
-def _with_slots(content: Any) -> Any:
-    """JSON with a slot for each placeholder of the scrubber."""
-    if isinstance(content, str):
-        return PLACEHOLDER.sub(ANYTHING, content)
-    if isinstance(content, list):
-        return [_with_slots(item) for item in content]
-    if isinstance(content, dict):
-        return {key: _with_slots(value) for key, value in content.items()}
-    return content
 
 
 def _enough(result: Mapping[str, Any]) -> int:

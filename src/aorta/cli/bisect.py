@@ -29,8 +29,15 @@ class MountsOrVerbose(click.Command):
         return str(next(p.name for p in self.params if isinstance(p, click.Argument)))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = len(args) - self._command_length(ctx, _with_long_names(args))
-        return super().parse_args(ctx, [*_with_long_names(args)[:own], *args[own:]])
+        named = self.with_long_names(args)
+        own = len(args) - self._command_length(ctx, named)
+        return super().parse_args(ctx, [*named[:own], *args[own:]])
+
+    def with_long_names(self, args: list[str]) -> list[str]:
+        return [
+            word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
+            for word, follower in zip(args, [*args[1:], ""], strict=True)
+        ]
 
     def _command_length(self, ctx: click.Context, args: list[str]) -> int:
         try:
@@ -39,13 +46,6 @@ class MountsOrVerbose(click.Command):
             return 0
         words = found.get(self.command_words)
         return len(words) if isinstance(words, (list, tuple)) else 0
-
-
-def _with_long_names(args: list[str]) -> list[str]:
-    return [
-        word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
-        for word, follower in zip(args, [*args[1:], ""], strict=True)
-    ]
 
 
 _environment_options = options.stacked(

@@ -183,11 +183,6 @@ resumable = stacked(
         help="Go on with a run; without a value, the newest unfinished one.",
     ),
     click.option(
-        "--salvage",
-        is_flag=True,
-        help="With --resume: go on with what can be read of a damaged journal.",
-    ),
-    click.option(
         "--changed",
         is_flag=True,
         help="With --resume: go on though scripts of the command, or data, changed since.",
@@ -199,11 +194,10 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
-    for option, wanted in how.items():
-        if resume is None and wanted:
-            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, **how)
+    resume, changed = given.pop("resume"), given.pop("changed")
+    if resume is None and changed:
+        raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, changed)
 
 
 mitigations_files = click.option(

@@ -189,6 +189,27 @@ def failure_from_json(content: object, text: str | None = None) -> Failure | Non
     return Failure(words=(said,) if said else (), told_by=status)
 
 
+_TAKEN_OUT = re.compile(r"<[A-Z]+\d*:[1-9]\d*>")  # what a scrubber leaves in the place of a secret
+
+
+def failure_from_elsewhere(content: object, text: str | None = None) -> Failure | None:
+    """The failure of a record that was perhaps scrubbed on its way: where something was taken out
+    of it, anything may stand.
+    """
+    found = failure_from_json(_with_slots(content), text and _TAKEN_OUT.sub(ANYTHING, text))
+    return None if found is None else replace(found, seen=max(2, found.seen))
+
+
+def _with_slots(content: Any) -> Any:
+    if isinstance(content, str):
+        return _TAKEN_OUT.sub(ANYTHING, content)
+    if isinstance(content, (list, tuple)):
+        return [_with_slots(item) for item in content]
+    if isinstance(content, Mapping):
+        return {key: _with_slots(value) for key, value in content.items()}
+    return content
+
+
 def digest_of(text: str) -> str:
     """A short name for a failure that is known by its text alone."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -257,6 +278,8 @@ def same_failure(
         if len(classes) == 1:
             return Sameness(True, f"both are {known.failure_class}")
         return Sameness(False, f"{known.text} and {other.text}")
+    if None not in classes and len(classes) > 1:
+        return Sameness(False, f"{known.failure_class} and {other.failure_class}")
     if classes == {_DEVICE_ASSERT}:
         return _same_assertion(known, other)
     if known.causes and other.causes:

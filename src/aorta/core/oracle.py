@@ -27,6 +27,7 @@ from aorta.core.failure import (
     SIGNALLED,
     WORKLOAD,
     Failure,
+    failure_from_elsewhere,
     failure_of,
     named_failure,
     same_failure,
@@ -85,11 +86,21 @@ class _Oracle(StrictModel, ABC):
 
 class ExitCodeOracle(_Oracle):
     """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever
-    reports it.
+    reports it. `failure` is what another run learned of it, as the `failure` of its result.
     """
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
+    failure: dict[str, Any] | None = None
+
+    @field_validator("failure")
+    @classmethod
+    def _readable(cls, content: dict[str, Any] | None) -> dict[str, Any] | None:
+        try:
+            failure_from_elsewhere(content)
+        except (LookupError, TypeError, ValueError, AttributeError) as wrong:
+            raise UsageError(f"found no failure of a result here: {wrong!r}") from None
+        return content
 
     @field_validator("codes", mode="before")
     @classmethod
@@ -363,6 +374,17 @@ class _OracleDocument(StrictModel):
 
 def oracle_from_json(content: Mapping[str, Any], *, file: str) -> Oracle:
     return validated(_OracleDocument, {"oracle": content}, file=file).oracle
+
+
+def known_failure(oracle: Oracle | None) -> Failure | None:
+    """The failure that is meant, where an oracle brings it along; else the first that is seen."""
+    return failure_from_elsewhere(oracle.failure) if isinstance(oracle, ExitCodeOracle) else None
+
+
+def naming(oracle: Mapping[str, Any], failure: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The JSON of an oracle with the failure that is meant; only an exit code leaves that open."""
+    open_to_any = oracle.get("kind") == ExitCodeOracle().kind
+    return {**oracle, "failure": dict(failure)} if open_to_any and failure else dict(oracle)
 
 
 def oracle_to_json(oracle: Oracle) -> dict[str, Any]:

@@ -325,11 +325,7 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
 
 
 def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_Strip") -> _Block:
-    found = _EXCEPTION.match(strip(lines[at]))
-    assert found is not None
-    kind, _, inner = found["type"].partition("(")
-    block.type = (inner.rstrip(")") or kind).rsplit(".", 1)[-1]
-    block.message = found["message"] or ""
+    block.type, block.message = _type_and_message(strip(lines[at]))
     ahead = at + 1
     while not block.message and ahead < min(len(lines), at + 3):
         text = strip(lines[ahead]).strip()
@@ -338,6 +334,14 @@ def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_St
         block.message, ahead = text, ahead + 1
     block.lines = (first, at)
     return block
+
+
+def _type_and_message(line: str) -> tuple[str, str]:
+    found = _EXCEPTION.match(line)
+    if found is None:
+        return line.partition(":")[0], line.partition(":")[2].strip()
+    kind, _, inner = found["type"].partition("(")
+    return (inner.rstrip(")") or kind).rsplit(".", 1)[-1], found["message"] or ""
 
 
 def _names_exception(text: str) -> bool:
@@ -402,6 +406,17 @@ def _chains(blocks: Iterable[_Block], writer: str) -> Iterator[Cause]:
             chain = []
     if chain:
         yield _cause(chain, writer)
+
+
+def cause_of(chain: Iterable[tuple[str, Iterable[tuple[str, str, str]]]]) -> Cause:
+    """The cause of a chain that another reader found: of each exception its line ("Type: message")
+    and its frames, the innermost last, each with file, function and source.
+    """
+    blocks = [
+        _Block([_Frame(*frame) for frame in frames], *_type_and_message(line))
+        for line, frames in chain
+    ]
+    return _cause(blocks, "")
 
 
 def _cause(chain: Sequence[_Block], writer: str) -> Cause:

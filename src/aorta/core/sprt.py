@@ -3,7 +3,7 @@ allows.
 
 Wald's sequential probability ratio test weighs two rates against each other: the rate at which the
 failure shows where it is `present`, and the rate of false alarms where it is `absent`. Every trial
-moves one sum; the sum crosses one of two lines, and the question is settled. Of all tests with the
+moves one sum; the sum crosses one of two lines, and the question is decided. Of all tests with the
 same two error rates it needs the fewest trials on average. This module knows counts and rates; it
 does not know points, searches or processes.
 """

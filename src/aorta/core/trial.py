@@ -143,7 +143,6 @@ class StreamEnd:
 
     path: "Path"
     bytes_seen: int = 0
-    first_at: float | None = None
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement
     problem: str | None = None  # why not every byte could be kept, such as a full disk

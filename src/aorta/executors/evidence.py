@@ -69,9 +69,7 @@ class Numbers:
 
 
 class CompiledPattern:
-    """No dataclass, as nothing else that a supervisor loads: to load those takes a fifth of its
-    start.
-    """
+    """No dataclass: to load those takes a fifth of a supervisor's start."""
 
     def __init__(self, text: str, *, stop: bool, keep_last: bool, every: bool) -> None:
         self.text = text
@@ -85,9 +83,7 @@ class CompiledPattern:
 
 
 class Log:
-    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a
-    longer stream.
-    """
+    """The first `limit` bytes of a stream in a file and, behind a marker, the last `TAIL`."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._file = path.open("wb", buffering=0)
@@ -131,19 +127,12 @@ class Log:
 class WatchedStream:
     """Bytes in, log and matches out. Memory is bounded whatever is written."""
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        patterns: list[CompiledPattern],
-        limit: int,
-    ) -> None:
+    def __init__(self, name: str, path: Path, patterns: list[CompiledPattern], limit: int) -> None:
         self.name = name
         self.path = path
         self.log = Log(path, limit)
         self.patterns = patterns
         self.seen = 0
-        self.first_at: float | None = None
         self.last_at: float | None = None
         self._tail = bytearray()
         self._window = bytearray()
@@ -155,7 +144,6 @@ class WatchedStream:
     def feed(self, data: bytes, at: float) -> None:
         self.log.write(data)
         self.seen += len(data)
-        self.first_at = at if self.first_at is None else self.first_at
         self.last_at = at
         self._tail += data[-TAIL:]
         if len(self._tail) > 2 * TAIL:
@@ -240,20 +228,19 @@ class WatchedStream:
         self.log.close()
         return {
             "bytes_seen": self.seen,
-            "first_at": self.first_at,
             "last_at": self.last_at,
             "tail": _text(bytes(self._tail[-TAIL:])),
             "problem": self.log.problem,
         }
 
 
-def compiled(order: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
-    """The patterns of an order that look at this stream."""
+def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
+    """Those that look at this stream."""
     return [
         CompiledPattern(
             p["pattern"], stop=p["stop"], keep_last=p["keep_last"], every=p.get("every", False)
         )
-        for p in order
+        for p in patterns
         if p["stream"] in {stream, "both"}
     ]
 
@@ -285,9 +272,8 @@ def _text(data: bytes) -> str:
 
 # The kernel stamps files a few milliseconds coarse; two writes within that look like one.
 _CLOCK_TICK = 0.02
-SHARED = (
-    "metrics_shared"  # in a result: the place of the metric file, where other trials may write too
-)
+# In a result: the place of the metric file, where other trials may write too.
+SHARED = "metrics_shared"
 
 
 class MetricFile:
@@ -334,9 +320,7 @@ def _settled_stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory: of our control group, or of this
-    machine.
-    """
+    """How many processes the kernel killed for want of memory: in our group, or here."""
     for counter in (*_counters_of_our_group(), Path("/proc/vmstat")):
         with suppress(OSError, ValueError):
             for line in counter.read_text(encoding="ascii").splitlines():
@@ -361,7 +345,5 @@ def _counters_of_our_group() -> list[Path]:
 
 
 def _group(root: Path, inside: str) -> Path:
-    """In a container the path is that of the host, and what is mounted is the container's own
-    group.
-    """
+    """In a container the path is the host's, and what is mounted the container's own group."""
     return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112 - a path above root is no error

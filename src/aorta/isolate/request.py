@@ -12,7 +12,7 @@ from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.hosts import expand_hosts
-from aorta.core.oracle import Deciding, Oracle
+from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
@@ -46,6 +46,7 @@ class IsolateRequest:
     cwd: Path | None = None
     ranks_per_node: int = 1
     world_size: int | None = None  # the fewest ranks that the job runs with; None: one node's
+    most_nodes: int | None = None  # of a placement; None: all of them
     history: tuple[Path, ...] = ()  # logs or cycle directories of earlier failures
     confidence: float = 0.95
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
@@ -55,6 +56,7 @@ class IsolateRequest:
     max_wall_clock: float | None = None
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output: Path = Path("isolate")
+    name: str | None = None  # of the run directory below it; None: the time
     resume: Resume | None = None
 
     @property
@@ -81,7 +83,7 @@ def isolate(
     if request.resume is not None:
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
-        session = Session.fresh(request.output, "isolate")
+        session = Session.fresh(request.output, "isolate", name=request.name)
     with session, closing(_executor(request).open()) as executor:
         question = Question(
             search=search,
@@ -91,6 +93,7 @@ def isolate(
             budget=Budget(
                 max_trials=request.max_trials, max_seconds=request.max_wall_clock, retries=1
             ),
+            expected=known_failure(request.oracle),
             keep=_first_rank,
             learn=lambda record: _note_first_rank(search, record, request.ranks_per_node),
         )
@@ -165,6 +168,7 @@ def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
     return Isolation(
         nodes=len(names),
         smallest=request.smallest,
+        largest=request.most_nodes,
         confidence=request.confidence,
         suspicion=suspicion,
     ), priors

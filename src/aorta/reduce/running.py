@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -87,7 +88,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
-        trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
+        trace = Trace(plan.axes, partial(settings_of, plan.materials))
         report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
@@ -209,6 +210,7 @@ class _Run:
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
+            expected=known_failure(self.plan.oracle),
             keep=self._keep,
             learn=self.experiment.patience.learn,
             warm=WarmRules(proof=True),
@@ -414,6 +416,7 @@ class _Run:
             module,
             flaky=flaky,
             ends_well=report.ends_well,
+            failure=self._expected(report) if plan.is_command else None,
         )
 
     def rehearse(

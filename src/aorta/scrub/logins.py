@@ -44,7 +44,7 @@ _RULES = (
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
         "authorization",
         "bearer",
-        "basic ",
+        "basic",
         "cookie",
         flags=re.IGNORECASE,
     ),
@@ -82,9 +82,8 @@ _RULES = (
     ),
     # host:port:database:user:password, the whole line of a .pgpass
     rule(
-        r"^(?:[\w.\-]+|\*):(?:\d+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
-        ":5432:",
-        ":*:",
+        r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
+        shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:[^\s:]+$",
         flags=re.MULTILINE,
     ),
 )

@@ -56,9 +56,10 @@ class Solution:
         known = self.state.known("reproduce")
         if not known:
             return None
-        seen = known.get("failure") or {}
+        seen = self.state.known("reduce").get("failure") or known.get("failure") or {}
         return {
-            **{key: seen.get(key) for key in ("type", "frames", "message", "ended")},
+            **dict.fromkeys(("type", "frames", "message", "ended")),
+            **seen,
             "class": known.get("class"),
             "confidence": known.get("confidence"),
             "summary": known.get("summary"),

@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding
+from aorta.core.oracle import Classified, Deciding, known_failure
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
@@ -87,6 +87,7 @@ def optimize(
             experiment=run,
             fingerprint=plan.fingerprint,
             budget=settings.budget,
+            expected=known_failure(plan.original.experiment.oracle),
             keep=_keeper(run, snapshots),
             learn=run.learn,
             warm=WarmRules(proof=True),

@@ -95,15 +95,6 @@ class StopAfter(StrictModel):
     event_verdict: Literal["fail", "pass", "error"] = "fail"
 
 
-class TrialOrder(StrictModel):
-    """In which order trials run. `cells` is one cell after the other, for machines where changing
-    over is dear.
-    """
-
-    by: Literal["shuffled", "rounds", "cells"] = "shuffled"
-    seed: int = Field(default=0, ge=0)
-
-
 def _place(value: object) -> object:
     named = value.get("docker") if isinstance(value, dict) and len(value) == 1 else value
     if isinstance(named, str) and named:
@@ -140,10 +131,6 @@ class Cell(StrictModel):
         return place if isinstance(place, str) else place.environment_name
 
 
-def _order(value: object) -> object:
-    return {"by": value} if isinstance(value, str) else value
-
-
 def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, (str, int, float)) else value
 
@@ -163,7 +150,6 @@ class RecipeFile(StrictModel):
     warm: bool = False  # as --warm
     stop_after: StopAfter | None = None
     exact_trials: bool = False
-    order: Annotated[TrialOrder, BeforeValidator(_order)] = TrialOrder()
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
 

@@ -1,5 +1,5 @@
-"""The door of the room: everything that may be asked of a triage, and the one function that answers
-it.
+"""The public API of the package: everything that may be asked of a triage, and the one function
+that answers it.
 
 A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on
 with.
@@ -7,7 +7,7 @@ with.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +22,9 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.optimize import StackReport, optimize
-from aorta.triage.plan import baseline_index, describe_plan
+from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
-    Cell,
-    InlineImage,
     Recipe,
     RecipeFile,
     check_names,
@@ -49,9 +47,18 @@ _EVERY_TRIAL_COUNTS = 40
 """optimize: trials of one candidate at most, where nothing else was said."""
 
 
-# What a recipe says itself; its cells may be added to, and the mode, output_dir and the like stay
-# free beside it.
-_RECIPE_CONTENT = ("workload", "steps", "ticket", "baseline_cell", "confound_threshold")
+# What a recipe says itself; the mode, output_dir and the like stay free beside it.
+_RECIPE_CONTENT = (
+    "workload",
+    "mitigation_axis",
+    "environment_axis",
+    "trials",
+    "exact_trials",
+    "steps",
+    "ticket",
+    "baseline_cell",
+    "confound_threshold",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +70,10 @@ class TriageRequest:
     workload: str | None = None
     command: tuple[str, ...] = ()
     oracle: Oracle | None = None  # of the command; None: any failing exit
-    mitigation_axis: tuple[str, ...] | None = None  # beside a recipe: further cells
+    mitigation_axis: tuple[str, ...] | None = None
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
-    exact_trials: bool = False
+    exact_trials: bool | None = None
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
@@ -102,14 +109,11 @@ def triage(
 def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     recipe, settings = recipe_of(request), _settings(request)
-    executor = request.executor
-    if recipe.content.warm:
-        executor = replace(executor, warm=True)
     if request.mode == "optimize":
         yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
         return
     plan = check_recipe(recipe, settings)
-    yield from describe_plan(plan, settings.output_dir, request.executor.jobs or 1)
+    yield from describe_plan(plan, settings.output_dir)
 
 
 def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
@@ -156,10 +160,9 @@ def recipe_of(request: TriageRequest) -> Recipe:
             )
         if isinstance(request.recipe, Recipe):
             return request.recipe
-        return extended(from_file(request.recipe, request.mitigations_files, command), request)
-    spans = request.mitigation_axis or request.environment_axis or request.trials or passed
+        return from_file(request.recipe, request.mitigations_files, command)
     begun = request.resume.run if request.resume is not None else None
-    if begun is not None and not spans and not command:
+    if begun is not None and not passed and not command:
         return from_run_dir(begun)
     return from_flags(request, command)
 
@@ -195,50 +198,6 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
     content["workload_config"] = {**recipe.content.workload_config, **command}
     checked = validated(RecipeFile, content, file=str(path))
     return replace(recipe, content=checked)
-
-
-def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
-    """The recipe with what the command line adds: cells of its axes, another number of trials."""
-    content = recipe.content.model_dump(mode="python")
-    if request.trials is not None:
-        content["trials"] = request.trials
-    if request.exact_trials:
-        content["exact_trials"] = True
-    content["cells"] = [*content["cells"], *_added_cells(recipe, request)]
-    checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
-    check_names(checked)
-    return checked
-
-
-def _added_cells(recipe: Recipe, request: TriageRequest) -> list[dict[str, Any]]:
-    """The product of the axes, each cell like the baseline but for its mitigation and environment;
-    none twice.
-    """
-    if request.mitigation_axis is None and request.environment_axis is None:
-        return []
-    baseline = recipe.content.cells[baseline_index(recipe)]
-    usual = baseline.model_dump(mode="python")
-    stacks = [list(baseline.mitigations)]
-    if request.mitigation_axis is not None:
-        stacks = [[name] for name in _each_once(request.mitigation_axis, "--mitigation-axis")]
-    places: list[Any] = [usual["environment"]]
-    if request.environment_axis is not None:
-        places = [image_of(n) for n in _each_once(request.environment_axis, "--environment-axis")]
-    known = [(list(cell.mitigations), cell.environment_name) for cell in recipe.content.cells]
-    names = {cell.name for cell in recipe.content.cells}
-    added: list[dict[str, Any]] = []
-    for stack, place in product(stacks, places):
-        environment = place.model_dump() if isinstance(place, InlineImage) else place
-        cell = Cell.model_validate({**usual, "mitigations": stack, "environment": environment})
-        if (stack, cell.environment_name) in known:
-            continue
-        wanted = slug(f"{'+'.join(stack)}-{cell.environment_name}")
-        numbered = (f"{wanted}-{number}" for number in count(2))
-        name = next(n for n in chain([wanted], numbered) if n not in names)
-        names.add(name)
-        known.append((stack, cell.environment_name))
-        added.append({**cell.model_dump(mode="python"), "name": checked_cell_name(name)})
-    return added
 
 
 def from_run_dir(run_dir: Path) -> Recipe:
@@ -284,7 +243,7 @@ def build_recipe_from_flags(
         "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
         "steps": request.steps,
         "workload_config": dict(command or {}),
-        "exact_trials": request.exact_trials,
+        "exact_trials": bool(request.exact_trials),
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }

@@ -54,6 +54,7 @@ class Event:
     place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first
     raised: Traceback | None = None  # of an exception: all of it
+    chain: tuple[Traceback, ...] = ()  # the exceptions that it was raised with
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
     time: float | None = None  # when it was written, where its line tells

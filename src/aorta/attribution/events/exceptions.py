@@ -307,18 +307,18 @@ def chained(events: Iterable[Event]) -> tuple[Event, ...]:
     """One event for each chain of exceptions: the one that says most, the first of them where
     several do.
     """
-    settled: list[Event] = []
+    whole: list[Event] = []
     open_chains: dict[tuple[int | None, str], list[Event]] = {}
     for event in events:
         if not event.is_exception:
-            settled.append(event)
+            whole.append(event)
             continue
         chain = open_chains.setdefault(event.who, [])
         chain.append(event)
         if not event.leads_on:
-            settled.append(_told_by(open_chains.pop(event.who)))
-    settled += [_told_by(chain) for chain in open_chains.values()]
-    return tuple(sorted(settled, key=lambda event: event.offset))
+            whole.append(_told_by(open_chains.pop(event.who)))
+    whole += [_told_by(chain) for chain in open_chains.values()]
+    return tuple(sorted(whole, key=lambda event: event.offset))
 
 
 def _told_by(chain: list[Event]) -> Event:
@@ -334,5 +334,6 @@ def _told_by(chain: list[Event]) -> Event:
         best,
         signature=f"{place} > {best.signature}" if place else best.signature,
         survived=chain[0].survived,
+        chain=tuple(event.raised for event in chain if event.raised is not None),
         ends=chain[-1].offset,
     )

@@ -1,4 +1,4 @@
-"""One pass over the logs of a cycle: every event that a dialect or an exception shows in them.
+"""One pass over the logs of a cycle: every event that a pattern or an exception shows in them.
 
 All literals are looked for at once: which of them occur in this piece of a log? That question is
 all an engine answers, so that every engine gives the same findings. Over 54 MB of training log with

@@ -22,12 +22,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.opinion import Adviser, opinion_on
-from aorta.attribution.service.lanes import AnalysisLostError, Lanes
 from aorta.attribution.service.models import CycleReport
 from aorta.attribution.service.path_checker import PathChecker, in_thread
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
 from aorta.attribution.service.worker import Analysed, StoredCycle, paths_in
+from aorta.attribution.service.worker_pools import AnalysisLostError, WorkerPools
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -116,16 +116,16 @@ class Analyses:
     def __init__(
         self,
         store: Store,
-        lanes: Lanes,
+        pools: WorkerPools,
         path_checker: PathChecker,
         metrics: Metrics,
         *,
         adviser: Adviser | None = None,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._lanes, self._path_checker, self._metrics = (
+        self._store, self._pools, self._path_checker, self._metrics = (
             store,
-            lanes,
+            pools,
             path_checker,
             metrics,
         )
@@ -142,7 +142,7 @@ class Analyses:
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
-        self._lanes.start()
+        self._pools.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
@@ -154,7 +154,7 @@ class Analyses:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._lanes.close()
+        self._pools.close()
 
     async def report(
         self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
@@ -348,7 +348,7 @@ class Analyses:
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._lanes.analyse(StoredCycle(reports, earlier, before, silent))
+                return await self._pools.analyse(StoredCycle(reports, earlier, before, silent))
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
             except Exception:

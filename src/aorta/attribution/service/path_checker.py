@@ -28,7 +28,7 @@ LONGEST = 5.0  # seconds after which a path that does not answer is left out
 _MOST = 32  # processes that look at the same time
 _LONGEST_LINE = 64 << 20
 _SEEN = 10_000  # paths
-_SEEN_FOR = 5.0  # seconds for which a look at the door need not be repeated
+_SEEN_FOR = 5.0  # seconds for which an admission need not be repeated
 
 
 class SilentError(Exception):

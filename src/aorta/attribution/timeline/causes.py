@@ -250,7 +250,7 @@ def _stack_of(failure: RankEnd, facts: Facts) -> str:
     stacks = [
         event.signature
         for event in facts.reading.events
-        if failure.hung and event.rank == failure.rank and event.role is Role.STANDING
+        if failure.hung and event.rank == failure.rank and event.role is Role.STACK
     ]
     return f" > {max(stacks, key=len)}" if stacks else ""
 
@@ -281,7 +281,7 @@ def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     waiting = {
         event.rank
         for event in events
-        if event.role is Role.STANDING and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
+        if event.role is Role.STACK and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
     }
     hung = {
         event.rank

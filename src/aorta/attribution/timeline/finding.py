@@ -22,7 +22,8 @@ from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, Fai
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.attribution.timeline.facts import Facts, FoundCause
 from aorta.attribution.timeline.last_words import states_a_failure
-from aorta.core.failure import digest_of
+from aorta.core.failure import Ended, Failure, digest_of
+from aorta.core.raised import cause_of
 
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
@@ -73,6 +74,7 @@ def conclude(facts: Facts) -> Finding:
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
         fingerprint=_fingerprint(cause),
+        failure=_failure(cause, facts),
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
@@ -88,12 +90,37 @@ def conclude(facts: Facts) -> Finding:
 
 
 def _fingerprint(cause: FoundCause) -> str:
-    """The same for the same bug. What words alone name may be named otherwise the next time: there
-    the failure's own signature says all.
+    """A short name of the bug, which accidents of host, rank and step do not change."""
+    return digest_of(f"{_certain_class(cause) or ''} | {cause.signature}")
+
+
+def _failure(cause: FoundCause, facts: Facts) -> Failure:
+    """What failed, as `same_failure` compares it between cycles: the exceptions of the cause, else
+    what the pattern, the line or the exit says that names it.
     """
+    kind = _certain_class(cause)
+    if cause.events and cause.events[0].chain:
+        chain = [
+            (one.headline, [(frame.file, frame.function, frame.text) for frame in one.frames])
+            for one in cause.events[0].chain
+        ]
+        # A device reports an assertion at a later call; what was asserted stands in a line.
+        asserted = {
+            event.signature
+            for event in facts.reading.events
+            if kind is FailureClass.DEVICE_ASSERT is event.failure_class and not event.is_exception
+        }
+        return Failure(causes=(cause_of(chain),), words=tuple(sorted(asserted)), failure_class=kind)
+    words = (cause.signature,) if cause.signature else ()
+    end = next((end for end in facts.failures if end.rank == cause.rank), None)
+    ended = Ended() if cause.events or end is None else Ended(end.exit_code, end.signal)
+    return Failure(ended, words=words, failure_class=kind)
+
+
+def _certain_class(cause: FoundCause) -> FailureClass | None:
+    """None where words alone name the class: they may name it otherwise the next time."""
     by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
-    kind = "" if by_words or cause.unexplained else cause.failure_class
-    return digest_of(f"{kind} | {cause.signature}")
+    return None if by_words or cause.unexplained else cause.failure_class
 
 
 def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCause, float, str]:

@@ -1,4 +1,4 @@
-"""What a process said last that it had never said before: for failures that no dialect knows, and
+"""What a process said last that it had never said before: for failures that no rule file knows, and
 never more than a hint.
 
 Lines that look like earlier ones of the same log are noise. Of the others near its end, the one

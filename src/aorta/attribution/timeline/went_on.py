@@ -3,8 +3,8 @@ shouts.
 
 Healthy is what a rank outlived: lines after which it made further steps, lines of ranks that ended
 well, and lines that the cycle before outlived. It needs no pattern, so it works for frameworks that
-no dialect knows. Many a traceback in a log was caught and survived: whether an event was the end of
-its rank is asked here too.
+no rule file knows. Many a traceback in a log was caught and survived: whether an event was the
+end of its rank is asked here too.
 """
 
 from collections.abc import Iterable, Sequence

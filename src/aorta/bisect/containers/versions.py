@@ -159,9 +159,8 @@ class ContainerBisection:
     ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
-        command = command_inside(run.command(), base.environment)
-
         inside.close()  # a search takes hours
+        command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
             return self._images(base, those)
@@ -277,6 +276,7 @@ def _package(
         return library(spec, good, bad)
     path = found.paths[spec.name]
     repository = Repository(inside.git(path), path)
+    repository.remote_address()  # for the answer, which must not start a container again
     return git_package(
         spec,
         repository,

@@ -16,10 +16,12 @@ _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float
 
 @dataclass(frozen=True)
 class Edit:
-    """A candidate, and the edit that it is, by which it is not tried again."""
+    """One way to change a program. `key` names it: what was refused under this name is not even
+    made again. `make` brings the whole changed text, or None where the edit cannot be made.
+    """
 
     key: str
-    text: str
+    make: Callable[[], str | None]
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,22 @@ class Program:
 Pass = Callable[[Program], Iterator[Edit]]
 
 
-def candidates(program: Program, steps: Sequence[Pass]) -> Iterator[Edit]:
-    """Of every pass, in order; without those that could not run, or that lose what must stay."""
+def candidates(
+    program: Program, steps: Sequence[Pass], refused: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Name and text of each edit of every pass, in order. Those that could not run, or that lose
+    what must stay, are added to `refused`.
+    """
     for step in steps:
         for edit in step(program):
-            if edit.text != program.text and _is_whole(edit.text, program.kept):
-                yield Edit(f"{step.__name__}: {edit.key}", edit.text)
+            key = f"{step.__name__}: {edit.key}"
+            if key in refused:
+                continue
+            text = edit.make()
+            if text and text != program.text and _is_whole(text, program.kept):
+                yield key, text
+            else:
+                refused.add(key)
 
 
 def _is_whole(text: str, kept: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.facts import TraceFacts, UserModule, read_facts
+from aorta.reduce.source.facts import TraceFacts, UserModule
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy
@@ -38,6 +38,7 @@ from aorta.reduce.source.trials import (
     facts_file,
     kept_in,
     lay_out,
+    read_facts_of,
     told_by,
 )
 from aorta.reduce.spec import source_axis
@@ -116,10 +117,7 @@ class SourceRun:
         return self.private / "source" / f"{digest}.{replica}.jsonl"
 
     def _facts(self, digest: str, replica: int = 0) -> TraceFacts:
-        place = self._facts_place(digest, replica)
-        if not place.is_file():
-            return TraceFacts()
-        return read_facts(place.read_text("utf-8", "replace").splitlines())
+        return read_facts_of(self._facts_place(digest, replica))
 
     def begin(self) -> str:
         """The search, once the original was traced; why there is none, in words, otherwise."""

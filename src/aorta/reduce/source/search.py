@@ -162,8 +162,8 @@ class SourceSearch:
         if now.free and count_lines(best.text) <= SHORT:
             return
         program = Program(best.text, self._facts_of(best), self._kept, now.free)
-        for edit in candidates(program, now.steps):
-            yield Candidate(edit.text, best.beside, edit.key)
+        for key, text in candidates(program, now.steps, self._refused):
+            yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
         """Look ahead as far as so many questions are wanted; what is looked up now is what would
