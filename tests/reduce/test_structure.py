@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aorta.reduce.arrays import tensor_rows
 from aorta.reduce.structure import JsonTree, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
@@ -158,3 +160,14 @@ def test_a_word_that_was_given_where_another_is_usual_is_an_axis(tmp_path: Path)
     found = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
     name = "ARG_NAME" if "ARG_NAME" in found else "NAME"  # where a variable has that name already
     assert found == {"BACKEND": "fast", name: "x", "MY_MODE": "fused"}
+
+
+def test_tensors_lose_elements_through_the_torch_of_the_trials_python(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.arange(4), "y": torch.ones(4, 2)}, tmp_path / "columns.pt")
+    rows = tensor_rows(sys.executable, tmp_path / "columns.pt")
+    assert rows is not None
+    assert len(rows.items) == 4
+    left = torch.load(io.BytesIO(rows.without_all_but({1, 2})), weights_only=True)
+    assert left["x"].tolist() == [1, 2]
+    assert left["y"].shape == (2, 2)
