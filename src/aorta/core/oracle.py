@@ -9,7 +9,6 @@ kernel for want of memory among them.
 
 import math
 import re
-import signal
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
