@@ -282,6 +282,8 @@ def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
     done = triage(
         *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
         *("--confirmation-iterations", "0", "--exclude-transformer-engine"),
+        *("--passing-versions", f"jax:{world.jax[CULPRIT - 1]},xla:{world.xla[4]}"),
+        *("--failing-versions", f"jax:{world.jax[CULPRIT + 1]},xla:{world.xla[4]}"),
         *("--cherry-pick", f"jax:{world.jax[1]}", "--bazel-cache", str(tmp_path / "cache")),
         *test,
         cwd=tmp_path,
