@@ -22,7 +22,7 @@ from aorta.triage.statistics import (
     Caps,
     CellComparison,
     Stopping,
-    can_settle,
+    can_decide,
     compare_all,
     interval,
 )
@@ -132,7 +132,7 @@ class Matrix:
 
     @property
     def trials_saved(self) -> int:
-        """Trials that were allowed and not run, because the answer of their cell was settled
+        """Trials that were allowed and not run, because the answer of their cell was decided
         without them.
         """
         if self.ending.reason is not Reason.DONE:
@@ -234,7 +234,7 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     trials = min((cell.trials for cell in plan.cells), default=0)
     compared = len(plan.cells) - 1 - len(plan.inert)
     caps = Caps(trials, plan.baseline.trials, max(1, compared))
-    if compared and not can_settle(caps):
+    if compared and not can_decide(caps):
         said.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
             f"{trials} "
