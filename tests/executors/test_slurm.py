@@ -227,8 +227,6 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
             if eventually(lambda: bool(victim())):
                 killed.append(str(victim()))
                 cluster.kill_node(killed[0])
-                # As its administrator would: Slurm takes a minute to find it out.
-                cluster("scontrol", "update", f"NodeName={killed[0]}", "State=DOWN", "Reason=power")
         finally:
             disturb(tmp_path)
 

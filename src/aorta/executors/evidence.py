@@ -32,7 +32,6 @@ TAIL = 32 * 1024
 # Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
 PATTERN_SECONDS = 2.0
 _LINE = 400
-_MOST_CHUNKS = 4096
 _MOST_NUMBERS = 8192
 
 
@@ -139,7 +138,6 @@ class WatchedStream:
         self._new = 0
         self._scanned_at = 0.0
         self._held = False
-        self._came: deque[tuple[int, float]] = deque()  # (offset behind a chunk, when it came)
 
     def feed(self, data: bytes, at: float) -> None:
         self.log.write(data)
@@ -151,9 +149,6 @@ class WatchedStream:
         if self.patterns:
             self._window += data
             self._new += len(data)
-            self._came.append((self.seen, at))
-            if len(self._came) > _MOST_CHUNKS:  # of tiny writes: a pair of them is as good as one
-                self._came = deque(list(self._came)[1::2])
 
     def next_scan(self) -> float | None:
         """When a scan is due, in seconds after the start; None when there is nothing to scan."""
@@ -174,13 +169,7 @@ class WatchedStream:
         self._new = 0
         self._scanned_at = at
         del self._window[: max(0, len(self._window) - OVERLAP)]
-        while len(self._came) > 1 and self._came[0][0] <= self.seen - len(self._window):
-            self._came.popleft()
         return stop
-
-    def _came_at(self, offset: int) -> float:
-        """When the byte before `offset` was read."""
-        return next((at for behind, at in self._came if behind >= offset), self.last_at or 0.0)
 
     def _search(self, pattern: CompiledPattern, settled: bool) -> bool:
         if pattern.hopeless or (pattern.match is not None and not pattern.keep_last):
@@ -214,7 +203,7 @@ class WatchedStream:
             "stream": self.name,
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
-            "at": self._came_at(pattern.searched_to),
+            "at": self.last_at,
             "numbers": pattern.numbers.kept if pattern.numbers is not None else [],
         }
         return pattern.stop

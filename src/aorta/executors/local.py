@@ -26,7 +26,7 @@ from aorta.executors.messages import (
     trial_end,
 )
 from aorta.executors.process_tree import own_program
-from aorta.executors.supervisor import Line, OwnerGoneError
+from aorta.executors.supervisor import Line, OwnerGoneError, clean_up
 from aorta.executors.warm import MARK, WarmStarts
 from aorta.runtimes.devices import shown_devices
 from aorta.runtimes.launch import Launch, launch_for
@@ -188,9 +188,7 @@ class LocalExecutor:
         if trial is None or launch is None:
             return
         _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}", f"{MARK}={slot.process.pid}")
-        for argv in launch.cleanup:
-            with suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(argv, capture_output=True, timeout=30, check=False)
+        clean_up(launch.cleanup)
         response = {
             "started_at": time.time(),
             "lost": "the process that kept this trial was killed",

@@ -31,7 +31,7 @@ from aorta.executors.evidence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aorta.executors.warm import ForkServers
 
@@ -177,15 +177,17 @@ class SupervisedTrial:
             self.response["lost"] = str(wrong)
         except OwnerGoneError:
             self._end_tree(grace=0)
-            self._clean_up()
+            clean_up(self.request["cleanup"])
             raise
         self._end_tree(self.request["grace"])
         if metric is not None:
             self.response["metric"] = metric.found()
         if self._was_killed():
             counted = oom_kills() > oom_kills_before
-            self.response["out_of_memory"] = counted or self._engine_says_out_of_memory()
-        self._clean_up()
+            question = self.request["ran_out_of_memory"]
+            engine_says = bool(question) and output_of(question) == b"true"
+            self.response["out_of_memory"] = counted or engine_says
+        clean_up(self.request["cleanup"])
         return self._finish()
 
     def _was_killed(self) -> bool:
@@ -195,23 +197,6 @@ class SupervisedTrial:
         if os.WIFSIGNALED(self.status):
             return os.WTERMSIG(self.status) == signal.SIGKILL
         return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
-
-    def _engine_says_out_of_memory(self) -> bool:
-        question = self.request["ran_out_of_memory"]
-        if not question:
-            return False
-        import subprocess
-
-        with suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(
-                question,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_CLEANUP_SECONDS,
-                check=False,
-            )
-            return done.stdout.strip() == b"true"
-        return False
 
     def _start(self) -> int:
         directory = Path(self.request["trial_dir"])
@@ -337,20 +322,6 @@ class SupervisedTrial:
         except SlowPatternError as wrong:
             self.response["lost"] = self.response["lost"] or str(wrong)
 
-    def _clean_up(self) -> None:
-        for argv in self.request["cleanup"]:
-            import subprocess  # 3 ms of a start, for trials in containers
-
-            with suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    timeout=_CLEANUP_SECONDS,
-                    check=False,
-                )
-
     def _finish(self) -> dict[str, Any]:
         response = self.response
         response["duration"] = self._now()
@@ -369,6 +340,28 @@ class SupervisedTrial:
 
     def _now(self) -> float:
         return time.monotonic() - self.began
+
+
+def output_of(argv: Sequence[str]) -> bytes:
+    """What a container engine prints; nothing if it cannot be asked."""
+    import subprocess  # 3 ms of a start, for trials in containers
+
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CLEANUP_SECONDS,
+            check=False,
+        )
+        return done.stdout.strip()
+    return b""
+
+
+def clean_up(commands: Iterable[Sequence[str]]) -> None:
+    """What a launch wants run after its trial, however that ended."""
+    for argv in commands:
+        output_of(argv)
 
 
 def main() -> None:

@@ -101,9 +101,9 @@ class SlurmCluster:
         )
         self.nodes[name] = Guarded(place, daemon)
 
-    def kill_node(self, name: str) -> None:
-        """As if its power were cut: the daemon, its steps and everything they run, without a
-        word.
+    def kill_node(self, name: str, *, declared: bool = True) -> None:
+        """As if its power were cut: the daemon, its steps and everything they run, without a word.
+        `declared`: its administrator says so; Slurm takes a minute to find it out by itself.
         """
         for mark in (f"{_NODE_MARK}={self.directory}-{name}", f"SLURMD_NODENAME={name}"):
             for pid in processes_with(mark):
@@ -111,14 +111,17 @@ class SlurmCluster:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
         self.nodes.pop(name).stop()
+        if declared:
+            self._declare_lost(name)
 
     def replace_node(self, name: str) -> None:
-        """A node that was killed is there again, and the job that Slurm believes on it is given up.
-
-        Declared lost, as its administrator would: Slurm takes a minute to find it out.
-        """
-        self("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
+        """A node that was killed is there again, and the job that Slurm believes on it is given
+        up."""
+        self._declare_lost(name)
         self.start_node(name)
+
+    def _declare_lost(self, name: str) -> None:
+        self("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def _is_ours(self, pid: int) -> bool:
         with suppress(OSError):
