@@ -12,7 +12,7 @@ from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.hosts import expand_hosts
-from aorta.core.oracle import Deciding, Oracle
+from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
@@ -95,6 +95,7 @@ def isolate(
             budget=Budget(
                 max_trials=request.max_trials, max_seconds=request.max_wall_clock, retries=1
             ),
+            expected=known_failure(request.oracle),
             keep=_first_rank,
             learn=lambda record: _note_first_rank(search, record, request.ranks_per_node),
         )

@@ -40,9 +40,7 @@ _LARGEST_LOG = 10 << 20  # of each file, the end
 def write_case(
     log_dir: Path, words: FinalDecision, options: Options, opened: Collection[str] = ()
 ) -> Path:
-    """The directory appears complete or not at all; the case of an earlier run is kept beside
-    it.
-    """
+    """The directory appears complete or not at all; an earlier run's case is kept beside it."""
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -70,9 +68,7 @@ def write_case(
 
 
 def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, target: Path) -> bool:
-    """The files of the working directory that the job opened or that its script names; False where
-    they are too much.
-    """
+    """Files of the working directory that the job opened or names; False where too many."""
     here = Path.cwd()
     files = needed_files(here, options.command, None, [log_dir])
     if files is None:
@@ -95,9 +91,7 @@ def _write_finding(folder: Path, words: FinalDecision) -> None:
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
-    """Logs of the ranks that failed, or of all where none did by itself; tails where the log is
-    elsewhere.
-    """
+    """Logs of the ranks that failed, or of all; tails where the log is elsewhere."""
     failed = {failure.rank for failure in piece.failures}
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
     here = [path for path in wanted if path.exists()]
@@ -151,9 +145,7 @@ def draft_spec(words: FinalDecision, options: Options, file: Path, elsewhere: st
 
 
 def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
-    """The same failure in the folder `workload` beside the file, with the Python of whoever runs
-    it.
-    """
+    """The same failure in the folder `workload` beside the file, with its user's Python."""
     command = ["python3" if word == sys.executable else word for word in options.command]
     spec = _spec(words, options, "python3", [inside(Path.cwd(), word) for word in command])
     spec["workload"]["cwd"] = workload
@@ -161,9 +153,7 @@ def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
 
 
 def inside(folder: Path, word: str) -> str:
-    """The word with paths below `folder` as relative ones. A longer path that ends in the folder's
-    name is another one.
-    """
+    """The word with paths below `folder` made relative; longer names are other paths."""
     return re.sub(rf"(?<![\w./~-]){re.escape(str(folder))}/", "", word)
 
 

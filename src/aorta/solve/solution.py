@@ -56,9 +56,10 @@ class Solution:
         known = self.state.known("reproduce")
         if not known:
             return None
-        seen = known.get("failure") or {}
+        seen = self.state.known("reduce").get("failure") or known.get("failure") or {}
         return {
-            **{key: seen.get(key) for key in ("type", "frames", "message", "ended")},
+            **dict.fromkeys(("type", "frames", "message", "ended")),
+            **seen,
             "class": known.get("class"),
             "confidence": known.get("confidence"),
             "summary": known.get("summary"),
@@ -167,7 +168,10 @@ class Solution:
         if self.status == "user_error":
             return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
         if self.status == "did_not_reproduce":
-            return ["run it where it fails, or give it longer: aorta solve --budget 8h ..."]
+            return [
+                "run it where it fails, or give it longer: aorta solve --budget 8h ...",
+                "if it is slow: aorta solve --oracle metric --pattern 'time ([0-9.]+)' --above 0.5",
+            ]
         told = list((self.isolation or {}).get("next", [])) if self.broken else []
         if self.cure is not None:
             lines = state.known("triage")["optimize"].get("environment_lines", [])
