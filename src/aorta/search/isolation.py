@@ -143,12 +143,11 @@ class Isolation:
         largest: int | None = None,
         confidence: float = 0.95,
         suspicion: Sequence[float] | None = None,
-        most_runs: int | None = None,
     ) -> None:
         self.nodes, self.smallest = nodes, smallest
         self.largest = min(nodes, largest or nodes)
         self.confidence = confidence
-        self.most_runs = most_runs or 60 + 15 * math.ceil(math.log2(max(2, nodes)))
+        self.most_runs = 60 + 15 * math.ceil(math.log2(nodes))
         weights = list(suspicion or [1.0] * nodes)
         total = sum(weights)
         self._suspicion = [weight / total for weight in weights]
@@ -291,15 +290,17 @@ class Isolation:
         """
         if self.done:
             return []
-        left_out = self._left_out()
-        _, top = self._best_placement(left_out) or ((), 0.0)
+        left_out, top = self._left_out(), 0.0
+        if pending:
+            _, top = self._best_placement(left_out) or ((), 0.0)
         busy = {node for point in pending for node in as_indexes(point[NODES])} | left_out
         asked: list[Point] = []
         while len(asked) < n:
             found = self._best_placement(busy)
-            if found is None or ((asked or pending) and found[1] < _WORTH_A_RUN * top):
+            if found is None or found[1] < _WORTH_A_RUN * top:
                 break
-            members, _ = found
+            members, information = found
+            top = max(top, information)
             point = Point.of({NODES: members}).fresh(
                 [*pending, *asked, *self._asked_before(members)]
             )
@@ -402,24 +403,11 @@ class Isolation:
                 part.append(node)
                 held += suspicion[node]
             chosen += [part, ranked[len(part) :]]
-            chosen.append(self._interleaved(ranked, suspicion, share * mass))
         half = max(1, len(ranked) // 2)
         chosen += [shuffled[:half], ranked[half:]]
         innocent_first = ranked[::-1]
         sized = {self._sized(part, innocent_first) for part in chosen}
         return [part for part in sized if part]
-
-    def _interleaved(
-        self, ranked: Sequence[int], suspicion: Sequence[float], wanted: float
-    ) -> list[int]:
-        """About so much suspicion, of strong and weak suspects alike."""
-        part, held = [], 0.0
-        for node in [*ranked[self.runs % 2 :: 2], *ranked[1 - self.runs % 2 :: 2]]:
-            if held >= wanted:
-                break
-            part.append(node)
-            held += suspicion[node]
-        return part
 
     def _sized(self, part: Sequence[int], innocent_first: Sequence[int]) -> frozenset[int]:
         """Filled up with the least suspected nodes, or cut to its most suspected ones."""
