@@ -94,8 +94,12 @@ class Rule:
             yield from self.pattern.finditer(text, start, end)
 
 
-def rule(pattern: str, *hints: str, shape: str = "", flags: re.RegexFlag = re.NOFLAG) -> Rule:
-    return Rule(re.compile(pattern, flags), hints, re.compile(shape) if shape else None)
+def rule(
+    pattern: str, hints: str = "", *, shape: str = "", flags: re.RegexFlag = re.NOFLAG
+) -> Rule:
+    """The hints are separated by `|`."""
+    of_shape = re.compile(shape) if shape else None
+    return Rule(re.compile(pattern, flags), tuple(hints.split("|")), of_shape)
 
 
 class Kind(StrEnum):
