@@ -121,8 +121,8 @@ LAYOUTS: tuple[Layout, ...] = (
         files=_names("spec.yaml reduction_trace.jsonl shrunken/*"),
         trees=_names("logs/*"),
         ours=_names(
-            "result.json spec.yaml reduction_trace.jsonl shrunken/env.json "
-            "shrunken/aorta.yaml shrunken/recipe.resolved.yaml"
+            "result.json spec.yaml reduction_trace.jsonl shrunken/env.json shrunken/aorta.yaml "
+            "shrunken/recipe.resolved.yaml"
         ),
         reads=_names(
             "SHIP.md shrunken/run_repro.sh shrunken/recipe.resolved.yaml reduction_trace.jsonl"
@@ -133,9 +133,8 @@ LAYOUTS: tuple[Layout, ...] = (
         schemas=_names("aorta.triage/ aorta.matrix/ aorta.optimize/"),
         documents=_names("matrix.json optimize.json"),
         files=_names(
-            "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml "
-            "host_env.json inline_environments.sidecar.json environments/*/env.json "
-            "sidecars/*"
+            "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
+            "inline_environments.sidecar.json environments/*/env.json sidecars/*"
         ),
         trees=_names("cells/* points/*"),
         ours=_names(
