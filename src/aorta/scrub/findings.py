@@ -53,8 +53,10 @@ class Text(str):
         capital, and a `0` for each of its numbers.
         """
         for _, low, lines in self._shapes:
-            if any(hint in low for hint in hints):
-                yield from lines
+            for hint in hints:
+                if hint in low:
+                    yield from lines
+                    break
 
     def lines_like(self, may_match: Callable[[str], object]) -> Lines:
         """(start, end) of every line whose shape passes."""
