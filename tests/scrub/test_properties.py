@@ -11,10 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aorta.scrub import addresses, logins, paths
 from aorta.scrub.addresses import machines_in
 from aorta.scrub.encodings import decoded
 from aorta.scrub.files import scrub_bytes
-from aorta.scrub.findings import PLACEHOLDER, Lines, Text, without_overlap
+from aorta.scrub.findings import PLACEHOLDER, Lines, Rule, Text, shape_of, without_overlap
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.scrub.secrets import secrets_in
@@ -117,6 +118,17 @@ def test_no_line_is_left_out_in_which_a_detector_would_find_something(
     for before, after in changes:
         text = text.replace(before, after)
     assert _detected(Text(text)) == _detected(_EveryLine(text))
+
+
+def test_hints_are_written_as_a_line_is_when_they_are_looked_for() -> None:
+    rules = [one for one in vars(addresses).values() if isinstance(one, Rule)]
+    rules += [one for one in vars(paths).values() if isinstance(one, Rule)]
+    rules += [*logins._RULES, *addresses._HOST_CONTEXTS]
+    hints = [hint for one in rules if one.shape is None for hint in one.hints]
+    assert len(hints) > 60
+    for hint in hints:
+        assert hint == shape_of(hint.encode()).decode().casefold()
+        assert hint
 
 
 class _EveryLine(Text):

@@ -17,22 +17,9 @@ from aorta.engine.rundir import STAMP, STAMP_FORM, RunDir
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
-from aorta.scrub.vocabulary import announces_secret, is_secret_value
+from aorta.scrub.vocabulary import announces_secret, is_secret_value, words
 
-_REMOTE_OR_DATA = (
-    "nfs",
-    "nfs4",
-    "lustre",
-    "gpfs",
-    "cifs",
-    "smb3",
-    "ceph",
-    "beegfs",
-    "ext4",
-    "xfs",
-    "btrfs",
-    "zfs",
-)
+_REMOTE_OR_DATA = words("nfs nfs4 lustre gpfs cifs smb3 ceph beegfs ext4 xfs btrfs zfs")
 _SYSTEM = ("/", "/boot", "/etc", "/usr", "/proc", "/sys", "/dev", "/run", "/var")
 
 

@@ -48,8 +48,7 @@ _MAC = rule(
 )
 _EMAIL = rule(
     r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])",
-    "@",
-    "%40",
+    "@|%0",
 )
 _COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,40}\Z")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
@@ -63,24 +62,18 @@ _URL_HOST = rule(
 )
 _COLLECTIVE = rule(
     r"(?<![\w.\-])([A-Za-z][\w.\-]++):[0-9]+:[0-9]+ \[[0-9]+\] [NR]CCL",
-    "0:0 [0] nccl",
-    "0:0 [0] rccl",
+    "0:0 [0] nccl|0:0 [0] rccl",
 )
 _HOST_CONTEXTS = (
     rule(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
     rule(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
-        *(f"{month} " for month in sorted(MONTHS)),
+        "|".join(f"{month} " for month in sorted(MONTHS)),
     ),
     rule(
         r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
         r"(?:kernel|systemd|slurm|sshd|dockerd|kubelet)[\w.\-]*(?:\[\d+\])?:",
-        "kernel",
-        "systemd",
-        "slurm",
-        "sshd",
-        "dockerd",
-        "kubelet",
+        "kernel|systemd|slurm|sshd|dockerd|kubelet",
     ),
     rule(
         r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
@@ -91,22 +84,17 @@ _HOST_CONTEXTS = (
     rule(
         r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
         r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?[0-9]{5}\)))[\"']?, ?[0-9]{4,5}\)",
-        ", 0)",
-        ",0)",
+        ", 0)|,0)",
     ),
     rule(
         r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
         r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
         r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
-        "user",
-        "logname",
+        "user|logname",
     ),
     rule(
         r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
-        "ssh",
-        "scp",
-        "ping",
-        "rsync",
+        "ssh|scp|ping|rsync",
     ),
     rule(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
@@ -116,10 +104,7 @@ _HOST_CONTEXTS = (
         r"master_addr|"
         r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
         r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)",
-        "host",
-        "node",
-        "master_addr",
-        "rdzv",
+        "host|node|master_addr|rdzv",
     ),
 )
 

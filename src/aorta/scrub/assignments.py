@@ -154,6 +154,7 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
                 yield from _secrets_at(text, place, quoted_only)
 
 
+@lru_cache(maxsize=1 << 14)
 def _names_a_secret(shape: str) -> bool:
     """Of the shape of a line: it holds a name that may announce a secret, and a join."""
     names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
@@ -342,6 +343,7 @@ def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
     return _span(text, bare.start(), bare.start() + len(value)) if value else None
 
 
+@lru_cache(maxsize=1 << 14)
 def _holds_secret_tag(shape: str) -> bool:
     return any(announces_secret(name.replace(" ", "_")) for name in _NAME_IN_TAG.findall(shape))
 

@@ -7,13 +7,11 @@ not decided here.
 
 import base64
 import binascii
-import codecs
 import html
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from urllib.parse import unquote
 
 from aorta.scrub.findings import as_looked_at
@@ -38,71 +36,20 @@ _ONLY_RUNS = bytes(
 )
 _LONGEST = 2**20
 
-UTF8 = "utf-8"
-_BOMS = (  # the mark itself goes through as a character
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_PACKED = (
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-    b"PK\x03\x04",
-    b"7z\xbc\xaf",
-    b"\x04\x22\x4d\x18",
-    b"\x80\x04\x95",
-)
+_PACKED = (b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # others hold a NUL at once
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-_WIDE = (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1))
 
 
 class NotTextError(ValueError):
     """These bytes are no text that can be read, so nothing can be promised about them."""
 
 
-def as_utf8(pieces: Iterable[bytes]) -> tuple[str, Iterator[bytes]]:
-    """The encoding, and the same text in UTF-8; bytes that are none go through as they are."""
-    source = iter(pieces)
-    first = next(source, b"")
-    encoding = encoding_of(first)
-    whole = chain((first,), source)
-    return encoding, whole if encoding == UTF8 else _decoded(whole, encoding)
-
-
-def _decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("strict")
-    try:
-        for piece in pieces:
-            yield decoder.decode(piece).encode("utf-8")
-        yield decoder.decode(b"", final=True).encode("utf-8")
-    except UnicodeError:
-        raise NotTextError from None
-
-
-def encoding_of(first: bytes) -> str:
-    """By its mark, or by where its NUL bytes are; everything else is read as UTF-8."""
-    for mark, encoding in _BOMS:
-        if first.startswith(mark):
-            return encoding
-    head = first[: 4096 - len(first) % 4]
-    if b"\0" in head and len(head) >= 8:
-        for encoding, width, place in _WIDE:
-            others = (head[at::width] for at in range(width) if at != place)
-            if not any(part.strip(b"\0") for part in others) and b"\0" not in head[place::width]:
-                return encoding
-    return UTF8
-
-
 def looks_like_text(first: bytes) -> bool:
     """No archive, no picture, no program: those hold control characters that no log does."""
-    if first.startswith(_PACKED):
+    if first.startswith(_PACKED) or b"\0" in first:
         return False
-    if encoding_of(first) != UTF8:
-        return True
     head = first[: 1 << 16]
-    return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
+    return len(_CONTROL.findall(head)) * 50 <= len(head)
 
 
 def as_text(data: bytes) -> str:

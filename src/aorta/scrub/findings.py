@@ -53,8 +53,10 @@ class Text(str):
         capital, and a `0` for each of its numbers.
         """
         for _, low, lines in self._shapes:
-            if any(hint in low for hint in hints):
-                yield from lines
+            for hint in hints:
+                if hint in low:
+                    yield from lines
+                    break
 
     def lines_like(self, may_match: Callable[[str], object]) -> Lines:
         """(start, end) of every line whose shape passes."""
@@ -94,8 +96,12 @@ class Rule:
             yield from self.pattern.finditer(text, start, end)
 
 
-def rule(pattern: str, *hints: str, shape: str = "", flags: re.RegexFlag = re.NOFLAG) -> Rule:
-    return Rule(re.compile(pattern, flags), hints, re.compile(shape) if shape else None)
+def rule(
+    pattern: str, hints: str = "", *, shape: str = "", flags: re.RegexFlag = re.NOFLAG
+) -> Rule:
+    """The hints are separated by `|`."""
+    of_shape = re.compile(shape) if shape else None
+    return Rule(re.compile(pattern, flags), tuple(hints.split("|")), of_shape)
 
 
 class Kind(StrEnum):

@@ -140,6 +140,7 @@ def known_keys_in(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
 
 
+@lru_cache(maxsize=1 << 14)
 def _may_hold_key(shape: str) -> bool:
     return _MAY_BE_KEY.search(shape) is not None or any(
         _is_mixed(run, _SHORTEST_DRAWN) for run in _LETTERS_AND_DIGITS.findall(shape)

@@ -26,12 +26,7 @@ _RULES = (
     rule(
         r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
         r"signature|code|access_token|awsaccesskeyid|apikey|token)=(?P<value>[^\s&\"'<>]{8,})",
-        "sig",
-        "x-amz-",
-        "code=",
-        "token=",
-        "awsaccesskeyid",
-        "apikey=",
+        "sig|x-amz-|code=|token=|awsaccesskeyid|apikey=",
         flags=re.IGNORECASE,
     ),
     rule(
@@ -42,10 +37,7 @@ _RULES = (
         r"|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
         r"|\bbasic\s+(?P<basic>[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
-        "authorization",
-        "bearer",
-        "basic",
-        "cookie",
+        "authorization|bearer|basic|cookie",
         flags=re.IGNORECASE,
     ),
     rule(
@@ -58,27 +50,13 @@ _RULES = (
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl",
-        "ldap",
-        "sshpass",
-        "login",
-        "mysql",
-        "mariadb",
-        "redis-cli",
-        "htpasswd",
-        "pass:",
-        "expect",
-        "sudo",
-        "passwd",
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd",
     ),
     rule(
         rf"\b(?:auth|basic_?auth|http_?auth|\w*basicauth|credentials|creds|login|userpwd)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}",
-        "auth",
-        "cred",
-        "login",
-        "userpwd",
+        "auth|cred|login|userpwd",
         flags=re.IGNORECASE,
     ),
     # The next line of a long command of curl.
@@ -91,8 +69,7 @@ _RULES = (
     rule(
         r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|set\s+password\b[^'\n]*)"
         r"\s*=?\s*'(?P<value>[^'\n]+)'",
-        "identified",
-        "password",
+        "identified|password",
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass

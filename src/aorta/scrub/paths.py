@@ -31,14 +31,12 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
 )
 _REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
 _TILDE = rule(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
-_QUOTED = rule(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)", '"/', "'/", "`/")
+_QUOTED = rule(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)", "\"/|'/|`/")
 _WINDOWS = rule(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
     r"|(?<![\\\w])\\{2,16}[\w.\-]+\\{1,8}[\w.$\-]+(?:\\{1,8}[^\s\\\"'<>|:;,*?]+)*",
-    ":\\",
-    ":/",
-    "\\\\",
+    ":\\|:/|\\\\",
 )
 _STORE = rule(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|"
@@ -54,8 +52,7 @@ _PACKAGES = re.compile(
 _HOME = rule(
     r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|"
     r"[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
-    "home",
-    "users",
+    "home|users",
 )
 _TRAILING = ".,:;!?)'\""
 _VARIABLE = re.compile(r"(?:\"\$(?:\w+|\{\w+\})\"|\$\{\w+\})\Z")

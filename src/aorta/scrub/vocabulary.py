@@ -18,10 +18,8 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
-    "authtoken "
-    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass "
-    "pgpass dbpass userpass "
-    "mysqlpwd dbpwd creds"
+    "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
+    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
 )
 SECRET_ENDINGS = (
     "password",
@@ -54,8 +52,7 @@ POINTS_AT_A_SECRET = words(
 )
 TOKEN_OF_A_VOCABULARY = words(
     "pad eos bos unk sep cls mask next prev special per image start end first last stop begin "
-    "prompt "
-    "num max min each new extra"
+    "prompt num max min each new extra"
 )
 SECRET_NAME_TRAILERS = words(
     "data value base b encoded raw old new plain text default secure super prod production staging "
@@ -77,23 +74,19 @@ DOMAINS_WITH_A_DASH = words(
 )
 MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
-    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
-    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com "
-    "google.com googleapis.com "
-    "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org "
-    "example.net schedmd.com "
-    "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org "
-    "gnu.org w3.org "
-    "json-schema.org pypi.org pythonhosted.org slack.com discord.com discordapp.com office.com"
+    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co nvidia.com "
+    "amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
+    "googleapis.com wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com "
+    "example.org example.net schedmd.com conda.io anaconda.org anaconda.com numpy.org scipy.org "
+    "pydantic.dev ray.io apache.org gnu.org w3.org json-schema.org pypi.org pythonhosted.org "
+    "slack.com discord.com discordapp.com office.com"
 )
 NOBODY = words(
     "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
-    "runner nobody "
-    "test build host node worker master head login compute server client none null unknown "
-    "default local docker "
-    "container jenkins data home public shared git daemon bin sys www-data ec2-user vagrant slurm "
-    "ray rank leader "
-    "agent all any self true false gpu cpu cuda rocm linux python aorta torch"
+    "runner nobody test build host node worker master head login compute server client none null "
+    "unknown default local docker container jenkins data home public shared git daemon bin sys "
+    "www-data ec2-user vagrant slurm ray rank leader agent all any self true false gpu cpu cuda "
+    "rocm linux python aorta torch"
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
@@ -113,16 +106,13 @@ INDEXED_WORDS = words(
 
 PRIVATE_ROOTS = words(
     "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
-    "var srv datasets "
-    "shared fsx efs beegfs ceph weka vast export net cluster opt"
+    "var srv datasets shared fsx efs beegfs ceph weka vast export net cluster opt"
 )
 PUBLIC_PACKAGES = words(
-    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers "
-    "accelerate datasets "
-    "tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
-    "tensorflow keras pandas "
-    "pydantic click aorta megatron peft safetensors huggingface_hub wandb hydra omegaconf "
-    "setuptools pip"
+    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers accelerate "
+    "datasets tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
+    "tensorflow keras pandas pydantic click aorta megatron peft safetensors huggingface_hub wandb "
+    "hydra omegaconf setuptools pip"
 )
 
 
