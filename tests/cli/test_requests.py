@@ -31,7 +31,7 @@ LINES = {
         "--environment-axis local "
         "--trials 3 --exact-trials --steps 3 --ticket t --baseline-cell c "
         "--confound-threshold 1.2 --sets 2 "
-        f"--max-rate 0.1 --mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
+        f"--mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
     "bisect": (
         "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "

@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aorta.reduce.arrays import tensor_rows
 from aorta.reduce.structure import JsonTree, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
@@ -31,19 +32,6 @@ def test_json_without_some_elements_is_json(
     if isinstance(pieces, JsonTree):
         kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1)))
         json.loads(pieces.without_all_but(kept))
-
-
-@given(
-    rows=st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers()), min_size=2),
-    data=st.data(),
-)
-def test_yaml_without_some_entries_is_yaml(rows: list[object], data: st.DataObject) -> None:
-    text = yaml.safe_dump({"version": 3, "rows": rows}, default_flow_style=False)
-    pieces = pieces_of("a.yaml", text.encode())
-    whole = pieces.without_all_but(range(len(pieces.items)))
-    assert whole.decode() == text
-    kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1), min_size=1))
-    yaml.safe_load(pieces.without_all_but(kept))
 
 
 def test_an_element_goes_with_its_separator_wherever_it_stands() -> None:
@@ -172,3 +160,14 @@ def test_a_word_that_was_given_where_another_is_usual_is_an_axis(tmp_path: Path)
     found = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
     name = "ARG_NAME" if "ARG_NAME" in found else "NAME"  # where a variable has that name already
     assert found == {"BACKEND": "fast", name: "x", "MY_MODE": "fused"}
+
+
+def test_tensors_lose_elements_through_the_torch_of_the_trials_python(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.arange(4), "y": torch.ones(4, 2)}, tmp_path / "columns.pt")
+    rows = tensor_rows(sys.executable, tmp_path / "columns.pt")
+    assert rows is not None
+    assert len(rows.items) == 4
+    left = torch.load(io.BytesIO(rows.without_all_but({1, 2})), weights_only=True)
+    assert left["x"].tolist() == [1, 2]
+    assert left["y"].shape == (2, 2)

@@ -82,7 +82,7 @@ def test_an_environment_whose_name_is_no_path_is_usable_in_both_modes(tmp_path: 
 
 def test_flag_cells_that_would_share_a_directory_are_refused(tmp_path: Path) -> None:
     sidecar = boxes(tmp_path, "a/b", "a:b")
-    with pytest.raises(AortaError, match="would share the directory 'none-a_b'"):
+    with pytest.raises(AortaError, match="the name 'none-a_b' stands twice"):
         build_recipe_from_flags(flags(environments=["a/b", "a:b"], sidecars=[sidecar]))
 
 

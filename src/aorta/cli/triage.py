@@ -49,7 +49,6 @@ def command() -> None:
 @click.option("--baseline-cell", metavar="CELL")
 @click.option("--confound-threshold", type=float, metavar="RATIO", help="[default: 1.15]")
 @click.option("--sets", type=click.IntRange(1), default=1, help="optimize: find so many sets.")
-@click.option("--max-rate", type=float, default=0.0, help="optimize: may still fail so often.")
 @options.mitigations_files
 @options.oracle_options
 @options.running_trials

@@ -9,7 +9,6 @@ kernel for want of memory among them.
 
 import math
 import re
-import signal
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
     PATTERN,
-    SIGNALLED,
     WORKLOAD,
     Failure,
     failure_from_elsewhere,
@@ -33,7 +31,7 @@ from aorta.core.failure import (
     same_failure,
 )
 from aorta.core.levels import Levels
-from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
 from aorta.core.words import progress_in, said_in
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
@@ -41,8 +39,6 @@ Stream = Literal["stdout", "stderr", "both"]
 
 ANOTHER_FAILURE = "another failure: "
 """How the reason begins where the oracle fired for a failure that is not the one meant."""
-
-_SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 
 @dataclass(frozen=True)
@@ -461,20 +457,13 @@ def _never_began(end: TrialEnd) -> bool:
 
 def statuses_of(end: TrialEnd) -> frozenset[int]:
     """Every number under which this end is known: an exit code, and both spellings of a signal."""
-    if end.signal is not None:
-        return frozenset({-end.signal, SIGNALLED + end.signal})
-    if end.exit_code is None:
-        return frozenset()
-    number = end.exit_code - SIGNALLED
-    return frozenset({end.exit_code, -number} if number in _SIGNALS else {end.exit_code})
+    status, number = end.ended.status, end.ended.signal_number
+    return frozenset(n for n in (status, number and -number) if n is not None)
 
 
 def status_words(end: TrialEnd) -> str:
     """How it ended, for people: `exit 3`, `signal 9 (SIGKILL, out of memory)`."""
-    number = end.signal
-    if number is None:
-        number = (end.exit_code or 0) - SIGNALLED
-    notes = [signal.Signals(number).name] if number in _SIGNALS else []
+    notes = [end.ended.signal_name] if end.ended.signal_name else []
     if end.out_of_memory:
         notes.append("out of memory")
     if end.exit_code in CANNOT_EXECUTE:

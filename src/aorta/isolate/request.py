@@ -20,6 +20,7 @@ from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import write_json
 from aorta.engine.session import Resume, Session
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.report import SCHEMA, IsolateReport
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.isolation import NODES, Isolation
@@ -78,6 +79,7 @@ def isolate(
     needs more of them than there are.
     """
     _check(request)
+    _check_hosts(request)
     search, priors = _search(request)
     experiment = _Placements(request, _experiment(request))
     if request.resume is not None:
@@ -155,6 +157,16 @@ def _check(request: IsolateRequest) -> None:
             "hosts",
             where="--nodes",
         )
+
+
+def _check_hosts(request: IsolateRequest) -> None:
+    if request.executor.name != "slurm":
+        return
+    partition = request.executor.resources.partition
+    known = {node.name for node in nodes_of(partition)}
+    if missing := [name for name in request.names if name not in known]:
+        where = f"the partition {partition}" if partition else "the default partition"
+        raise UsageError(f"{where} has no node {', '.join(missing)}", where="--nodes")
 
 
 def _executor(request: IsolateRequest) -> ExecutorChoice:

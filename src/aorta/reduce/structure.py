@@ -1,6 +1,6 @@
 """A text as pieces that may go, by its own structure: the rows of a CSV file below their header,
-the elements of a JSON document at every depth, the entries of a YAML document, else lines. It reads
-bytes and gives bytes; it knows no axis and no trial.
+the elements of a JSON document at every depth, else lines. It reads bytes and gives bytes; it knows
+no axis and no trial. What the indentation of lines tells, of YAML too, the search sees itself.
 """
 
 import csv
@@ -8,19 +8,15 @@ import io
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, pairwise
-
-import yaml
+from itertools import count
 
 from aorta.reduce.arrays import ARRAYS, Arrays, arrays_of
 
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
-_MOST_YAML = 1 << 22  # bytes: it is read by a slow parser
 _SPACE = re.compile(r"[ \t\r\n]*")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,7 @@ def pieces_of(
         if arrays is not None:
             return arrays
     if comments is None and not header:
-        by_structure = {"json": _of_json, "yaml": _of_yaml, "yml": _of_yaml}.get(ending)
-        found = by_structure(content) if by_structure is not None else None
+        found = _of_json(content) if ending == "json" else None
         if found is not None:
             return found
     rows = content.splitlines(keepends=True)
@@ -229,42 +224,3 @@ def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
-
-
-# -- YAML: the block with the most entries, each as its lines
-
-
-def _of_yaml(content: bytes) -> Pieces | None:
-    if len(content) > _MOST_YAML:
-        return None
-    try:
-        text = content.decode("utf-8")
-        root = yaml.compose(text, Loader=_LOADER)
-    except (ValueError, yaml.YAMLError, RecursionError):
-        return None
-    lines = text.splitlines(keepends=True)
-    starts, end = max(_blocks(root, lines), key=lambda block: len(block[0]), default=([], 0))
-    if len(starts) < _FEWEST or len({*starts}) != len(starts):
-        return None
-    bounds = [*starts, min(end, len(lines))]
-    parts = ["".join(lines[a:b]).encode() for a, b in pairwise(bounds)]
-    around = "".join(lines[: starts[0]]).encode(), "".join(lines[bounds[-1] :]).encode()
-    return Pieces([around[0], *parts, around[1]], [True, *[False] * len(parts), True])
-
-
-def _blocks(node: yaml.Node | None, lines: Sequence[str]) -> Iterator[tuple[list[int], int]]:
-    """Of every collection whose entries have lines of their own: where each begins, and where it
-    ends.
-    """
-    if not isinstance(node, yaml.CollectionNode) or node.flow_style:
-        return
-    entries = node.value
-    if isinstance(node, yaml.MappingNode):
-        keys, inside, mark = [key for key, _ in entries], [value for _, value in entries], ""
-    else:
-        keys, inside, mark = entries, entries, "-"
-    starts = [key.start_mark for key in keys]
-    if all(lines[start.line][: start.column].strip() == mark for start in starts):
-        yield [start.line for start in starts], node.end_mark.line + (node.end_mark.column > 0)
-    for child in inside:
-        yield from _blocks(child, lines)

@@ -25,11 +25,15 @@ LOOKED_FOR = "values of names that announce a secret: token, password, pass, pwd
 _SPACE = "[^\\S\\r\\n\u2028\u2029]|[\u00ad\u200b-\u200d\u2060\ufeff]"  # NBSP and what is not seen
 # The last is the shape of those with a number.
 _QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;|&#x?0;"
+_BAR = "[|\u2502\u2503]"
+_AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
+_IN_TABLE = re.compile(rf"[^|\u2502\u2503\n]*?(?=[ \t]*{_BAR})")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _LONGEST_NAME = 100
 _JOIN = re.compile(
     rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
-    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|:=|==|=|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+    rf"|(?:{_SPACE}){{0,60}}{_BAR}(?:{_SPACE}){{1,8}}"
     rf"|,\s{{0,4}}(?={_QUOTE})"
     rf"|(?:{_SPACE}){{1,4}}(?:(?:is|was)(?:{_SPACE}|:){{1,3}}|\\\r?\n\s*)?)"
 )
@@ -50,9 +54,12 @@ _NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
 _INDENTED = re.compile(
     r"(?P<indent>[ \t]*)(?P<item>-[ \t]+)?(?P<content>[^\s][^\n]*?)[ \t\r]*(?:\n|\Z)"
 )
+_KEY = re.compile(
+    r"(?P<name>(?P<is_value>[\"']?(?:value|default)[\"']?:\s)|[\"']?[\w.\-]+[\"']?:(?:\s|\Z))|[{\[]"
+)
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
 )
 _LIST = re.compile(r"\[(?P<items>[^\[\]\n]{2,4096})\]")
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
@@ -75,14 +82,17 @@ _ELEMENTS = re.compile(
 _NAME_IN_TAG = re.compile(r"(?:<key>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
-    rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?",
-    re.IGNORECASE,
+    rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
+    r"|^[ \t]*variable[ \t]+\"(?P<terraform>[A-Za-z0-9_.\-]++)\"[ \t]*(?=\{)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PAIR_VALUE = re.compile(
     r"(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}"
-    rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}",
+    rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}"
+    r"|\{[^{}]{0,400}?\bdefault[ \t]*=[ \t]*",
     re.IGNORECASE,
 )
+_COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
 # For the shape of a line: what follows stands in the next one; a value that cannot be dense.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
 _QUOTED_WORDS = re.compile(r"\"[^\"\\0-9]+\"|'[^'\\0-9]+'")
@@ -134,9 +144,13 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
             for found in _secrets_at(text, _place(text, name), quoted_only):
                 done = found.end
                 yield found
+            compared = _COMPARED.search(text, max(line[0], name.start() - 200), name.start())
+            if compared and announces_secret(name.group()) and is_worth_hiding(compared["value"]):
+                yield _span(text, compared.start("value"), compared.end("value"))
         for pair in _PAIR_NAME.finditer(text, *line):
             if value := _PAIR_VALUE.match(text, pair.end()):
-                place = _Place(pair["name"], value.end(), ":", False, True, True, False, "", 0)
+                named = pair["name"] or pair["terraform"]
+                place = _Place(named, value.end(), ":", False, True, True, False, "", 0)
                 yield from _secrets_at(text, place, quoted_only)
 
 
@@ -144,11 +158,14 @@ def _names_a_secret(shape: str) -> bool:
     """Of the shape of a line: it holds a name that may announce a secret, and a join."""
     names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
     return any(_may_have_value(shape, name) for name in names) or any(
-        _may_be_secret_name(pair["name"]) for pair in _PAIR_NAME.finditer(shape)
+        _may_be_secret_name(pair["name"] or pair["terraform"])
+        for pair in _PAIR_NAME.finditer(shape)
     )
 
 
 def _may_have_value(shape: str, name: re.Match[str]) -> bool:
+    if _COMPARED.search(shape, 0, name.start()):
+        return True
     place = _place(shape, name)
     if place is None:
         return _COMMA_AT_END.match(shape, name.end()) is not None
@@ -172,6 +189,10 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
     near = max(0, begin - 48)
     if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(text, near, begin):
         return None  # "the password is wrong" is a sentence; `--password x` is not
+    if re.fullmatch(_BAR, join):
+        if not _AFTER_BAR.search(text, near, begin):
+            return None  # a pipe, and no table
+        join = "|"
     if join == "," and not is_flag:
         sets = _SETS_A_VARIABLE.search(text, near, begin)
         if sets is None:
@@ -204,6 +225,8 @@ def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[
 
 
 def _is_secret(place: _Place, value: str, surely: bool) -> bool:
+    if place.separator == "|":
+        return is_dense(value) or (surely and " " not in value and not value.isalpha())
     if place.separator in ("is", "was", ","):
         has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
         return is_dense(value) or (surely and has_both and " " not in value and len(value) >= 6)
@@ -214,7 +237,12 @@ def _is_secret(place: _Place, value: str, surely: bool) -> bool:
 
 def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSpan]:
     at = place.at
-    if surely and place.separator == ":" and place.at_key:
+    if place.separator == "|":
+        cell = _IN_TABLE.match(text, at)
+        if cell:
+            yield _span(text, at, cell.end())
+        return
+    if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
         if opened:
             is_block = text[at : at + 1] in ("|", ">")
@@ -258,8 +286,14 @@ def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSp
             begin = line.start("content") + content.find(item)
             if not re.match(r"[\w.\-]+:(?:\s|\Z)", item):
                 yield _span(text, begin, begin + len(item))
-        elif not is_block and re.match(r"[\"']?[\w.\-]+[\"']?:(?:\s|\Z)|[{\[]", content):
-            break
+        elif not is_block and (key := _KEY.match(content)):
+            if key["is_value"]:
+                begin = line.start("content") + key.end()
+                item = content[key.end() :].strip("\"' ")
+                begin = text.find(item, begin)
+                yield _span(text, begin, begin + len(item))
+            elif start >= 0 or not key["name"]:
+                break
         else:
             start = line.start("content") if start < 0 else start
             end = line.end("content")

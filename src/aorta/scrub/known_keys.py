@@ -42,7 +42,7 @@ Mailchimp      #{32}-us\d{1,2}(?!\d)
 Mailgun        key-#{32}(?![0-9a-f])
 HashiCorp      hv[sbr]\.~{24,}|@{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}
 Grafana        gls?a_@{32}_#{8}|glc_[A-Za-z0-9+/=]{32,}
-New_Relic      NRAK-[A-Z0-9]{27}
+New_Relic      NR(?:AK|II|IQ|RA|JS)-~{18,}|@{32}FFFFNRAL
 Sentry         sntry[su]_[A-Za-z0-9+/=_\-]{40,}
 Linear         lin_api_@{40}
 Doppler        dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.\-]{40,}
@@ -86,6 +86,11 @@ Rootly         rootly_#{64}
 Spectral       spu-#{32}
 Buildkite      bk[a-z]{2}_@{40}
 Meta           EAA[MC]@{60,}
+ElevenLabs     sk_#{48}
+Flutterwave    FLWSECK(?:_TEST)?-@{12,32}-X
+HubSpot        pat-[a-z]{2}\d{1}-#{8}-#{4}-#{4}-#{4}-#{12}
+Octopus        API-[A-Z0-9]{26,32}(?![A-Z0-9])
+others         [a-z]{2,12}_(?:live|[aops]at|sec|secret|apikey|tkn|pw)_(?=[A-Za-z]{0,40}[0-9])@{14,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.
 _JWT = r"eyJ[A-Za-z0-9_\-]{8,4096}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"

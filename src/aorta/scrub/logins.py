@@ -50,7 +50,7 @@ _RULES = (
     ),
     rule(
         r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
-        r"|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+        r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
@@ -59,6 +59,7 @@ _RULES = (
         r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "curl",
+        "ldap",
         "sshpass",
         "login",
         "mysql",
@@ -78,6 +79,20 @@ _RULES = (
         "cred",
         "login",
         "userpwd",
+        flags=re.IGNORECASE,
+    ),
+    # The next line of a long command of curl.
+    rule(
+        r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
+        r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
+        "-u",
+        flags=re.MULTILINE,
+    ),
+    rule(
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|set\s+password\b[^'\n]*)"
+        r"\s*=?\s*'(?P<value>[^'\n]+)'",
+        "identified",
+        "password",
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass

@@ -40,7 +40,7 @@ from aorta.triage.running import (
     run_recipe,
     without_single_verdicts,
 )
-from aorta.triage.stacks import Goal, describe_stacks, plan_stacks
+from aorta.triage.stacks import describe_stacks, stack_plan
 from aorta.workloads.discovery import COMMAND
 
 _EVERY_TRIAL_COUNTS = 40
@@ -79,7 +79,6 @@ class TriageRequest:
     baseline_cell: str | None = None
     confound_threshold: float | None = None
     sets: int = 1  # optimize: find so many sets
-    max_rate: float = 0.0  # optimize: a mended run may still fail so often
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
     max_wall_clock: float | None = None  # in seconds
@@ -101,7 +100,7 @@ def triage(
     if recipe.content.warm:
         executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        return optimize(recipe, settings, _goal(request), executor.open, listeners())
+        return optimize(recipe, settings, request.sets, executor.open, listeners())
     alone = [without_single_verdicts(listener) for listener in listeners()]
     return run_recipe(recipe, settings, executor.open, alone)
 
@@ -110,7 +109,7 @@ def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     recipe, settings = recipe_of(request), _settings(request)
     if request.mode == "optimize":
-        yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
+        yield from describe_stacks(stack_plan(check_recipe(recipe, settings), request.sets))
         return
     plan = check_recipe(recipe, settings)
     yield from describe_plan(plan, settings.output_dir)
@@ -135,10 +134,6 @@ def _settings(request: TriageRequest) -> RunSettings:
         budget=Budget(max_seconds=request.max_wall_clock),
         run_dir=request.run_dir,
     )
-
-
-def _goal(request: TriageRequest) -> Goal:
-    return Goal(request.sets, request.max_rate)
 
 
 def recipe_of(request: TriageRequest) -> Recipe:
@@ -275,15 +270,4 @@ def _cells(request: TriageRequest) -> list[dict[str, Any]]:
                 else environment.model_dump(),
             }
         )
-    _check_distinct(cells)
     return cells
-
-
-def _check_distinct(cells: Sequence[Mapping[str, Any]]) -> None:
-    """Names that are not path-safe are usable, unless two of them end up in one directory."""
-    seen: dict[str, Mapping[str, Any]] = {}
-    for cell in cells:
-        first = seen.setdefault(cell["name"], cell)
-        if first is not cell:
-            pairs = [f"{c['mitigations'][0]} in {c['environment']}" for c in (first, cell)]
-            raise UsageError(f"{' and '.join(pairs)} would share the directory {cell['name']!r}")

@@ -22,8 +22,9 @@ from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, Fai
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.attribution.timeline.facts import Facts, FoundCause
 from aorta.attribution.timeline.last_words import states_a_failure
-from aorta.core.failure import Ended, Failure, digest_of
+from aorta.core.failure import Failure, digest_of
 from aorta.core.raised import cause_of
+from aorta.core.trial import Ended
 
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
