@@ -1,6 +1,7 @@
 """What people who use `git bisect run` count on."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,18 @@ def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path)
     assert found["culprits"][0]["bad"] == shas[11]
     assert found["tests"] <= 5 + 2
     assert found["checks"]["tests"] == 0
+
+
+def test_what_is_left_is_counted_down_in_commits_and_tests(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 41)
+    words = ("--good", shas[0], "--json", *fails_from(17))
+    done = aorta("bisect", "--output-prefix", tmp_path / "out", *words, cwd=repository.path)
+    said = re.findall(r"(\d+) commits? still possible, about (\d+) more tests?, [\d.]", done.stderr)
+    possible = [int(commits) for commits, _ in said]
+    assert possible[0] == 40
+    assert possible[-1] == 1
+    assert possible == sorted(possible, reverse=True)
+    left = done.json()["tests"] - 2  # both ends are tried before
+    assert len(said) == left
+    for place, (_, tests) in enumerate(said):
+        assert abs(int(tests) - (left - place)) <= 1

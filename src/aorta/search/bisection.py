@@ -289,12 +289,20 @@ class Bisection:
             return 0
         if left := self._left():
             halvings = (self._weight(left) - 1).bit_length()
-            checks = _SIDE_RUNS if halvings else self._checks_left(left)
+            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
             return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
         best = self._most_telling(Counter())
         gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
         more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
+
+    @property
+    def _probes_left(self) -> int:
+        """States beside an answer that no trial contradicts, which are still to be tried."""
+        probes = self.settings.sanity_probes
+        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
+            return 0
+        return max(0, probes + 1 - len(self._probed))
 
     def _checks_left(self, left: int) -> int:
         """How often both sides of one change must agree with it once more until it is sure."""
@@ -305,9 +313,10 @@ class Bisection:
             )
             if belief.mass(left) >= self._wanted:
                 return more
-            vector = sides[more % 2]
+            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
             hits, misses = trials.get(vector, (0, 0))
-            trials[vector] = (hits + more % 2, misses + 1 - more % 2)
+            hit = int(vector == sides[1])
+            trials[vector] = (hits + hit, misses + 1 - hit)
         return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
