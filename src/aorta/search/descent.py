@@ -134,7 +134,8 @@ _IN_VAIN = 12  # questions of many items that gain little, before others have th
 _WORTH_IT = 0.95
 _UNTOLD = 3  # values of a number that could not be told, such as for time, and none that could
 _TOO_SLOW = "it takes much longer"
-_SLOWER, _SLACK = 3.0, 1.0  # times the original, and seconds: what takes longer is no gain
+# Times the original, and seconds, as a busy machine may hold up any trial: longer is no gain.
+_SLOWER, _SLACK = 3.0, 5.0
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
