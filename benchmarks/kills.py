@@ -117,7 +117,7 @@ def _bisect(where: Path) -> list[str]:
         git("commit", "-qm", f"n is {number}")
     good = git("rev-parse", "HEAD~23")
     script = _LOG + "test $(cat n) -lt 13"
-    return ["bisect", "--good", good, "--no-cache", "--output-prefix", "out/b", "--json", "--",
+    return ["bisect", "--good", good, "--output-prefix", "out/b", "--json", "--",
             "bash", "-c", script]  # fmt: skip
 
 

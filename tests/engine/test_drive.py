@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose, number, subset
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import TrialEnd, TrialSpec, Verdict
+from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason, TrialRecord, failed_differently
@@ -22,12 +22,13 @@ from aorta.engine.journal import Journal, read_records
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
+from aorta.engine.snapshots import SNAPSHOT_ID, snapshot_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint, RankedSearch
 from support.searched import SmallestNumber
-from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment
+from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment, end_of
 
 PARTS = {"spec": 1}
 
@@ -536,3 +537,40 @@ def test_what_happens_is_written_in_the_order_in_which_it_is_decided(tmp_path: P
         assert before in follows[line["kind"]]
         last[line["key"]] = line["kind"]
     assert set(last.values()) == {"settled", "dropped"}
+
+
+@dataclass
+class BusyQueue(SimulatedExecutor):
+    """The snapshot waits in a queue for longer than anybody waits for it, and ends among the
+    trials.
+    """
+
+    was_cancelled: bool = True
+    _queued: TrialSpec | None = None
+
+    def start(self, trial: TrialSpec) -> None:
+        if trial.id != SNAPSHOT_ID:
+            super().start(trial)
+        else:
+            self._queued = trial
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        late, ends = self._queued, super().wait(timeout)
+        if late is None or SNAPSHOT_ID not in self.cancelled:
+            return ends
+        self._queued = None
+        return [end_of(late, 0, cancelled=self.was_cancelled), *ends]
+
+
+@pytest.mark.parametrize("was_cancelled", [True, False])
+def test_a_snapshot_that_ends_among_the_trials_is_none_of_them(
+    tmp_path: Path, *, was_cancelled: bool
+) -> None:
+    executor = BusyQueue(fails_from(37), was_cancelled=was_cancelled)
+    image = Environment("old", RuntimeKind.DOCKER, image="torch:1")
+    taken = snapshot_of(image, {}, executor, tmp_path / "scratch", tmp_path)
+    assert taken["skip_reason"] == "the snapshot did not end"
+    search = SmallestNumber(128)
+    ending, _ = drive(search, executor, tmp_path)
+    assert (ending.reason, search.best) == (Reason.DONE, Point.of({"N": 37}))
+    assert ending.trials == len(executor.started)

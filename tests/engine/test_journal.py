@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.failure import Ended, Failure
-from aorta.core.trial import Outcome, Tally, Verdict
+from aorta.core.failure import Failure
+from aorta.core.trial import Ended, Outcome, Tally, Verdict
 from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
 from aorta.engine.journal import Journal, read_records
 

@@ -262,9 +262,7 @@ _ORACLE_KEYS = (
 
 
 def oracle_from(given: Given) -> "Oracle | None":
-    """What counts as the failure; None if nothing says so. Options are called like a spec's
-    keys.
-    """
+    """What counts as the failure; None if nothing says so. Options are a spec's keys."""
     kind, codes = given.pop("oracle_kind"), given.pop("codes")
     content = {name: given.pop(name) for name in _ORACLE_KEYS}
     if codes is not None:
@@ -305,9 +303,7 @@ def names_from(listed: str) -> tuple[str, ...]:
 
 
 def variables_from(assignments: tuple[str, ...], option: str = "--extra-env") -> dict[str, str]:
-    """`NAME=VALUE` options as variables. What is not of that form is not echoed: it may hold a
-    secret.
-    """
+    """`NAME=VALUE` options as variables. A wrong one is not echoed: it may hold a secret."""
     from aorta.core.names import check_variable
 
     variables = {}

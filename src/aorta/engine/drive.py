@@ -368,7 +368,8 @@ class Engine:
         self._warmth.decided(point, verdict)
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
-        self._emit(events.PointSettled(point, verdict, self._search.best))
+        left = getattr(self._search, "left", None)
+        self._emit(events.PointSettled(point, verdict, self._search.best, left))
 
     def _disable_warm_if_different(self) -> None:
         why = self._warmth.difference()

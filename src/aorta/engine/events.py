@@ -216,6 +216,7 @@ class PointSettled:
     point: Point
     verdict: Verdict
     best: Point | None
+    left: int | None = None  # about so many points are still to be judged; None: it is not known
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ and "does not fail". What happens next is a function of what was learned, in its
 judges the same.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
@@ -184,10 +184,13 @@ class CalibrationJudge:
 
 
 class SequentialJudges:
-    """Chooses the judge of each point from the evidence of all points before it."""
+    """Chooses the judge of each point from the evidence of all points before it, and from what was
+    `known` of the original before the first.
+    """
 
-    def __init__(self, rules: SequentialRules | None = None) -> None:
+    def __init__(self, rules: SequentialRules | None = None, known: HitCount = NOTHING) -> None:
         self.rules = rules or SequentialRules()
+        self._known = known
         self._ledger: dict[str, HitCount] = {}
         self._accepted: set[str] = set()
         self._original: str | None = None
@@ -197,7 +200,9 @@ class SequentialJudges:
     def judge_for(self, point: Point) -> Judge:
         rules = self.rules
         if point.purpose is Purpose.CALIBRATE:
-            return CalibrationJudge(rules.calibration)
+            known = self._known.hits >= rules.calibration.straight and not self._known.misses
+            again = replace(rules.calibration, straight=1) if known else rules.calibration
+            return CalibrationJudge(again)
         if point.purpose is Purpose.REPLAY:
             return self._judge(self._tests(rules.alpha, rules.replay_beta))
         if point.purpose is Purpose.CONFIRM:
@@ -230,7 +235,7 @@ class SequentialJudges:
     @property
     def _seen(self) -> HitCount:
         """Every trial of what was accepted, and the misses of such points that were not."""
-        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
+        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), self._known)
         return pooled + HitCount(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
@@ -271,7 +276,7 @@ class SequentialJudges:
 
     def _anchor(self) -> HitCount:
         """What is known of the original alone."""
-        return NOTHING if self._original is None else self._ledger[self._original]
+        return self._known if self._original is None else self._known + self._ledger[self._original]
 
 
 def _said(fresh: HitCount, prior: HitCount | None = None, decision: bool | None = True) -> str:

@@ -94,7 +94,8 @@ class Session:
             listeners,
         )
         answer = engine.run()
-        self._ending = answer.ending
+        if self._ending is None or self._ending.reason is Reason.DONE:
+            self._ending = answer.ending  # what was stopped is not over, whatever is asked after it
         return answer
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:

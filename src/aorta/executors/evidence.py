@@ -18,7 +18,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -32,6 +32,7 @@ TAIL = 32 * 1024
 # Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
 PATTERN_SECONDS = 2.0
 _LINE = 400
+_MOST_NUMBERS = 8192
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -45,14 +46,36 @@ class SlowPatternError(Exception):
     """A pattern took too long on one window."""
 
 
+class Numbers:
+    """The numbers that a pattern found, at even distances over however many there were."""
+
+    def __init__(self) -> None:
+        self.kept: list[float] = []
+        self._seen, self._stride = 0, 1
+
+    def add(self, texts: Iterable[bytes]) -> None:
+        for text in texts:
+            try:
+                number = float(text)
+            except (TypeError, ValueError):
+                continue
+            if self._seen % self._stride == 0:
+                self.kept.append(number)
+            self._seen += 1
+            if len(self.kept) >= _MOST_NUMBERS:
+                del self.kept[1::2]
+                self._stride *= 2
+
+
 class CompiledPattern:
     """No dataclass: to load those takes a fifth of a supervisor's start."""
 
-    def __init__(self, text: str, *, stop: bool, keep_last: bool) -> None:
+    def __init__(self, text: str, *, stop: bool, keep_last: bool, every: bool) -> None:
         self.text = text
         self.regex = re.compile(text.encode())
         self.stop = stop
         self.keep_last = keep_last
+        self.numbers = Numbers() if every else None
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -157,8 +180,13 @@ class WatchedStream:
         try:
             with _time_limit(pattern.text):
                 if pattern.keep_last:
-                    last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
-                    found = last[0] if last else None
+                    matches = list(pattern.regex.finditer(self._window, start))
+                    if matches and matches[-1].end() == len(self._window) and not settled:
+                        self._held = True
+                        matches.pop()
+                    found = matches[-1] if matches else None
+                    if pattern.numbers is not None:
+                        pattern.numbers.add(match[1] for match in matches)
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -176,6 +204,7 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self.last_at,
+            "numbers": pattern.numbers.kept if pattern.numbers is not None else [],
         }
         return pattern.stop
 
@@ -197,7 +226,9 @@ class WatchedStream:
 def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
     """Those that look at this stream."""
     return [
-        CompiledPattern(p["pattern"], stop=p["stop"], keep_last=p["keep_last"])
+        CompiledPattern(
+            p["pattern"], stop=p["stop"], keep_last=p["keep_last"], every=p.get("every", False)
+        )
         for p in patterns
         if p["stream"] in {stream, "both"}
     ]

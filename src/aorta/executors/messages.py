@@ -77,10 +77,7 @@ def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], hos
         hung=response.get("hung", False),
         cancelled=response.get("cancelled", False),
         lost=lost,
-        matches=tuple(
-            Match(m["pattern"], m["stream"], m["line"], m["at"], tuple(m["groups"]))
-            for m in response.get("matches", ())
-        ),
+        matches=tuple(map(Match.from_json, response.get("matches", ()))),
         started_at=response["started_at"],
         duration=response.get("duration", 0.0),
         host=host,
@@ -176,9 +173,7 @@ def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
         name: StreamEnd(**{**content[name], "path": trial.trial_dir / f"{name}.log"})
         for name in ("stdout", "stderr")
     }
-    matches = tuple(
-        Match(**{**match, "groups": tuple(match["groups"])}) for match in content["matches"]
-    )
+    matches = tuple(map(Match.from_json, content["matches"]))
     return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})
 
 
