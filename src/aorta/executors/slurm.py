@@ -311,8 +311,7 @@ class SlurmJobs(_Slurm):
         self._outage = slurm.Outage()
         accounting = slurm.configuration().get("AccountingStorageType", "")
         self._has_accounting = not accounting.endswith("/none")
-        self._check_that_it_can_ever_run()
-        self._count_slots()
+        self._check_that_it_can_ever_run(self._count_slots())
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._cleanup = subprocess.Popen(
             ["sh", "-c", f"read -r _; exec scancel --quiet --name={self._name}"],
@@ -441,11 +440,14 @@ class SlurmJobs(_Slurm):
         with suppress(subprocess.TimeoutExpired):
             self._cleanup.wait(_CLEANUP_SECONDS)
 
-    def _count_slots(self) -> None:
+    def _count_slots(self) -> list[slurm.NodeState]:
+        """Also gives back all nodes of the partition."""
         self._counted_at = time.monotonic()
-        nodes = [node for node in slurm.nodes_of(self._resources.partition) if node.usable]
-        kept = [node for node in nodes if node.name not in self._avoided]
-        self._fits = fitting([node.size for node in kept or nodes], self._resources)
+        nodes = slurm.nodes_of(self._resources.partition)
+        usable = [node for node in nodes if node.usable]
+        kept = [node for node in usable if node.name not in self._avoided]
+        self._fits = fitting([node.size for node in kept or usable], self._resources)
+        return nodes
 
     def _excluded(self, resources: Resources) -> list[str]:
         """The nodes to stay away from, unless nothing would be left or the nodes are chosen."""
@@ -458,9 +460,8 @@ class SlurmJobs(_Slurm):
                 self._avoided.clear()
         return self._avoided
 
-    def _check_that_it_can_ever_run(self) -> None:
+    def _check_that_it_can_ever_run(self, nodes: Sequence[slurm.NodeState]) -> None:
         wanted = self._resources
-        nodes = slurm.nodes_of(wanted.partition)
         if not fitting([node.size for node in nodes], wanted):
             where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
             raise InfrastructureError(

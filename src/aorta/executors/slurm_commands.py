@@ -103,7 +103,7 @@ class NodeState:
         return self.cpus, self.gpus
 
 
-def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
+def ask(*argv: str, text: str = "") -> str:
     """The answer of one command; what it complains of becomes one line."""
     if shutil.which(argv[0]) is None:
         raise InfrastructureError(
@@ -113,12 +113,12 @@ def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = Non
     try:
         done = subprocess.run(
             argv,
-            input=text or "",
+            input=text,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
             timeout=_SECONDS,
-            env=env,
+            start_new_session=True,  # a Ctrl-C on the terminal is for us alone
             check=False,
         )
     except subprocess.TimeoutExpired:
