@@ -19,8 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PLACE = "AORTA_SOURCE_CHECKOUTS"
 ONLY = "AORTA_SOURCE_ONLY"  # part of the names of the cases that are run
@@ -39,131 +41,246 @@ class Case:
     planted: str
     folder: str = "."
     env: dict[str, str] = field(default_factory=dict)
+    prepare: str = ""  # Python that makes the data which the repository would download
 
     @property
     def name(self) -> str:
         return f"{self.repository} {self.command[0]} {self.kind}"
 
 
-_JOELNET, _TWO_LAYERS = "joelgrus+joelnet", "jcjohnson+pytorch-examples"
-_EXAMPLES, _MINGPT = "pytorch+examples", "karpathy+minGPT"
-_ADDER = ("projects/adder/adder.py", "--trainer.max_iters=2")
 _HERE = {"PYTHONPATH": "."}
+_SMALL_GPT = (
+    "train.py --device=cpu --compile=False --dataset=shakespeare_char --eval_iters=1 --max_iters=1"
+    " --block_size=16 --batch_size=2 --n_layer=1 --n_head=2 --n_embd=8"
+)
+_ADDER = "projects/adder/adder.py --trainer.max_iters=2"
+_RANDOM_TEXT = (
+    "import numpy; [numpy.random.randint(0, 60, 4000).astype(numpy.uint16).tofile("
+    "f'data/shakespeare_char/{name}.bin') for name in ('train', 'val')]"
+)
 
-CASES = (
-    Case(
-        _JOELNET,
-        "shape",
-        ("fizzbuzz.py",),
-        "fizzbuzz.py",
-        "Linear(input_size=50, output_size=4)",
-        "Linear(input_size=51, output_size=4)",
+# repository, kind, command, file, what it was, what is planted, and how it differs from the rest.
+_PLANTED: tuple[tuple[Any, ...], ...] = (
+    (
+        ("joelgrus+joelnet", "shape", "fizzbuzz.py", "fizzbuzz.py"),
+        ("Linear(input_size=50, output_size=4)", "Linear(input_size=51, output_size=4)"),
     ),
-    Case(
-        _JOELNET,
-        "shape",
-        ("xor.py",),
-        "joelnet/layers.py",
-        "np.random.randn(input_size, output_size)",
-        "np.random.randn(input_size, output_size, 1)",
+    (
+        ("joelgrus+joelnet", "shape", "xor.py", "joelnet/layers.py"),
+        (
+            "np.random.randn(input_size, output_size)",
+            "np.random.randn(input_size, output_size, 1)",
+        ),
     ),
-    Case(
-        _JOELNET,
-        "key",
-        ("xor.py",),
-        "joelnet/layers.py",
-        'self.params["b"] = np.random.randn(output_size)',
-        'self.params["bias"] = np.random.randn(output_size)',
+    (
+        ("joelgrus+joelnet", "key", "xor.py", "joelnet/layers.py"),
+        (
+            'self.params["b"] = np.random.randn(output_size)',
+            'self.params["bias"] = np.random.randn(output_size)',
+        ),
     ),
-    Case(
-        _JOELNET,
-        "index",
-        ("fizzbuzz.py",),
-        "joelnet/data.py",
-        "targets[start:end]",
-        "targets[start:end, :, 0]",
+    (
+        ("joelgrus+joelnet", "index", "fizzbuzz.py", "joelnet/data.py"),
+        ("targets[start:end]", "targets[start:end, :, 0]"),
     ),
-    Case(
-        _JOELNET,
-        "dtype",
-        ("xor.py",),
-        "joelnet/layers.py",
-        "np.random.randn(output_size)",
-        "np.zeros(output_size, dtype=int)",
+    (
+        ("joelgrus+joelnet", "dtype", "xor.py", "joelnet/layers.py"),
+        ("np.random.randn(output_size)", "np.zeros(output_size, dtype=int)"),
     ),
-    Case(
-        _TWO_LAYERS,
-        "shape",
-        ("two_layer_net_numpy.py",),
-        "two_layer_net_numpy.py",
-        "np.random.randn(H, D_out)",
-        "np.random.randn(H + 1, D_out)",
-        "tensor",
+    (
+        ("jcjohnson+pytorch-examples", "shape", "two_layer_net_numpy.py", "two_layer_net_numpy.py"),
+        ("np.random.randn(H, D_out)", "np.random.randn(H + 1, D_out)"),
+        {"folder": "tensor"},
     ),
-    Case(
-        _TWO_LAYERS,
-        "shape",
-        ("two_layer_net_optim.py",),
-        "two_layer_net_optim.py",
-        "torch.nn.Linear(H, D_out)",
-        "torch.nn.Linear(H + 1, D_out)",
-        "nn",
+    (
+        ("jcjohnson+pytorch-examples", "shape", "two_layer_net_optim.py", "two_layer_net_optim.py"),
+        ("torch.nn.Linear(H, D_out)", "torch.nn.Linear(H + 1, D_out)"),
+        {"folder": "nn"},
     ),
-    Case(
-        _TWO_LAYERS,
-        "dtype",
-        ("two_layer_net_module.py",),
-        "two_layer_net_module.py",
-        "torch.randn(N, D_in)",
-        "torch.randn(N, D_in, dtype=torch.float64)",
-        "nn",
+    (
+        (
+            "jcjohnson+pytorch-examples",
+            "dtype",
+            "two_layer_net_module.py",
+            "two_layer_net_module.py",
+        ),
+        ("torch.randn(N, D_in)", "torch.randn(N, D_in, dtype=torch.float64)"),
+        {"folder": "nn"},
     ),
-    Case(
-        _EXAMPLES,
-        "shape",
-        ("main.py",),
-        "main.py",
-        "torch.nn.Linear(W_target.size(0), 1)",
-        "torch.nn.Linear(W_target.size(0) + 1, 1)",
-        "regression",
+    (
+        ("pytorch+examples", "shape", "main.py", "main.py"),
+        ("torch.nn.Linear(W_target.size(0), 1)", "torch.nn.Linear(W_target.size(0) + 1, 1)"),
+        {"folder": "regression"},
     ),
-    Case(
-        _EXAMPLES,
-        "key",
-        ("invert.py",),
-        "invert.py",
-        "env[node.args[0].name] = new_node",
-        "env[node.name] = new_node",
-        "fx",
+    (
+        ("pytorch+examples", "key", "invert.py", "invert.py"),
+        ("env[node.args[0].name] = new_node", "env[node.name] = new_node"),
+        {"folder": "fx"},
     ),
-    Case(
-        _MINGPT,
-        "shape",
-        _ADDER,
-        "mingpt/model.py",
-        "nn.Linear(4 * config.n_embd, config.n_embd)",
-        "nn.Linear(4 * config.n_embd + 1, config.n_embd)",
-        env=_HERE,
+    (
+        ("karpathy+minGPT", "shape", _ADDER, "mingpt/model.py"),
+        (
+            "nn.Linear(4 * config.n_embd, config.n_embd)",
+            "nn.Linear(4 * config.n_embd + 1, config.n_embd)",
+        ),
+        {"env": _HERE},
     ),
-    Case(
-        _MINGPT,
-        "index",
-        _ADDER,
-        "mingpt/model.py",
-        "nn.Embedding(config.block_size, config.n_embd)",
-        "nn.Embedding(config.block_size - 1, config.n_embd)",
-        env=_HERE,
+    (
+        ("karpathy+minGPT", "index", _ADDER, "mingpt/model.py"),
+        (
+            "nn.Embedding(config.block_size, config.n_embd)",
+            "nn.Embedding(config.block_size - 1, config.n_embd)",
+        ),
+        {"env": _HERE},
     ),
-    Case(
-        _MINGPT,
-        "assertion",
-        _ADDER,
-        "mingpt/model.py",
-        "config.n_embd % config.n_head == 0",
-        "config.n_embd % config.n_head == 1",
-        env=_HERE,
+    (
+        ("karpathy+minGPT", "assertion", _ADDER, "mingpt/model.py"),
+        ("config.n_embd % config.n_head == 0", "config.n_embd % config.n_head == 1"),
+        {"env": _HERE},
+    ),
+    (
+        ("karpathy+minGPT", "key", _ADDER, "mingpt/model.py"),
+        ("'gpt-nano'", "'gpt-nan0'"),
+        {"env": _HERE},
+    ),
+    (
+        (
+            "karpathy+makemore",
+            "index",
+            "makemore.py --type mlp --max-steps 3 -n 0",
+            "makemore.py",
+        ),
+        (
+            "nn.Embedding(config.vocab_size + 1, config.n_embd)",
+            "nn.Embedding(config.vocab_size - 1, config.n_embd)",
+        ),
+    ),
+    (
+        ("karpathy+makemore", "shape", "makemore.py --max-steps 3", "makemore.py"),
+        (
+            "nn.Linear(config.n_embd, 3 * config.n_embd)",
+            "nn.Linear(config.n_embd + 1, 3 * config.n_embd)",
+        ),
+    ),
+    (
+        ("karpathy+nanoGPT", "shape", _SMALL_GPT, "model.py"),
+        (
+            "nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)",
+            "nn.Linear(4 * config.n_embd + 1, config.n_embd, bias=config.bias)",
+        ),
+        {"prepare": _RANDOM_TEXT},
+    ),
+    (
+        ("karpathy+ng-video-lecture", "shape", "gpt.py", "gpt.py"),
+        (
+            "nn.Linear(head_size * num_heads, n_embd)",
+            "nn.Linear(head_size * num_heads + 1, n_embd)",
+        ),
+    ),
+    (
+        ("karpathy+ng-video-lecture", "index", "bigram.py", "bigram.py"),
+        ("nn.Embedding(vocab_size, vocab_size)", "nn.Embedding(vocab_size - 9, vocab_size)"),
+    ),
+    (
+        ("karpathy+minbpe", "key", "train.py", "minbpe/basic.py"),
+        (
+            "vocab[idx] = vocab[pair[0]] + vocab[pair[1]]",
+            "vocab[idx + 1] = vocab[pair[0]] + vocab[pair[1]]",
+        ),
+    ),
+    (
+        ("graykode+nlp-tutorial", "shape", "Seq2Seq.py", "Seq2Seq.py"),
+        ("nn.Linear(n_hidden, n_class)", "nn.Linear(n_hidden + 1, n_class)"),
+        {"folder": "4-1.Seq2Seq"},
+    ),
+    (
+        ("graykode+nlp-tutorial", "device", "Seq2Seq.py", "Seq2Seq.py"),
+        (
+            "torch.zeros(1, batch_size, n_hidden)",
+            "torch.zeros(1, batch_size, n_hidden, device='meta')",
+        ),
+        {"folder": "4-1.Seq2Seq"},
+    ),
+    (
+        ("graykode+nlp-tutorial", "index", "TextCNN.py", "TextCNN.py"),
+        ("len(word_dict)", "len(word_dict) - 1"),
+        {"folder": "2-1.TextCNN"},
+    ),
+    (
+        (
+            "locuslab+TCN",
+            "shape",
+            "TCN/adding_problem/add_test.py --cuda --seq_len 20 --levels 2 --epochs 1",
+            "TCN/adding_problem/model.py",
+        ),
+        (
+            "nn.Linear(num_channels[-1], output_size)",
+            "nn.Linear(num_channels[-1] + 1, output_size)",
+        ),
+        {"env": _HERE},
+    ),
+    (
+        (
+            "rtqichen+torchdiffeq",
+            "shape",
+            "examples/ode_demo.py --niters 2",
+            "examples/ode_demo.py",
+        ),
+        ("nn.Linear(50, 2)", "nn.Linear(51, 2)"),
+        {"env": _HERE},
+    ),
+    (
+        ("rtqichen+torchdiffeq", "nan", "examples/ode_demo.py --niters 2", "examples/ode_demo.py"),
+        ("self.net(y**3)", "self.net(y**3 / 0)"),
+        {"env": _HERE},
+    ),
+    (
+        ("tanelp+tiny-diffusion", "shape", "ddpm.py", "ddpm.py"),
+        ("nn.Linear(size, size)", "nn.Linear(size + 1, size)"),
+    ),
+    (
+        (
+            "eriklindernoren+ML-From-Scratch",
+            "shape",
+            "mlfromscratch/examples/logistic_regression.py",
+            "mlfromscratch/supervised_learning/logistic_regression.py",
+        ),
+        ("(y - y_pred).dot(X)", "(y - y_pred).dot(X.T)"),
+        {"env": _HERE},
+    ),
+    (
+        ("hunkim+PyTorchZeroToAll", "index", "12_4_hello_rnn_emb.py", "12_4_hello_rnn_emb.py"),
+        (
+            "nn.Embedding(input_size, embedding_size)",
+            "nn.Embedding(input_size - 2, embedding_size)",
+        ),
+    ),
+    (
+        ("MorvanZhou+PyTorch-Tutorial", "dtype", "403_RNN_regressor.py", "403_RNN_regressor.py"),
+        (
+            "np.linspace(start, end, TIME_STEP, dtype=np.float32, endpoint=False)",
+            "np.linspace(start, end, TIME_STEP, dtype=np.float64, endpoint=False)",
+        ),
+        {"folder": "tutorial-contents"},
+    ),
+    (
+        (
+            "lucidrains+x-transformers",
+            "index",
+            "train_copy.py",
+            "x_transformers/x_transformers.py",
+        ),
+        ("nn.Embedding(num_tokens, dim)", "nn.Embedding(num_tokens - 2, dim)"),
     ),
 )
+
+
+def _case(where: Sequence[str], texts: Sequence[str], more: dict[str, Any] | None = None) -> Case:
+    repository, kind, command, file = where
+    return Case(repository, kind, tuple(command.split()), file, *texts, **(more or {}))
+
+
+CASES = tuple(_case(*one) for one in _PLANTED)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What people who use `git bisect run` count on."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.git_repositories import Repository, numbered
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
-    how = ("--json", "--no-cache", "--no-checks", "--output-prefix", out)
+    how = ("--json", "--no-checks", "--output-prefix", out)
     return aorta("bisect", *how, *words, cwd=repository.path)
 
 
@@ -218,24 +219,6 @@ def test_a_run_in_the_repository_leaves_no_untracked_file_and_is_gone_on_with_by
     assert done.json()["resumed_trials"] == 4
 
 
-def test_a_helper_that_changed_is_not_answered_by_old_outcomes(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 3)
-    helper = tmp_path / "helper.sh"
-    helper.write_text("limit=1\n")
-    script = f". {helper}; test $(cat number) -lt $limit"
-    words = ("--good", shas[0], "--no-checks", "--json", "--cache-dir", tmp_path / "cache")
-    command = ("--", "sh", "-c", script)
-    first = aorta(
-        "bisect", *words, "--output-prefix", tmp_path / "one", *command, cwd=repository.path
-    )
-    assert first.json()["culprits"][0]["bad"] == shas[1]
-    helper.write_text("limit=99\n")
-    again = aorta(
-        "bisect", *words, "--output-prefix", tmp_path / "two", *command, cwd=repository.path
-    )
-    assert again.json()["status"] == "did_not_reproduce"
-
-
 def test_side_by_side_with_few_trials_it_ends(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 30)
     words = ("--good", shas[0], "--jobs", "2", "--max-trials", "5", *fails_from(11))
@@ -275,3 +258,18 @@ def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path)
     assert found["culprits"][0]["bad"] == shas[11]
     assert found["tests"] <= 5 + 2
     assert found["checks"]["tests"] == 0
+
+
+def test_what_is_left_is_counted_down_in_commits_and_tests(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 41)
+    words = ("--good", shas[0], "--json", *fails_from(17))
+    done = aorta("bisect", "--output-prefix", tmp_path / "out", *words, cwd=repository.path)
+    said = re.findall(r"(\d+) commits? still possible, about (\d+) more tests?, [\d.]", done.stderr)
+    possible = [int(commits) for commits, _ in said]
+    assert possible[0] == 40
+    assert possible[-1] == 1
+    assert possible == sorted(possible, reverse=True)
+    left = done.json()["tests"] - 2  # both ends are tried before
+    assert len(said) == left
+    for place, (_, tests) in enumerate(said):
+        assert abs(int(tests) - (left - place)) <= 1

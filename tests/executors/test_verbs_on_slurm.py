@@ -29,7 +29,7 @@ WHERE = (
 
 
 @contextmanager
-def losing_a_node(cluster: SlurmCluster, nodes: Path) -> Iterator[list[str]]:
+def losing_a_node(cluster: SlurmCluster, nodes: Path, *, declared: bool) -> Iterator[list[str]]:
     """Kills the node of a trial that runs, as soon as there are three; gives it back afterwards."""
     killed: list[str] = []
 
@@ -37,7 +37,7 @@ def losing_a_node(cluster: SlurmCluster, nodes: Path) -> Iterator[list[str]]:
         try:
             if eventually(lambda: nodes.exists() and len(nodes.read_text().split()) >= 3):
                 killed.append(nodes.read_text().split()[-1])
-                cluster.kill_node(killed[0])
+                cluster.kill_node(killed[0], declared=declared)
         finally:
             nodes.with_name(f"{nodes.name}.lost").touch()
 
@@ -58,10 +58,14 @@ def lost_in(where: Path) -> int:
 
 
 def disturbed(
-    cluster: SlurmCluster, tmp_path: Path, run: Callable[[dict[str, str]], Finished]
+    cluster: SlurmCluster,
+    tmp_path: Path,
+    run: Callable[[dict[str, str]], Finished],
+    *,
+    declared: bool = True,
 ) -> Finished:
     nodes = tmp_path / "nodes"
-    with losing_a_node(cluster, nodes) as killed:
+    with losing_a_node(cluster, nodes, declared=declared) as killed:
         done = run({**cluster.environ, "NODES": str(nodes)})
     assert killed
     return done
@@ -97,7 +101,7 @@ def test_a_reduction_in_an_allocation_that_outlives_its_nodes_ends_though_one_di
         )
         return Finished((), done.returncode, done.stdout, done.stderr)
 
-    done = disturbed(slurm_cluster, tmp_path, run)
+    done = disturbed(slurm_cluster, tmp_path, run, declared=False)
     assert done.exit_code == 0, done.stderr
     assert finals(done.json()) == {"N": 13}
     assert lost_in(tmp_path)

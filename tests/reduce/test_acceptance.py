@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.aorta_cli import ROOT, aorta, environ
-from support.reductions import finals, trace_of
+from support.reductions import finals, trace_of, with_trials
 
 SPEC = ROOT / "examples" / "half_nan" / "aorta.yaml"
 CAPTURED = '"captured_at"'
@@ -85,15 +85,16 @@ def test_the_script_fails_by_itself_from_anywhere(
     assert done.returncode == 1
 
 
-def test_the_recipe_runs_unedited_where_it_was_moved_to(
+def test_the_recipe_runs_where_it_was_moved_to(
     reduced: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
     _, run_dir = reduced
     moved = tmp_path / "moved"
     shutil.copytree(run_dir / "shrunken", moved)
+    with_trials(moved / "recipe.resolved.yaml", 1)
     done = aorta(
         "triage", "run", "--recipe", "moved/recipe.resolved.yaml", "--output-dir", "t", "--json", "-q",
-        "--trials", "1", cwd=tmp_path,
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     matrix = done.json()

@@ -16,7 +16,7 @@ import pytest
 
 from aorta.reduce.files import made_portable
 from support.aorta_cli import aorta, environ
-from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
+from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, with_trials, write_spec
 
 FAILS = {"kind": "exit_code"}
 TRAIN = """import os, sys
@@ -195,9 +195,10 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     assert ran.returncode == 1, ran.stderr
     assert times.read_text() == "1.5\n2.5\n"
     there = tmp_path / "there" / "shrunken"
+    with_trials(there / "recipe.resolved.yaml", 1)
     matrix = aorta(
         "triage", "run", "--recipe", there / "recipe.resolved.yaml", "--output-dir", "t", "--json",
-        "--trials", "1", cwd=tmp_path, env={"PYTHON": sys.executable},
+        cwd=tmp_path, env={"PYTHON": sys.executable},
     ).json()  # fmt: skip
     cell = matrix["cells"][0]
     assert cell["mitigations"] == ["none"]

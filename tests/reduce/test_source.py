@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +138,11 @@ def lay(place: Path, program: dict[str, str]) -> Path:
     return place
 
 
-def reduced(place: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], str]:
+def reduced(place: Path, *words: str, options: Sequence[Any] = ()) -> tuple[dict[str, Any], str]:
     """The result, and the script that ships."""
-    done = aorta("reduce", "--source", "--json", "-q", "--", sys.executable, *words, cwd=place)
-    assert done.exit_code == code, done.stderr
+    given = ("reduce", "--source", "--json", "-q", *options, "--", sys.executable, *words)
+    done = aorta(*given, cwd=place)
+    assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)
     return result, (place / result["run_dir"] / "shrunken" / "repro.py").read_text()
 
@@ -225,6 +227,61 @@ def test_a_check_of_the_users_own_stays_under_its_condition(tmp_path: Path) -> N
     assert alone(script, tmp_path / "empty").endswith("ValueError: loss is nan at step 3\n")
     assert "if loss != loss:" in script
     assert "math.inf - math.inf" in script
+
+
+WRONG_WIDTH = {
+    "train.py": """\
+import struct
+
+from sizes import make_config
+
+
+def check(params):
+    return params["scale"] + params["offset"]
+
+
+def run(cfg, data):
+    params = {}
+    params["scale"] = 2
+    params["shift"] = 1
+    if cfg["strict"]:
+        check(params)
+    return struct.unpack("%ds" % cfg["width"], data)
+
+
+run(make_config(4, strict=__STRICT__), bytes(8))
+""",
+    "sizes.py": """\
+def make_config(base, strict):
+    return {"width": base * 2 + 1, "name": "x", "strict": strict}
+""",
+}
+
+
+def test_a_known_fix_is_still_one_for_the_script(tmp_path: Path) -> None:
+    """A constant in the place of what computes it fails the same way, and can not be repaired."""
+    train = WRONG_WIDTH["train.py"].replace("__STRICT__", "False")
+    place = lay(tmp_path / "project", {**WRONG_WIDTH, "train.py": train})
+    (tmp_path / "fix.patch").write_text(
+        "--- a/sizes.py\n+++ b/sizes.py\n@@ -1,2 +1,2 @@\n def make_config(base, strict):\n"
+        '-    return {"width": base * 2 + 1, "name": "x", "strict": strict}\n'
+        '+    return {"width": base * 2, "name": "x", "strict": strict}\n'
+    )
+    result, script = reduced(place, "train.py", options=("--fixed-by", tmp_path / "fix.patch"))
+    assert result["axes"][0]["ends_well_repaired"] is True
+    assert "* 2 + 1" in script
+    said = alone(script, tmp_path / "empty")
+    assert said.endswith("struct.error: unpack requires a buffer of 9 bytes\n")
+
+
+def test_what_was_stored_under_a_wrong_name_stays(tmp_path: Path) -> None:
+    """Without that line the failure has the same words, and another cause."""
+    train = WRONG_WIDTH["train.py"].replace("__STRICT__", "True")
+    place = lay(tmp_path / "project", {**WRONG_WIDTH, "train.py": train})
+    result, script = reduced(place, "train.py")
+    assert result["axes"][0]["final_lines"] <= 8
+    assert '["shift"] = 1' in script
+    assert alone(script, tmp_path / "empty").endswith("KeyError: 'offset'\n")
 
 
 DYNAMIC = {

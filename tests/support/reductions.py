@@ -1,6 +1,7 @@
 """Small failing workloads in bash, whose true minimum is known, and the specs that reduce them."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,8 @@ def run_dir_of(report: Mapping[str, Any], cwd: Path) -> Path:
 def trace_of(run_dir: Path) -> list[dict[str, Any]]:
     lines = (run_dir / "reduction_trace.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def with_trials(recipe: Path, trials: int) -> None:
+    """The recipe with so many trials a cell: those that ship take as many as tell a cure."""
+    recipe.write_text(re.sub(r"(?m)^trials: \d+$", f"trials: {trials}", recipe.read_text()))

@@ -99,124 +99,98 @@ def is_log(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in _LOG_ENDINGS and not is_program(path)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="solve",
-        schemas=("aorta.solve/",),
-        documents=("solve.json",),
-        files=("solve.json", "summary.md", "aorta.yaml", "*/result.json", "*/shrunken/*"),
-        ours=("solve.json", "aorta.yaml", "*/result.json"),
-        reads=("summary.md", "solve.json"),
+        schemas=_names("aorta.solve/"),
+        documents=_names("solve.json"),
+        files=_names("solve.json summary.md aorta.yaml */result.json */shrunken/*"),
+        ours=_names("solve.json aorta.yaml */result.json"),
+        reads=_names("summary.md solve.json"),
     ),
     Layout(
         verb="reduce",
-        schemas=("aorta.reduce/",),
-        documents=("result.json",),
-        files=("spec.yaml", "reduction_trace.jsonl", "shrunken/*"),
-        trees=("logs/*",),
-        ours=(
-            "result.json",
-            "spec.yaml",
-            "reduction_trace.jsonl",
-            "shrunken/env.json",
-            "shrunken/aorta.yaml",
-            "shrunken/recipe.resolved.yaml",
+        schemas=_names("aorta.reduce/"),
+        documents=_names("result.json"),
+        files=_names("spec.yaml reduction_trace.jsonl shrunken/*"),
+        trees=_names("logs/*"),
+        ours=_names(
+            "result.json spec.yaml reduction_trace.jsonl shrunken/env.json shrunken/aorta.yaml "
+            "shrunken/recipe.resolved.yaml"
         ),
-        reads=(
-            "SHIP.md",
-            "shrunken/run_repro.sh",
-            "shrunken/recipe.resolved.yaml",
-            "reduction_trace.jsonl",
+        reads=_names(
+            "SHIP.md shrunken/run_repro.sh shrunken/recipe.resolved.yaml reduction_trace.jsonl"
         ),
     ),
     Layout(
         verb="triage",
-        schemas=("aorta.triage/", "aorta.matrix/", "aorta.optimize/"),
-        documents=("matrix.json", "optimize.json"),
-        files=(
-            "matrix.md",
-            "matrix.json",
-            "optimize.md",
-            "optimize.json",
-            "recipe.resolved.yaml",
-            "host_env.json",
-            "inline_environments.sidecar.json",
-            "environments/*/env.json",
-            "sidecars/*",
+        schemas=_names("aorta.triage/ aorta.matrix/ aorta.optimize/"),
+        documents=_names("matrix.json optimize.json"),
+        files=_names(
+            "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
+            "inline_environments.sidecar.json environments/*/env.json sidecars/*"
         ),
-        trees=("cells/*", "points/*"),
-        ours=(
-            "matrix.json",
-            "optimize.json",
-            "recipe.resolved.yaml",
-            "*env.json",
-            "cells/*/trial_*.json",
-            "points/*/trial_*.json",
+        trees=_names("cells/* points/*"),
+        ours=_names(
+            "matrix.json optimize.json recipe.resolved.yaml *env.json cells/*/trial_*.json "
+            "points/*/trial_*.json"
         ),
-        reads=("matrix.md", "optimize.md", "recipe.resolved.yaml"),
+        reads=_names("matrix.md optimize.md recipe.resolved.yaml"),
     ),
     Layout(
         verb="bisect",
-        schemas=("aorta.bisect/",),
-        documents=("result.json",),
-        files=(
-            "timeline.json",
-            "info.log",
-            "debug.log",
-            "first-known-bad",
-            "last-known-good",
-            "bisect.yaml",
-            "spec.yaml",
+        schemas=_names("aorta.bisect/"),
+        documents=_names("result.json"),
+        files=_names(
+            "timeline.json info.log debug.log first-known-bad last-known-good bisect.yaml spec.yaml"
         ),
-        trees=(
-            "probes/*",
-            "stages/*",
-            "first-known-bad/*",
-            "last-known-good/*",
-            "logs/*",
-        ),
-        ours=("result.json", "timeline.json", "bisect.yaml", "spec.yaml", "stages/*/result.json"),
-        reads=("report.md", "result.json"),
+        trees=_names("probes/* stages/* first-known-bad/* last-known-good/* logs/*"),
+        ours=_names("result.json timeline.json bisect.yaml spec.yaml stages/*/result.json"),
+        reads=_names("report.md result.json"),
     ),
     Layout(
         verb="diverge",
-        schemas=("aorta.diverge/",),
-        documents=("result.json",),
-        files=("curve.json", "reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
-        ours=("result.json", "curve.json"),
-        reads=("result.json",),
+        schemas=_names("aorta.diverge/"),
+        documents=_names("result.json"),
+        files=_names("curve.json reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
+        ours=_names("result.json curve.json"),
+        reads=_names("result.json"),
     ),
     Layout(
         verb="isolate",
-        schemas=("aorta.isolate/",),
-        documents=("result.json",),
+        schemas=_names("aorta.isolate/"),
+        documents=_names("result.json"),
         files=(),
-        trees=("trials/*",),
-        ours=("result.json",),
-        reads=("result.json",),
+        trees=_names("trials/*"),
+        ours=_names("result.json"),
+        reads=_names("result.json"),
     ),
     Layout(
         verb="launch",
-        schemas=("aorta.cycle/",),
-        documents=("cycle_info.json", "case/cycle_info.json", "cycle_*/cycle_info.json"),
+        schemas=_names("aorta.cycle/"),
+        documents=_names("cycle_info.json case/cycle_info.json cycle_*/cycle_info.json"),
         files=(
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
-        trees=("case/logs/*", "case/workload/*", "workload/*", "cycle_*/*", "logs/*"),
-        ours=("*cycle_info.json", "*finding.json", "*env.json", "*aorta.yaml", "*elsewhere.yaml"),
-        reads=("finding.json", "case/finding.json", "aorta.yaml", "case/aorta.yaml"),
+        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/*"),
+        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
+        reads=_names("finding.json case/finding.json aorta.yaml case/aorta.yaml"),
     ),
     Layout(
         verb="run",
-        schemas=("aorta.run/",),
-        documents=("result.json",),
-        files=("env.json", "host_env.json"),
-        trees=("*",),
-        ours=("result.json", "trial_*.json", "env.json", "host_env.json"),
-        reads=("result.json",),
+        schemas=_names("aorta.run/"),
+        documents=_names("result.json"),
+        files=_names("env.json host_env.json"),
+        trees=_names("*"),
+        ours=_names("result.json trial_*.json env.json host_env.json"),
+        reads=_names("result.json"),
     ),
 )
 

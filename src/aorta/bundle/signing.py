@@ -60,19 +60,8 @@ def check_signature(bundle: Path, public_key: Path) -> None:
             f'{_SIGNER} namespaces="{NAMESPACE}" {_public_key(public_key)}\n', "utf-8"
         )
         with bundle.open("rb") as content:
-            done = _ssh_keygen(
-                "-Y",
-                "verify",
-                "-f",
-                str(allowed),
-                "-I",
-                _SIGNER,
-                "-n",
-                NAMESPACE,
-                "-s",
-                str(signature),
-                stdin=content.fileno(),
-            )
+            who = ("-f", str(allowed), "-I", _SIGNER, "-n", NAMESPACE, "-s", str(signature))
+            done = _ssh_keygen("-Y", "verify", *who, stdin=content.fileno())
     if done.returncode != 0:
         raise BundleError(
             f"the signature is not good for {public_key.name}: {_last_line(done)}",

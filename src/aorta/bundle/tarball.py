@@ -1,39 +1,18 @@
 """The archive's bytes: one gzip stream of plain tar headers, the same bytes for the same content.
 
-Only regular files, one top folder, no owner, one time for all. Reading rebuilds every header it
-meets and accepts it only if it is byte for byte the one that writing makes, so there is nothing odd
-to interpret.
+Only regular files, one top folder, no owner, one time for all.
 """
 
-import gzip
 import hashlib
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
-from pathlib import Path
-from typing import IO, BinaryIO
-
-from aorta.bundle.manifest import BundleError
+from typing import IO
 
 _BLOCK = 512
 _RECORD = 20 * _BLOCK
 _CHUNK = 2**20
-_KINDS = {
-    tarfile.DIRTYPE: "a folder entry",
-    tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
-    tarfile.CHRTYPE: "a device",
-    tarfile.BLKTYPE: "a device",
-    tarfile.FIFOTYPE: "a named pipe",
-    tarfile.CONTTYPE: "a contiguous file",
-    tarfile.GNUTYPE_SPARSE: "a sparse file",
-    tarfile.GNUTYPE_LONGNAME: "a long-name extension",
-    tarfile.GNUTYPE_LONGLINK: "a long-name extension",
-    tarfile.XHDTYPE: "an extended header",
-    tarfile.XGLTYPE: "a global extended header",
-}
 
 
 @dataclass(frozen=True)
@@ -94,90 +73,6 @@ def _packer() -> "zlib._Compress":
 def _gzipped(data: bytes) -> bytes:
     packer = _packer()
     return packer.compress(data) + packer.flush()
-
-
-class TarReader:
-    """Entries of an archive that nobody vouches for, in order; each one's data is read before the
-    next.
-    """
-
-    def __init__(self, file: BinaryIO, where: str, max_bytes: int) -> None:
-        self._stream = gzip.GzipFile(fileobj=file, mode="rb")
-        self._where = where
-        self._left = max_bytes
-        self._unread = 0
-
-    def entries(self) -> Iterator[Entry]:
-        while (block := self._take(_BLOCK)) != b"\0" * _BLOCK:
-            entry = self._entry(block)
-            self._unread = entry.size
-            yield entry
-            if self._unread:
-                raise BundleError(f"{entry.name!r} was not read to its end", where=self._where)
-            if self._take(-entry.size % _BLOCK).strip(b"\0"):
-                raise BundleError("holds data between its files", where=self._where)
-        self._check_end()
-
-    def data(self) -> Iterator[bytes]:
-        """The current entry's content, piece by piece."""
-        while self._unread:
-            piece = self._take(min(self._unread, _CHUNK))
-            self._unread -= len(piece)
-            yield piece
-
-    def _entry(self, block: bytes) -> Entry:
-        try:
-            found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-        except (tarfile.TarError, ValueError):
-            raise BundleError("holds a damaged or foreign entry", where=self._where) from None
-        name = found.name
-        if found.type != tarfile.REGTYPE:
-            kind = _KINDS.get(found.type, "an entry of an unknown kind")
-            raise BundleError(f"{name!r} is {kind}; expected only files", where=self._where)
-        entry = Entry(name, found.size, executable=found.mode == 0o755)
-        try:
-            canonical = _header(entry, int(found.mtime))
-        except ValueError:
-            canonical = b""
-        if canonical != block:
-            raise BundleError(
-                f"the entry of {name!r} is not written as aorta writes it", where=self._where
-            )
-        return entry
-
-    def _check_end(self) -> None:
-        end = b"\0" * _BLOCK
-        while piece := self._take(_BLOCK, at_end=True):
-            end += piece
-            if piece.strip(b"\0") or len(end) > 2 * _RECORD:
-                raise BundleError("holds data after its end", where=self._where)
-        if len(end) < 2 * _BLOCK:
-            raise BundleError("is cut off", where=self._where)
-
-    def _take(self, size: int, *, at_end: bool = False) -> bytes:
-        """Exactly `size` bytes, and never more than the archive may unpack to."""
-        if size > self._left:
-            raise BundleError(
-                "unpacks to more than the limit; raise --max-size if you trust it",
-                where=self._where,
-            )
-        try:
-            data = self._stream.read(size)
-        except (OSError, EOFError, zlib.error):
-            raise BundleError(
-                "is not a whole gzip file: damaged or cut off", where=self._where
-            ) from None
-        if len(data) < size and not (at_end and not data):
-            raise BundleError("is cut off", where=self._where)
-        self._left -= len(data)
-        return data
-
-
-def open_tarball(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except OSError as wrong:
-        raise BundleError(f"cannot be read: {wrong.strerror}", where=str(path)) from None
 
 
 def _header(entry: Entry, when: int) -> bytes:

@@ -31,6 +31,11 @@ class _WithCommand(click.Group):
     "--source", is_flag=True, help="Also the program itself, down to one script: -- COMMAND."
 )
 @click.option(
+    "--fixed-by",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A patch that repairs it: the script must then end well.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path),
     help="Where the run directory is made.  [default: reduce]",

@@ -282,11 +282,12 @@ class RanksAxis(_Axis):
 
 class SourceAxis(_Axis):
     """The program itself, down to one short script: `initial` is its file in the working
-    directory.
+    directory, `fixed_by` a patch with which it is known to end well.
     """
 
     kind: Literal["source"]
     initial: Annotated[str, Field(min_length=1)] | None = None
+    fixed_by: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
+from aorta.reduce.source.running import check_source
 from aorta.reduce.spec import (
     COMMAND_LINE,
     SpecFile,
@@ -39,6 +40,7 @@ class ReduceRequest(Overrides):
     workload: str | None = None
     command: tuple[str, ...] = ()  # instead of either: a command whose source is reduced
     source: bool = False  # also the program itself
+    fixed_by: Path | None = None  # a patch with which the program is known to end well
     output: Path | None = None  # where the run directory is made; None: ./reduce
     run_dir: Path | None = None  # exactly there, and not in a new one below output
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
@@ -59,6 +61,8 @@ def reduce(
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
     if request.resume is not None and request.max_wall_clock is not None:
         plan = replace(plan, budget=replace(plan.budget, anew=True))
+    if plan.has_source:
+        check_source(plan)
     if plan.spec.content.warm:
         request = replace(request, executor=replace(request.executor, warm=True))
     if request.dry_run:
@@ -73,6 +77,7 @@ def reduce(
         sees_opened_files=request.executor.is_here,
         command=request.command,
         source=request.source,
+        fixed_by=request.fixed_by,
     )
     with request.executor.opened() as executor:
         return reduce_workload(plan, place, executor, listeners())
@@ -105,6 +110,7 @@ def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]
         workload=workload,
         command=command,
         source=request.source or bool(about.get("source")),
+        fixed_by=request.fixed_by or (Path(about["fixed_by"]) if "fixed_by" in about else None),
         executor=executor,
         resume=resume,
     )
@@ -115,6 +121,8 @@ def _output(request: ReduceRequest) -> Path:
 
 
 def _spec(request: ReduceRequest) -> SpecFile:
+    if request.fixed_by is not None and not request.source:
+        raise UsageError("--fixed-by is for --source")
     if not request.source:
         if request.command:
             raise UsageError("a command behind -- needs --source; else write a spec for it")
@@ -123,11 +131,13 @@ def _spec(request: ReduceRequest) -> SpecFile:
         if request.spec is not None or request.workload is not None:
             raise UsageError("give either a command behind --, or --spec FILE, and not both")
         document: Mapping[str, Any] = {"workload": {"command": list(request.command)}}
-        return read_spec(with_source(document), file=COMMAND_LINE, base=Path.cwd())
+        document = with_source(document, request.fixed_by)
+        return read_spec(document, file=COMMAND_LINE, base=Path.cwd())
     given = _given_spec(request)
     if given.content.workload.command is None:
         raise UsageError("--source is for a command; a registered workload keeps its code")
-    return read_spec(with_source(given.document), file=given.file, base=given.base)
+    document = with_source(given.document, request.fixed_by)
+    return read_spec(document, file=given.file, base=given.base)
 
 
 def _given_spec(request: ReduceRequest) -> SpecFile:

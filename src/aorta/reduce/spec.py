@@ -219,12 +219,16 @@ def source_axis(spec: SpecFile) -> SourceAxis | None:
     return next((axis for axis in spec.content.axes if isinstance(axis, SourceAxis)), None)
 
 
-def with_source(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the program itself as one more axis."""
+def with_source(document: Mapping[str, Any], fixed_by: Path | None = None) -> dict[str, Any]:
+    """The spec with the program itself as one more axis, and the patch that is known to help."""
+    more = {} if fixed_by is None else {"fixed_by": str(fixed_by.absolute())}
     axes = list(document.get("axes") or ())
-    if any(isinstance(axis, Mapping) and axis.get("kind") == "source" for axis in axes):
-        return dict(document)
-    return {**document, "axes": [*axes, {"name": "source", "kind": "source"}]}
+    found = [i for i, a in enumerate(axes) if isinstance(a, Mapping) and a.get("kind") == "source"]
+    if not found:
+        axes.append({"name": "source", "kind": "source"})
+    at = found[0] if found else -1
+    axes[at] = {**axes[at], **more}
+    return {**document, "axes": axes}
 
 
 def workload_spec(name: str) -> SpecFile:

@@ -7,94 +7,49 @@ not decided here.
 
 import base64
 import binascii
-import codecs
 import html
 import re
-from collections.abc import Iterable, Iterator
+import string
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from urllib.parse import unquote
 
-from aorta.scrub.findings import lines_at
+from aorta.scrub.findings import as_looked_at
 
 LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
 _WRAPPED = re.compile(
-    r"(?:^[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
+    r"(?:[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
 )
+_ONLY_BASE64 = re.compile(r"[A-Za-z0+/]+\r?")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_RUN = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")  # base64 and hexadecimal alike
-_WRAPPED_LINE = 60
+_SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
+_SHORTEST = 16
+_FEW = 20
+# base64 and hexadecimal alike
+_RUN = re.compile(rf"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{{{_SHORTEST},}}+={{0,2}}")
+_ONLY_RUNS = bytes(
+    code if chr(code) in f"{string.ascii_letters}{string.digits}+/_-" else 32 for code in range(256)
+)
 _LONGEST = 2**20
 
-UTF8 = "utf-8"
-_BOMS = (  # the mark itself goes through as a character
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_PACKED = (
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-    b"PK\x03\x04",
-    b"7z\xbc\xaf",
-    b"\x04\x22\x4d\x18",
-    b"\x80\x04\x95",
-)
+_PACKED = (b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # others hold a NUL at once
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-_WIDE = (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1))
 
 
 class NotTextError(ValueError):
     """These bytes are no text that can be read, so nothing can be promised about them."""
 
 
-def as_utf8(pieces: Iterable[bytes]) -> tuple[str, Iterator[bytes]]:
-    """The encoding, and the same text in UTF-8; bytes that are none go through as they are."""
-    source = iter(pieces)
-    first = next(source, b"")
-    encoding = encoding_of(first)
-    whole = chain((first,), source)
-    return encoding, whole if encoding == UTF8 else _decoded(whole, encoding)
-
-
-def _decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("strict")
-    try:
-        for piece in pieces:
-            yield decoder.decode(piece).encode("utf-8")
-        yield decoder.decode(b"", final=True).encode("utf-8")
-    except UnicodeError:
-        raise NotTextError from None
-
-
-def encoding_of(first: bytes) -> str:
-    """By its mark, or by where its NUL bytes are; everything else is read as UTF-8."""
-    for mark, encoding in _BOMS:
-        if first.startswith(mark):
-            return encoding
-    head = first[: 4096 - len(first) % 4]
-    if b"\0" in head and len(head) >= 8:
-        for encoding, width, place in _WIDE:
-            others = (head[at::width] for at in range(width) if at != place)
-            if not any(part.strip(b"\0") for part in others) and b"\0" not in head[place::width]:
-                return encoding
-    return UTF8
-
-
 def looks_like_text(first: bytes) -> bool:
     """No archive, no picture, no program: those hold control characters that no log does."""
-    if first.startswith(_PACKED):
+    if first.startswith(_PACKED) or b"\0" in first:
         return False
-    if encoding_of(first) != UTF8:
-        return True
     head = first[: 1 << 16]
-    return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
+    return len(_CONTROL.findall(head)) * 50 <= len(head)
 
 
 def as_text(data: bytes) -> str:
@@ -112,33 +67,43 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
     """(start, end, what it says) of every stretch that is readable only after decoding. A word is
     decoded once, however often it stands in the text.
     """
-    for match in _escaped_tokens(text):
-        yield match.start(), match.end(), _unescaped(match.group())
-    words = set(_RUN.findall(text))
-    speaking = {word: said for word in words if (said := _said_by(word))}
-    if speaking:
-        for match in _RUN.finditer(text):
-            for start, end, part in speaking.get(match.group(), ()):
-                yield match.start() + start, match.start() + end, part
-    if any(len(word) >= _WRAPPED_LINE for word in words):
-        for match in _WRAPPED.finditer(text):
-            whole = _readable(_from_base64(match.group()))
-            if whole is not None:
-                yield match.start(), match.end(), whole
-
-
-def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
-    """Tokens hold no space, so those of a line without an escape hold none."""
-    escapes = (escape.start() for escape in _ESCAPE.finditer(text))
-    for start, end in lines_at(text, escapes):
+    for start, end in as_looked_at(text).lines_like(_SHAPE_OF_ESCAPE.search):
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
-                yield token
+                yield token.start(), token.end(), _unescaped(token.group())
+    spread = text.encode("utf-8", "surrogatepass").translate(_ONLY_RUNS)
+    words = {
+        word.decode()
+        for word in set(spread.split())
+        if len(word) >= _SHORTEST and not word.isdigit()
+    }
+    for match in _runs(text, [word for word in words if _said_by(word)]):
+        for start, end, part in _said_by(match.group()):
+            yield match.start() + start, match.start() + end, part
+    done = 0
+    for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
+        wrapped = _WRAPPED.match(text, start) if start >= done else None
+        if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
+            done = wrapped.end()
+            yield start, done, whole
+
+
+def _runs(text: str, words: list[str]) -> Iterator[re.Match[str]]:
+    """Where these words stand. A few are found sooner one by one."""
+    if len(words) > _FEW:
+        yield from _RUN.finditer(text)
+        return
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            if match := _RUN.match(text, at):
+                yield match
+            at = text.find(word, at + 1)
 
 
 @lru_cache(maxsize=1 << 16)
 def _said_by(run: str) -> tuple[tuple[int, int, str], ...]:
-    if len(run) > _LONGEST:
+    if len(run) > _LONGEST or run.isdigit():  # that is a number
         return ()
     whole = _readable(_from_base64(run))
     found = [] if whole is None else [(0, len(run), whole)]

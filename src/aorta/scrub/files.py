@@ -16,15 +16,7 @@ from typing import Any
 import yaml
 
 from aorta.core.documents import Dumper, Loader, doubled_key
-from aorta.scrub.encodings import (
-    UTF8,
-    NotTextError,
-    as_bytes,
-    as_text,
-    as_utf8,
-    encoding_of,
-    looks_like_text,
-)
+from aorta.scrub.encodings import NotTextError, as_bytes, as_text, looks_like_text
 from aorta.scrub.findings import Kind, with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber, count_groups
 from aorta.scrub.structure import learn_document, scrub_document
@@ -32,7 +24,7 @@ from aorta.scrub.structure import learn_document, scrub_document
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
 _GZIP = b"\x1f\x8b"
-_LONGEST_TEXT = 16 << 20  # a longer one is looked at in parts
+_LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
 _FARTHEST_BACK = 1 << 20
 _MOST_SPANS = 500  # kept of one file for people; all are counted
 # What belongs together with the next line: a name and its value, a folded value, wrapped base64.
@@ -55,18 +47,12 @@ def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | No
     """Somebody's own file: its text is searched and every other byte stays. None where it matches
     and is not text.
     """
-    encoding = encoding_of(data)
-    errors = "surrogateescape" if encoding == UTF8 else "strict"
-    try:
-        text = data.decode(encoding, errors)
-    except UnicodeError:
-        text = "\0"
-    if "\0" in text:
+    if b"\0" in data:
         return None if scrubber.text(data.decode("latin-1")).taken else ScrubbedFile(data, ())
-    scrubbed = scrubber.text(text, code=_is_code(name))
+    scrubbed = scrubber.text(as_text(data), code=_is_code(name))
     if not scrubbed.taken:
         return ScrubbedFile(data, ())
-    return ScrubbedFile(_as_file(name, scrubbed).encode(encoding, errors), scrubbed.spans)
+    return ScrubbedFile(as_bytes(_as_file(name, scrubbed)), scrubbed.spans)
 
 
 @dataclass
@@ -106,7 +92,7 @@ class FileScrubber:
         self.scrubber = scrubber
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
-        for text, documents in _parts(name, as_utf8(_unpacked(pieces))[1], ours):
+        for text, documents in _parts(name, _unpacked(pieces), ours):
             for document in documents or ():
                 learn_document(self.scrubber, document, ours=ours)
             rest = _comments(name, text) if ours and documents is not None else text
@@ -131,9 +117,8 @@ class FileScrubber:
     def _scrubbed(
         self, name: str, pieces: Iterable[bytes], account: Account, ours: bool
     ) -> Iterator[bytes]:
-        encoding, utf8 = as_utf8(pieces)
         line = 1
-        for text, documents in _parts(name, utf8, ours):
+        for text, documents in _parts(name, pieces, ours):
             if ours and documents is not None:
                 after = self._document(name, text, documents, account, line)
             else:
@@ -141,7 +126,7 @@ class FileScrubber:
                 account.add_scrubbed(scrubbed, line)
                 after = _as_file(name, scrubbed)
             line += text.count("\n")
-            yield as_bytes(after) if encoding == UTF8 else after.encode(encoding)
+            yield as_bytes(after)
 
     def _document(
         self, name: str, text: str, documents: Sequence[Any], account: Account, line: int
@@ -188,17 +173,18 @@ def _parts(
 
 
 def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = b""
+    waiting: list[bytes] = []
     for piece in pieces:
         if b"\0" in piece:
             raise NotTextError
-        waiting += piece
-        while len(waiting) > _LONGEST_TEXT:
-            cut = _boundary(waiting)
-            yield waiting[:cut]
-            waiting = waiting[cut:]
-    if waiting:
-        yield waiting
+        waiting.append(piece)
+        if sum(map(len, waiting)) > _LONGEST_TEXT:
+            text = b"".join(waiting)
+            cut = _boundary(text)
+            yield text[:cut]
+            waiting = [text[cut:]]
+    if any(waiting):
+        yield b"".join(waiting)
 
 
 def _boundary(waiting: bytes) -> int:

@@ -26,12 +26,7 @@ _RULES = (
     rule(
         r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
         r"signature|code|access_token|awsaccesskeyid|apikey|token)=(?P<value>[^\s&\"'<>]{8,})",
-        "sig",
-        "x-amz-",
-        "code=",
-        "token=",
-        "awsaccesskeyid",
-        "apikey=",
+        "sig|x-amz-|code=|token=|awsaccesskeyid|apikey=",
         flags=re.IGNORECASE,
     ),
     rule(
@@ -42,15 +37,12 @@ _RULES = (
         r"|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
         r"|\bbasic\s+(?P<basic>[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
-        "authorization",
-        "bearer",
-        "basic ",
-        "cookie",
+        "authorization|bearer|basic|cookie",
         flags=re.IGNORECASE,
     ),
     rule(
         r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
-        r"|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+        r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
@@ -58,33 +50,32 @@ _RULES = (
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl",
-        "sshpass",
-        "login",
-        "mysql",
-        "mariadb",
-        "redis-cli",
-        "htpasswd",
-        "pass:",
-        "expect",
-        "sudo",
-        "passwd",
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd",
     ),
     rule(
         rf"\b(?:auth|basic_?auth|http_?auth|\w*basicauth|credentials|creds|login|userpwd)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}",
-        "auth",
-        "cred",
-        "login",
-        "userpwd",
+        "auth|cred|login|userpwd",
+        flags=re.IGNORECASE,
+    ),
+    # The next line of a long command of curl.
+    rule(
+        r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
+        r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
+        "-u",
+        flags=re.MULTILINE,
+    ),
+    rule(
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|set\s+password\b[^'\n]*)"
+        r"\s*=?\s*'(?P<value>[^'\n]+)'",
+        "identified|password",
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass
     rule(
-        r"^(?:[\w.\-]+|\*):(?:\d+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
-        ":5432:",
-        ":*:",
+        r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
+        shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:[^\s:]+$",
         flags=re.MULTILINE,
     ),
 )

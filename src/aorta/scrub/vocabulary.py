@@ -18,10 +18,8 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
-    "authtoken "
-    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass "
-    "pgpass dbpass userpass "
-    "mysqlpwd dbpwd creds"
+    "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
+    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
 )
 SECRET_ENDINGS = (
     "password",
@@ -54,10 +52,12 @@ POINTS_AT_A_SECRET = words(
 )
 TOKEN_OF_A_VOCABULARY = words(
     "pad eos bos unk sep cls mask next prev special per image start end first last stop begin "
-    "prompt "
-    "num max min each new extra"
+    "prompt num max min each new extra"
 )
-SECRET_NAME_TRAILERS = words("data value base b encoded raw old new plain text")
+SECRET_NAME_TRAILERS = words(
+    "data value base b encoded raw old new plain text default secure super prod production staging "
+    "main primary backup"
+)
 HOST_NAMES = words(
     "host hostname host_name node nodes nodename node_name nodelist node_list hosts master_addr "
     "slurmd_nodename slurm_nodelist slurm_job_nodelist slurm_submit_host rdzv_host head_node agent"
@@ -74,23 +74,19 @@ DOMAINS_WITH_A_DASH = words(
 )
 MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
-    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
-    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com "
-    "google.com googleapis.com "
-    "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org "
-    "example.net schedmd.com "
-    "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org "
-    "gnu.org w3.org "
-    "json-schema.org pypi.org pythonhosted.org slack.com discord.com discordapp.com office.com"
+    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co nvidia.com "
+    "amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
+    "googleapis.com wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com "
+    "example.org example.net schedmd.com conda.io anaconda.org anaconda.com numpy.org scipy.org "
+    "pydantic.dev ray.io apache.org gnu.org w3.org json-schema.org pypi.org pythonhosted.org "
+    "slack.com discord.com discordapp.com office.com"
 )
 NOBODY = words(
     "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
-    "runner nobody "
-    "test build host node worker master head login compute server client none null unknown "
-    "default local docker "
-    "container jenkins data home public shared git daemon bin sys www-data ec2-user vagrant slurm "
-    "ray rank leader "
-    "agent all any self true false gpu cpu cuda rocm linux python aorta torch"
+    "runner nobody test build host node worker master head login compute server client none null "
+    "unknown default local docker container jenkins data home public shared git daemon bin sys "
+    "www-data ec2-user vagrant slurm ray rank leader agent all any self true false gpu cpu cuda "
+    "rocm linux python aorta torch"
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
@@ -110,16 +106,13 @@ INDEXED_WORDS = words(
 
 PRIVATE_ROOTS = words(
     "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
-    "var srv datasets "
-    "shared fsx efs beegfs ceph weka vast export net cluster opt"
+    "var srv datasets shared fsx efs beegfs ceph weka vast export net cluster opt"
 )
 PUBLIC_PACKAGES = words(
-    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers "
-    "accelerate datasets "
-    "tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
-    "tensorflow keras pandas "
-    "pydantic click aorta megatron peft safetensors huggingface_hub wandb hydra omegaconf "
-    "setuptools pip"
+    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers accelerate "
+    "datasets tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
+    "tensorflow keras pandas pydantic click aorta megatron peft safetensors huggingface_hub wandb "
+    "hydra omegaconf setuptools pip"
 )
 
 
@@ -142,8 +135,8 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
     words = _words(name)
     if not words or name in _NOT_SECRETS:
         return False
-    if words[-1] in ("pass", "pwd"):
-        return len(words) == 1 or words[-2] not in PASSES_OF_A_PROGRAM
+    if words[-1] in ("pass", "pwd", "pw"):
+        return words[-2] not in PASSES_OF_A_PROGRAM if len(words) > 1 else words[0] != "pw"
     if words[-1].endswith("pass") and words[-1] not in ENGLISH_ENDINGS_IN_PASS:
         return True
     if words[-1] == "token" and len(words) > 1 and words[-2] in TOKEN_OF_A_VOCABULARY:
@@ -173,7 +166,7 @@ def is_secret_value(name: str, value: str) -> bool:
     low = name.lower()
     if low.endswith("pwd") and value.startswith(_A_PLACE):
         return False
-    if ("passw" in low or "passp" in low or "pwd" in low) and value.isdigit():
+    if any(word in low for word in ("passw", "passp", "passc", "pwd")) and value.isdigit():
         return len(value) >= 4
     return is_worth_hiding(value)
 

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
@@ -288,12 +289,20 @@ class Bisection:
             return 0
         if left := self._left():
             halvings = (self._weight(left) - 1).bit_length()
-            checks = _SIDE_RUNS if halvings else self._checks_left(left)
+            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
             return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
         best = self._most_telling(Counter())
         gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
         more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
+
+    @property
+    def _probes_left(self) -> int:
+        """States beside an answer that no trial contradicts, which are still to be tried."""
+        probes = self.settings.sanity_probes
+        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
+            return 0
+        return max(0, probes + 1 - len(self._probed))
 
     def _checks_left(self, left: int) -> int:
         """How often both sides of one change must agree with it once more until it is sure."""
@@ -304,9 +313,10 @@ class Bisection:
             )
             if belief.mass(left) >= self._wanted:
                 return more
-            vector = sides[more % 2]
+            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
             hits, misses = trials.get(vector, (0, 0))
-            trials[vector] = (hits + more % 2, misses + 1 - more % 2)
+            hit = int(vector == sides[1])
+            trials[vector] = (hits + hit, misses + 1 - hit)
         return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
@@ -505,8 +515,7 @@ class Bisection:
 
     def _cutting(self, part: int) -> Iterator[Vector]:
         """The states that may hold some of these changes and not all of them."""
-        yield from self.timeline.cutting(part)
-        yield from self._other_orders
+        return chain(self.timeline.cutting(part), self._other_orders)
 
     def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """Nothing contradicts the answer, and only the rates are in question: one of its sides once
@@ -545,14 +554,15 @@ class Bisection:
                 return 0.0
             return belief.gain(self.timeline.mask(vector)) * self._chance_of(vector)
 
-        plausible = sum(m for m, w in self._belief.weighted() if w * m.bit_count() > _NEGLIGIBLE)
+        plausible = sum(m for m, w in self._belief.weighted if w * m.bit_count() > _NEGLIGIBLE)
         states = list(self._cutting(plausible))
         stride = math.isqrt(len(states)) if len(states) > _WEIGHED else 1
-        worths = {states[place]: worth(states[place]) for place in range(0, len(states), stride)}
-        if stride > 1:  # between the best of the sample and its neighbours
+        worths = {vector: worth(vector) for vector in states[::stride]}
+        while stride > 1:  # ever closer around the best of the sample
             best = states.index(max(worths, key=worths.__getitem__))
-            near = states[max(0, best - stride + 1) : best + stride]
-            worths |= {vector: worth(vector) for vector in near if vector not in worths}
+            near, stride = slice(max(0, best - stride + 1), best + stride), math.isqrt(stride)
+            sample = states[near][::stride]
+            worths |= {vector: worth(vector) for vector in sample if vector not in worths}
         worths |= {vector: worth(vector) for vector in self.trials if vector not in worths}
         chosen = max(worths, key=worths.__getitem__)
         if worths[chosen] < _WORTHLESS:
@@ -705,7 +715,7 @@ class Bisection:
         apart go together.
         """
         group, mass, wanted = 0, 0.0, self._wanted
-        for atom, weight in self._belief.weighted():
+        for atom, weight in self._belief.weighted:
             if mass >= wanted:
                 break
             group |= atom

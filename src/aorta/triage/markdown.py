@@ -69,7 +69,7 @@ def _header(matrix: Matrix) -> list[str]:
 
 def _saved(matrix: Matrix) -> str:
     saved = matrix.trials_saved
-    return f"; {saved} not needed, because their answers were settled" if saved else ""
+    return f"; {saved} not needed, because their answers were decided" if saved else ""
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

@@ -130,7 +130,7 @@ def rate(tally: Tally) -> float:
 # -- when a cell has enough ------------------------------------------------------------------------
 
 
-def is_settled(cell: Tally, baseline: Tally, caps: Caps) -> bool:
+def has_enough(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the cell has all its trials, or further ones could no longer change what is said of
     it.
     """
@@ -141,7 +141,7 @@ def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the trials that are left, the baseline's among them, are not worth running for this
     cell's answer.
     """
-    if not can_settle(caps):
+    if not can_decide(caps):
         return False  # so few trials settle nothing; they still measure a rate
     if _is_far_beyond(cell, baseline, caps):
         return True
@@ -204,7 +204,7 @@ class _Ahead:
         return p_no_cure(*worst) < self.caps.level
 
 
-def can_settle(caps: Caps) -> bool:
+def can_decide(caps: Caps) -> bool:
     """Whether the clearest outcome there is would be significant: 3 of 3 against 0 of 3 is not."""
     return p_fewer(0, caps.cell, caps.baseline, caps.baseline) < caps.level
 
@@ -228,7 +228,7 @@ class Stopping:
         if content.stop_after is not None:
             return events(tally, content.stop_after) < content.stop_after.events
         if cell != self.plan.baseline.name:
-            return not is_settled(tally, tallies[self.plan.baseline.name], self._caps(cell))
+            return not has_enough(tally, tallies[self.plan.baseline.name], self._caps(cell))
         return self._baseline_is_needed(tallies)
 
     def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:

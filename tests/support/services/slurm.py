@@ -1,4 +1,4 @@
-"""A real Slurm of four nodes on this one machine, private: its own munge, configuration, state and
+"""A real Slurm of four nodes, or as many as are named, on this one machine, private: its own munge, configuration, state and
 ports.
 """
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class SlurmCluster:
     munge: Guarded
     controller: Guarded
     accounting: Accounting | None = None
+    names: Sequence[str] = NODES
     nodes: dict[str, Guarded] = field(default_factory=dict)
 
     @property
@@ -99,9 +101,9 @@ class SlurmCluster:
         )
         self.nodes[name] = Guarded(place, daemon)
 
-    def kill_node(self, name: str) -> None:
-        """As if its power were cut: the daemon, its steps and everything they run, without a
-        word.
+    def kill_node(self, name: str, *, declared: bool = True) -> None:
+        """As if its power were cut: the daemon, its steps and everything they run, without a word.
+        `declared`: its administrator says so; Slurm takes a minute to find it out by itself.
         """
         for mark in (f"{_NODE_MARK}={self.directory}-{name}", f"SLURMD_NODENAME={name}"):
             for pid in processes_with(mark):
@@ -109,14 +111,17 @@ class SlurmCluster:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
         self.nodes.pop(name).stop()
+        if declared:
+            self._declare_lost(name)
 
     def replace_node(self, name: str) -> None:
-        """A node that was killed is there again, and the job that Slurm believes on it is given up.
-
-        Declared lost, as its administrator would: Slurm takes a minute to find it out.
-        """
-        self("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
+        """A node that was killed is there again, and the job that Slurm believes on it is given
+        up."""
+        self._declare_lost(name)
         self.start_node(name)
+
+    def _declare_lost(self, name: str) -> None:
+        self("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def _is_ours(self, pid: int) -> bool:
         with suppress(OSError):
@@ -137,7 +142,7 @@ class SlurmCluster:
         return {row.partition("|")[0] for row in rows if row.endswith("|idle")}
 
     def wait_until_idle(self) -> None:
-        self.controller.wait_until(lambda: set(NODES) == self.idle_nodes(), "slurm")
+        self.controller.wait_until(lambda: set(self.names) == self.idle_nodes(), "slurm")
 
     def containers(self) -> list[str]:
         """The file systems of containers that are not removed yet."""
@@ -156,7 +161,9 @@ class SlurmCluster:
         self.munge.stop()
 
 
-def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> SlurmCluster:
+def start_slurm(
+    *, accounting: bool = False, message_timeout: int = 30, names: Sequence[str] = NODES
+) -> SlurmCluster:
     """`message_timeout`: the seconds that Slurm's commands wait for a controller that does not
     answer.
     """
@@ -168,11 +175,11 @@ def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> Slurm
     munge = Guarded(directory, _munged(directory), [_until_gone(_controllers_place(directory))])
     munge.wait_until((directory / "munge.sock").exists, "munged")
     kept = start_accounting(directory) if accounting else None
-    _write_configuration(directory, message_timeout, kept)
+    _write_configuration(directory, message_timeout, kept, names)
     if kept is not None:
         register_cluster("aorta", {"SLURM_CONF": str(directory / "slurm.conf")})
-    cluster = SlurmCluster(directory, munge, _started_controller(directory), kept)
-    for name in NODES:
+    cluster = SlurmCluster(directory, munge, _started_controller(directory), kept, names)
+    for name in names:
         cluster.start_node(name)
     cluster.wait_until_idle()
     return cluster
@@ -201,13 +208,13 @@ def _started_controller(directory: Path, *options: str) -> Guarded:
 
 
 def _write_configuration(
-    directory: Path, message_timeout: int, accounting: Accounting | None
+    directory: Path, message_timeout: int, accounting: Accounting | None, names: Sequence[str]
 ) -> None:
     host = socket.gethostname().partition(".")[0]
-    controller_port, *ports = free_ports(1 + len(NODES))
+    controller_port, *ports = free_ports(1 + len(names))
     nodes = "\n".join(
         _NODE.format(name=name, host=host, port=port, cpus=CPUS)
-        for name, port in zip(NODES, ports, strict=True)
+        for name, port in zip(names, ports, strict=True)
     )
     (directory / "state").mkdir()
     (directory / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")

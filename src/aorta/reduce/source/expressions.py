@@ -2,6 +2,9 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
+from typing import Any
 
 from aorta.reduce.source.program import DEFINITIONS, Edit, Program
 from aorta.reduce.source.stack import as_text
@@ -32,7 +35,7 @@ def values_seen(program: Program) -> Iterator[Edit]:
             if value is None or not made or not program.may_stand(value):
                 continue
             if value != ast.unparse(node.value):
-                yield Edit(ast.unparse(node), _with_value(program.text, number, value))
+                yield Edit(ast.unparse(node), partial(_with_value, program.text, number, value))
 
 
 def _with_value(text: str, number: int, value: str) -> str:
@@ -51,8 +54,11 @@ def results_seen(program: Program) -> Iterator[Edit]:
             first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
             value = constants.get(first, constants.get(node.lineno))
             if value is not None and value != "None" and program.may_stand(value):
-                tree = _Replaced(node.name, value).visit(ast.parse(program.text))
-                yield Edit(node.name, as_text(tree.body))
+                yield Edit(node.name, partial(_with_result, program.text, node.name, value))
+
+
+def _with_result(text: str, function: str, value: str) -> str:
+    return as_text(_Replaced(function, value).visit(ast.parse(text)).body)
 
 
 class _Replaced(ast.NodeTransformer):
@@ -97,29 +103,41 @@ class _At(ast.NodeTransformer):
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
     """Decorators, keywords, halves of lists and dicts, arguments, repetitions; one at a time."""
-    nodes = list(ast.walk(program.tree))
     for change in _PARTS:
-        for number in range(len(nodes)):
-            count = 0
-            while count < 8:
-                tree = ast.parse(program.text)
-                said = change(list(ast.walk(tree))[number], count)
+        for number, node in enumerate(ast.walk(program.tree)):
+            for count in range(8):
+                # A change gives a node new lists, so that one of a copy leaves the node as it is.
+                said = change(copy(node), count)
                 if not said:
                     break
-                yield Edit(f"{change.__name__} {said}", tidy(written(tree)))
-                count += 1
+                make = partial(_changed, program.text, change, number, count)
+                yield Edit(f"{change.__name__} {said}", make)
+
+
+def _changed(text: str, change: Callable[[ast.AST, int], str], number: int, count: int) -> str:
+    tree = ast.parse(text)
+    change(list(ast.walk(tree))[number], count)
+    return tidy(written(tree))
+
+
+def _without(items: list[Any], index: int) -> list[Any]:
+    return [*items[:index], *items[index + 1 :]]
 
 
 def _decorator(node: ast.AST, count: int) -> str:
     if not isinstance(node, DEFINITIONS) or len(node.decorator_list) <= count:
         return ""
-    return f"@{ast.unparse(node.decorator_list.pop(count))} {node.name}"
+    said = f"@{ast.unparse(node.decorator_list[count])} {node.name}"
+    node.decorator_list = _without(node.decorator_list, count)
+    return said
 
 
 def _base(node: ast.AST, count: int) -> str:
     if not isinstance(node, ast.ClassDef) or len(node.bases) <= count:
         return ""
-    return f"{node.name}({ast.unparse(node.bases.pop(count))})"
+    said = f"{node.name}({ast.unparse(node.bases[count])})"
+    node.bases = _without(node.bases, count)
+    return said
 
 
 def _entries(node: ast.AST, count: int) -> str:
@@ -149,7 +167,7 @@ def _keywords(node: ast.AST, count: int) -> str:
     if count == 0:
         node.keywords = []
     elif 1 < len(node.keywords) >= count:
-        node.keywords.pop(count - 1)
+        node.keywords = _without(node.keywords, count - 1)
     else:
         return ""
     return said
@@ -165,7 +183,8 @@ def _argument(node: ast.AST, count: int) -> str:
     if len(made) <= count:
         return ""
     said = f"{count} {ast.unparse(node)}"
-    node.args[made[count]] = ast.Constant(None)
+    at = made[count]
+    node.args = [*node.args[:at], ast.Constant(None), *node.args[at + 1 :]]
     return said
 
 
@@ -193,15 +212,19 @@ def names_left_out(program: Program) -> Iterator[Edit]:
     """Parameters that their functions do not read, with what is given for them; and names that
     stand for another name, by that.
     """
-    tree = ast.parse(program.text)
+    yield Edit("parameters", partial(_without_parameters, program.text))
+    yield Edit("copies", partial(_without_copies, program.text))
+
+
+def _without_parameters(text: str) -> str:
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, Function):
             _without_unread(tree, node)
-    yield Edit("parameters", tidy(written(tree)))
-    yield Edit("copies", tidy(written(_without_copies(program.text))))
+    return tidy(written(tree))
 
 
-def _without_copies(text: str) -> ast.Module:
+def _without_copies(text: str) -> str:
     """A name of the top level that stands for another, or for an attribute, by that."""
     tree = ast.parse(text)
     copies: dict[str, ast.expr] = {}
@@ -219,7 +242,7 @@ def _without_copies(text: str) -> ast.Module:
                 copies[node.targets[0].id] = node.value
             else:
                 body.append(node)
-    return ast.Module(body, [])
+    return tidy(written(ast.Module(body, [])))
 
 
 def _one_by_one(node: ast.stmt) -> list[ast.stmt]:

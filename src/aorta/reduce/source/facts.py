@@ -25,6 +25,7 @@ class UserFrame:
     line: int
     position: tuple[int, int, int, int] | None
     values: Mapping[str, str]
+    operands: tuple[str, ...] = ()  # what the statement read: kinds, shapes and types
 
 
 @dataclass(frozen=True)
@@ -88,5 +89,11 @@ def _frame(said: Mapping[str, Any]) -> UserFrame:
     whole = place is not None and None not in place
     position = (place[0], place[1], place[2], place[3]) if place is not None and whole else None
     return UserFrame(
-        said["file"], said["function"], said["first_line"], said["line"], position, said["values"]
+        said["file"],
+        said["function"],
+        said["first_line"],
+        said["line"],
+        position,
+        said["values"],
+        tuple(said.get("operands", ())),
     )

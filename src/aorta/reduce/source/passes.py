@@ -4,6 +4,7 @@ the biggest saving first.
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from aorta.reduce.source.inline import prune
 from aorta.reduce.source.program import DEFINITIONS, LOOPS, WITH, Edit, Program
@@ -25,24 +26,28 @@ _LEAVES = (ast.Break, ast.Continue)
 
 
 def never_executed(program: Program) -> Iterator[Edit]:
-    tree = ast.parse(program.text)
-    if program.facts.executed:
+    def made() -> str:
+        tree = ast.parse(program.text)
         prune(tree, program.facts.executed)
-        yield Edit("", tidy(written(tree)))
+        return tidy(written(tree))
+
+    if program.facts.executed:
+        yield Edit("", made)
 
 
 def tidied(program: Program) -> Iterator[Edit]:
-    yield Edit("", tidy(program.text))
+    yield Edit("", partial(tidy, program.text))
 
 
 def unwrapped(program: Program) -> Iterator[Edit]:
     """A `with`, `try`, loop or `if` by what of it ran: all but the loops at once, then each."""
-    yield Edit("all", _unwrapped_all(program))
+    yield Edit("all", partial(_unwrapped_all, program))
     for number, node in enumerate(statements(program.tree)):
         if isinstance(node, (*LOOPS, *WITH, ast.Try, ast.If)):
             head = ast.unparse(node).partition("\n")[0]
-            for way, text in enumerate(_unwrapped_one(program, number)):
-                yield Edit(f"{head} {way}", text)
+            for with_value in (True, False) if isinstance(node, LOOPS) else (True,):
+                make = partial(_unwrapped_one, program, number, with_value)
+                yield Edit(f"{head} {with_value}", make)
 
 
 def _unwrapped_all(program: Program) -> str:
@@ -74,28 +79,23 @@ def _has_run(block: Sequence[ast.stmt], executed: frozenset[int]) -> bool:
     return any(n in executed for b in block for n in range(b.lineno, (b.end_lineno or 0) + 1))
 
 
-def _unwrapped_one(program: Program, number: int) -> Iterator[str]:
-    frames = program.facts.frames
-    for with_values in (True, False):
-        tree = ast.parse(program.text)
-        node = statements(tree)[number]
-        inner = _inside(node, program.facts.executed)
-        if isinstance(node, LOOPS) and not _leaves(node):
-            inner = list(node.body)
-            if not isinstance(node, ast.While):
-                frame = next((f for f in reversed(frames) if _is_in(node, f.line)), None)
-                given = with_values and frame is not None
-                turn = one_turn(program, node, frame) if given and frame else first_of(node)
-                inner.insert(0, turn)
-        if inner is None:
-            return
-        block = next(block for block in all_blocks(tree) if node in block)
-        at = block.index(node)
-        block[at : at + 1] = inner
-        mend_blocks(tree)
-        yield as_text(tree.body)
-        if not isinstance(node, LOOPS):
-            return
+def _unwrapped_one(program: Program, number: int, with_value: bool) -> str | None:
+    tree = ast.parse(program.text)
+    node = statements(tree)[number]
+    inner = _inside(node, program.facts.executed)
+    if isinstance(node, LOOPS) and not _leaves(node):
+        inner = list(node.body)
+        if not isinstance(node, ast.While):
+            frames = [f for f in program.facts.frames if _is_in(node, f.line)]
+            use = with_value and frames
+            inner.insert(0, one_turn(program, node, frames[-1]) if use else first_of(node))
+    if inner is None:
+        return None
+    block = next(block for block in all_blocks(tree) if node in block)
+    at = block.index(node)
+    block[at : at + 1] = inner
+    mend_blocks(tree)
+    return as_text(tree.body)
 
 
 def _is_in(node: ast.stmt, line: int) -> bool:
@@ -129,9 +129,8 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
                 runs[tuple(numbers[id(node)] for node in run)] = sum(map(size, run))
             length //= 2
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
-        text = _left_out(program, chosen)
-        if text is not None:
-            yield Edit("\n".join(ast.unparse(every[number]) for number in chosen), text)
+        key = "\n".join(ast.unparse(every[number]) for number in chosen)
+        yield Edit(key, partial(_left_out, program, chosen))
 
 
 def _left_out(program: Program, run: Sequence[int]) -> str | None:
@@ -148,9 +147,7 @@ def functions_inlined(program: Program) -> Iterator[Edit]:
     """A plain function that is called once, as a statement, by its body."""
     for node in program.tree.body:
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
-            text = _inlined(program.text, node.name)
-            if text is not None:
-                yield Edit(node.name, text)
+            yield Edit(node.name, partial(_inlined, program.text, node.name))
 
 
 def _inlined(text: str, name: str) -> str | None:

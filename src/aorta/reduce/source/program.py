@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aorta.reduce.source.facts import TraceFacts
-from aorta.reduce.source.tree import statements, undefined
+from aorta.reduce.source.tree import count_stores, statements, undefined
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -16,23 +16,26 @@ _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float
 
 @dataclass(frozen=True)
 class Edit:
-    """A candidate, and the edit that it is, by which it is not tried again."""
+    """One way to change a program. `key` names it: what was refused under this name is not even
+    made again. `make` brings the whole changed text, or None where the edit cannot be made.
+    """
 
     key: str
-    text: str
+    make: Callable[[], str | None]
 
 
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails. Values of configurations may stand for what made them; from `free` 1 on those of the
-    loop's turn that failed too, and from 2 on any: the less, the more of what makes the failure
-    stays in sight.
+    what fails; `stores` how many statements set an entry of the container that lacks one. Values of
+    configurations may stand for what made them; from `free` 1 on those of the loop's turn that
+    failed too, and from 2 on any: the less, the more of what makes the failure stays in sight.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
+    stores: tuple[str, int] = ("", 0)
     free: int = 0
 
     @cached_property
@@ -62,21 +65,35 @@ class Program:
 Pass = Callable[[Program], Iterator[Edit]]
 
 
-def candidates(program: Program, steps: Sequence[Pass]) -> Iterator[Edit]:
-    """Of every pass, in order; without those that could not run, or that lose what must stay."""
+def candidates(
+    program: Program, steps: Sequence[Pass], refused: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Name and text of each edit of every pass, in order. Those that could not run, or that lose
+    what must stay, are added to `refused`.
+    """
     for step in steps:
         for edit in step(program):
-            if edit.text != program.text and _is_whole(edit.text, program.kept):
-                yield Edit(f"{step.__name__}: {edit.key}", edit.text)
+            key = f"{step.__name__}: {edit.key}"
+            if key in refused:
+                continue
+            text = edit.make()
+            if text and text != program.text and _is_whole(text, program):
+                yield key, text
+            else:
+                refused.add(key)
 
 
-def _is_whole(text: str, kept: Sequence[str]) -> bool:
+def _is_whole(text: str, program: Program) -> bool:
     try:
         if undefined(text):
             return False
     except SyntaxError:
         return False
-    nodes = statements(ast.parse(text)) if kept else []
+    tree = ast.parse(text)
+    container, count = program.stores
+    if count and count_stores(tree, container) < count:
+        return False
+    nodes = statements(tree) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
     there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
-    return all(one in there for one in kept)
+    return all(one in there for one in program.kept)

@@ -24,8 +24,9 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.facts import TraceFacts, UserModule, read_facts
+from aorta.reduce.source.facts import TraceFacts, UserModule
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
+from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy
 from aorta.reduce.source.trials import (
@@ -36,8 +37,9 @@ from aorta.reduce.source.trials import (
     SourceOracle,
     entry_of,
     facts_file,
-    kept_in,
     lay_out,
+    must_hold,
+    read_facts_of,
     told_by,
 )
 from aorta.reduce.spec import source_axis
@@ -47,6 +49,21 @@ from aorta.workloads.trial import workload_experiment
 _MOST_BYTES = 1 << 20  # of a data file that may lie beside the script
 _MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
 _FORMAT_SECONDS = 20
+
+
+def check_source(plan: ReducePlan) -> tuple[EntryScript, list[Fix]]:
+    """The program of the command, and what the known fix changes in it. Raises `UsageError` where
+    there is no such program, or the patch does not fit, before anything was run.
+    """
+    axis, cwd = source_axis(plan.spec), plan.base.subject.cwd
+    assert axis is not None
+    entry = entry_of(plan.request.config["command"], cwd, axis.initial)
+    if axis.fixed_by is None:
+        return entry, []
+    patch = plan.spec.base / axis.fixed_by
+    if not patch.is_file():
+        raise UsageError("there is no such file", where=axis.fixed_by)
+    return entry, fixes_of_patch(patch, cwd)
 
 
 @dataclass
@@ -65,12 +82,12 @@ class SourceRun:
     trials: int = 0
     candidate_count: int = 0
     confirmation: Verdict | None = None
+    ends_well_repaired: bool | None = None  # None: no fix is known
     entry: EntryScript = field(init=False)
+    fixes: list[Fix] = field(init=False)
 
     def __post_init__(self) -> None:
-        config = self.plan.request.config
-        axis = source_axis(self.plan.spec)
-        self.entry = entry_of(config["command"], self.cwd, axis.initial if axis else None)
+        self.entry, self.fixes = check_source(self.plan)
 
     @property
     def cwd(self) -> Path:
@@ -116,10 +133,7 @@ class SourceRun:
         return self.private / "source" / f"{digest}.{replica}.jsonl"
 
     def _facts(self, digest: str, replica: int = 0) -> TraceFacts:
-        place = self._facts_place(digest, replica)
-        if not place.is_file():
-            return TraceFacts()
-        return read_facts(place.read_text("utf-8", "replace").splitlines())
+        return read_facts_of(self._facts_place(digest, replica))
 
     def begin(self) -> str:
         """The search, once the original was traced; why there is none, in words, otherwise."""
@@ -137,7 +151,7 @@ class SourceRun:
         self.search = SourceSearch(
             first,
             lambda candidate: self._facts(candidate.digest),
-            kept_in,
+            must_hold,
             self._small_text,
             dict(self.before.best.values),
         )
@@ -189,6 +203,40 @@ class SourceRun:
         if calibration is not None and calibration.tally.against == 0:
             return SameJudge(KOfN(1, 1))
         return self.plan.judges()
+
+    def repaired(self, number: int) -> Point | None:
+        """The script that was accepted as this one, with the fix; None where it holds nothing of
+        what the fix changes.
+        """
+        assert self.search is not None
+        script = self.search.accepted[number]
+        text = repaired(script.text, self.fixes)
+        if text is None:
+            return None
+        candidate = Candidate(text, script.beside)
+        self.search.known[candidate.digest] = candidate
+        return self._point(candidate.digest)
+
+    def undo(self, ends_well: Callable[[Point], bool]) -> bool:
+        """Go back, by bisection, to the last script that ends well with the fix. Whether there is
+        more to try from there, without the step that lost the cause.
+        """
+        assert self.search is not None
+
+        def is_good(number: int) -> bool:
+            point = self.repaired(number)
+            return point is not None and ends_well(point)
+
+        good, bad = 0, len(self.search.accepted) - 1
+        self.ends_well_repaired = is_good(bad)
+        if self.ends_well_repaired or not is_good(0):
+            return False
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if is_good(middle) else (good, middle)
+        self.search.undo(good)
+        self.ends_well_repaired = True
+        return True
 
     @property
     def to_confirm(self) -> Point | None:
@@ -245,6 +293,7 @@ class SourceRun:
             "initial_files": self.initial_files,
             "final_files": self.initial_files if best is None else 1 + len(best.beside),
             "beside": [] if best is None else list(best.beside),
+            "ends_well_repaired": self.ends_well_repaired,
         }
 
     def reproducer(self, shipped_name: Callable[[str], str], rate: str) -> Reproducer | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
@@ -80,15 +80,15 @@ class Candidate:
 class SourceSearch:
     """First the ways to make one file, then, from the first that fails, ever smaller ones.
 
-    `facts_of` brings what the run of an accepted candidate showed; `kept_in` what every later
-    candidate must hold, once it is known how the first one fails.
+    `facts_of` brings what the run of an accepted candidate showed; `must_hold` puts into the
+    first program what every later one must hold, once it is known how the first one fails.
     """
 
     def __init__(
         self,
         first: Sequence[Candidate],
         facts_of: Callable[[Candidate], TraceFacts],
-        kept_in: Callable[[Program], tuple[str, ...]],
+        must_hold: Callable[[Program], Program],
         content_of: Callable[[str], str | None],
         others: Mapping[str, Value],
         most: int = MOST_CANDIDATES,
@@ -97,11 +97,12 @@ class SourceSearch:
         self._others = others  # what the other axes are at
         self.known: dict[str, Candidate] = {}  # by digest
         self.accepted: list[Candidate] = []
-        self._facts_of, self._kept_in, self._most = facts_of, kept_in, most
+        self._facts_of, self._must_hold, self._most = facts_of, must_hold, most
         self._told: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
+        self._barred: set[str] = set()  # edits, in every round
         self._round, self._time, self._moved = 0, 0, False
-        self._kept: tuple[str, ...] = ()
+        self._must = Program("", TraceFacts())
         self._files: list[str] = []  # beside the script, that may be not needed
         self._source: Iterator[Candidate] = iter(first)
         self._waiting: list[Candidate] = []
@@ -139,12 +140,19 @@ class SourceSearch:
     def _point(self, candidate: Candidate) -> Point:
         return Point.of({**self._others, AXIS: candidate.digest})
 
+    def undo(self, last: int) -> None:
+        """Go on from this accepted candidate, and never by the step that followed it."""
+        self._barred.add(self.accepted[last + 1].edit)
+        del self.accepted[last + 1 :]
+        self._is_over = False
+        self._begin_round(0)
+        self._fill(1)
+
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
         if not self.accepted:
-            first = Program(candidate.text, self._facts_of(candidate))
-            self._kept = self._kept_in(first)
+            self._must = self._must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
         self._moved = True
         self._waiting = []
@@ -161,9 +169,10 @@ class SourceSearch:
         now = ROUNDS[self._round]
         if now.free and count_lines(best.text) <= SHORT:
             return
-        program = Program(best.text, self._facts_of(best), self._kept, now.free)
-        for edit in candidates(program, now.steps):
-            yield Candidate(edit.text, best.beside, edit.key)
+        facts = self._facts_of(best)
+        program = replace(self._must, text=best.text, facts=facts, free=now.free)
+        for key, text in candidates(program, now.steps, self._refused):
+            yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
         """Look ahead as far as so many questions are wanted; what is looked up now is what would
@@ -206,7 +215,7 @@ class SourceSearch:
 
     def _begin_round(self, number: int, time: int = 0) -> None:
         self._round, self._time = number, time
-        self._refused, self._moved = set(), False
+        self._refused, self._moved = set(self._barred), False
         if self._round >= len(ROUNDS):
             self._is_over = True
         else:

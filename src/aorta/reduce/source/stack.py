@@ -5,6 +5,7 @@ these what the failing one needs.
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aorta.reduce.source.facts import UserFrame
 from aorta.reduce.source.program import WITH, Edit, Program
@@ -31,13 +32,9 @@ def flattened(program: Program) -> Iterator[Edit]:
     for whole_loops in (False, True):
         for depth in range(len(frames), 0, -1):
             for values in (True, False):
-                line = _straight(program, frames[:depth], values, whole_loops)
-                if line is None:
-                    continue
                 for only_needed in (True, False):
-                    body = _needed(line) if only_needed else line
-                    key = f"{depth} {values} {whole_loops} {only_needed}"
-                    yield Edit(key, as_text(body))
+                    way = (frames[:depth], values, whole_loops, only_needed)
+                    yield Edit(f"{depth} {way[1:]}", partial(_straight, program, *way))
 
 
 def as_text(body: Sequence[ast.stmt]) -> str:
@@ -55,8 +52,8 @@ class _Level:
 
 
 def _straight(
-    program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool
-) -> list[ast.stmt] | None:
+    program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool, needed: bool
+) -> str | None:
     """With `whole_loops` it ends at the first loop on the way, which stays as it is; else a loop is
     one turn of it.
     """
@@ -76,9 +73,13 @@ def _straight(
         body += level.before
         last = level.failing
         if whole_loops and isinstance(last, (ast.For, ast.While)):
-            return [*body, last]
-    plain = _as_plain(last) if last is not None else None
-    return None if plain is None else [*body, plain]
+            break
+    else:
+        last = _as_plain(last) if last is not None else None
+    if last is None:
+        return None
+    line = [*body, last]
+    return as_text(_needed(line) if needed else line)
 
 
 def _level(

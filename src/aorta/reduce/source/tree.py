@@ -304,3 +304,25 @@ def with_imports(body: Sequence[ast.stmt], text: str) -> list[ast.stmt]:
     added = [ast.Import([ast.alias(name)]) for name in sorted(needed - known)]
     at = next((i for i, n in enumerate(body) if getattr(n, "module", "") != "__future__"), 0)
     return [*body[:at], *added, *body[at:]]
+
+
+def tail(node: ast.expr) -> str:
+    """The last name of an expression: however `self` is called elsewhere, `self.table` ends so."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case ast.Call(func=called):
+            return f"{tail(called)}()"
+        case ast.Subscript(value=value):
+            return f"{tail(value)}[]"
+    return type(node).__name__
+
+
+def count_stores(tree: ast.AST, name: str) -> int:
+    """How many statements set an entry of what is called so."""
+    return sum(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and tail(node.value) == name
+        for node in ast.walk(tree)
+    )

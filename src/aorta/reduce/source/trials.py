@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,20 +19,26 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.facts import TraceFacts
+from aorta.reduce.source.facts import TraceFacts, read_facts
 from aorta.reduce.source.program import Program
 from aorta.reduce.source.search import AXIS, Candidate
-from aorta.reduce.source.tree import Function, blocks_of, defined_by, path_to, statements, used_by
+from aorta.reduce.source.tree import (
+    Function,
+    blocks_of,
+    count_stores,
+    defined_by,
+    path_to,
+    statements,
+    tail,
+    used_by,
+)
 
 REPRO = "repro.py"
 ORIGINAL = "original"
 _FACTS = "facts.jsonl"
+_PROGRAM = "program"
 _HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
 _SHELL = re.compile(r"[|&;<>$`(){}*?\n]")
-_SHOWN_FRAME = re.compile(
-    r'^ *File "(?P<file>[^"]+)", line \d+(?:, in .+)?\n +(?P<source>\S.*)$', re.MULTILINE
-)
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d")
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class SourceExperiment:
             shutil.copy(_HOOK, hook)
             if point[AXIS] != ORIGINAL:
                 candidate = self.candidate(str(point[AXIS]))
-                laid = folder / "program"
+                laid = folder / _PROGRAM
                 lay_out(candidate, root, laid)
                 trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
                 root = laid
@@ -119,13 +126,25 @@ def facts_file(trial_dir: Path) -> Path:
     return trial_dir / DATA / _FACTS
 
 
+def read_facts_of(file: Path) -> TraceFacts:
+    """Empty where the hook wrote nothing."""
+    if not file.is_file():
+        return TraceFacts()
+    return read_facts(file.read_text("utf-8", "replace").splitlines())
+
+
 @dataclass(frozen=True)
 class Told:
-    """What the original's failing statement is: a check of the user's own, or an operation."""
+    """What the original's failing statement is: a check of the user's own, or an operation; and
+    what it was done to.
+    """
 
     message: str = ""  # as it is written, where it is the same each time
     is_check: bool = False
     operation: tuple[str, ...] = ()
+    form: str = ""  # of the statement, whatever its variables are called
+    operands: tuple[str, ...] = ()
+    is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
 def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -> Told:
@@ -136,11 +155,30 @@ def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -
     frame = facts.frames[-1]
     tree = ast.parse(sources(frame.file))
     way = _statement_at(tree, frame.line)
-    if isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library:
-        return Told(message, is_check=True)
-    if frame.position is None:
-        return Told(message)
-    return Told(message, operation=_operation_at(tree, frame.position))
+    is_check = isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library
+    operation = () if is_check or frame.position is None else _operation_at(tree, frame.position)
+    is_whole = not any("undefined" in one.operands for one in facts.frames)
+    form = _form(way) if way is not None else ""
+    return Told(message, is_check, operation, form, frame.operands, is_whole)
+
+
+def _form(node: ast.stmt) -> str:
+    """What a statement computes, apart from its blocks and from how its variables are called."""
+    inside = {id(one) for block in blocks_of(node) for one in block}
+    parts = [part for part in ast.iter_child_nodes(node) if id(part) not in inside]
+    values = [part for part in parts if not isinstance(getattr(part, "ctx", None), ast.Store)]
+    return " ".join(ast.unparse(_Nameless().visit(deepcopy(part))) for part in values)
+
+
+class _Nameless(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name("_", node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        inner: ast.expr = node
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        return ast.Name("_", node.ctx) if isinstance(inner, ast.Name) else self.generic_visit(node)
 
 
 def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
@@ -161,28 +199,16 @@ def _operation_at(tree: ast.Module, position: tuple[int, int, int, int]) -> tupl
 def _operation(node: ast.AST) -> tuple[str, ...]:
     match node:
         case ast.Call(func=called):
-            return ("call", _tail(called))
+            return ("call", tail(called))
         case ast.BinOp(left=left, op=operator, right=right):
-            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+            return ("operator", type(operator).__name__, tail(left), tail(right))
         case ast.AugAssign(target=left, op=operator, value=right):
-            return ("operator", type(operator).__name__, _tail(left), _tail(right))
+            return ("operator", type(operator).__name__, tail(left), tail(right))
         case ast.Subscript(value=value):
-            return ("item", _tail(value))
+            return ("item", tail(value))
         case ast.Attribute(attr=name):
             return ("attribute", name)
     return ()
-
-
-def _tail(node: ast.expr) -> str:
-    """The last name of an expression: however `self` is called elsewhere, `self.table` ends so."""
-    match node:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-        case ast.Call(func=called):
-            return f"{_tail(called)}()"
-        case ast.Subscript(value=value):
-            return f"{_tail(value)}[]"
-    return type(node).__name__
 
 
 @dataclass(frozen=True)
@@ -217,38 +243,53 @@ class SourceOracle:
             return f"another failure: {failure.text}"
         if self.told.message and self.told.message not in text:
             return "another failure: its message has other numbers or names"
-        shown = [m["source"] for m in _SHOWN_FRAME.finditer(text) if not _LIBRARY.search(m["file"])]
-        return self._other_statement(shown[-1]) if shown else ""
+        return self._other_statement(end.stderr.path.parent)
 
     @staticmethod
     def _is_like(known: Raised, other: Raised) -> bool:
         words = known.message == other.message or template(known.message) == other.message
         return known.type == other.type and known.within == other.within and words
 
-    def _other_statement(self, source: str) -> str:
-        tree = _parsed(source)
-        if tree is None:
+    def _other_statement(self, trial_dir: Path) -> str:
+        """By what the hook wrote; nothing where it could not, as in a worker of a pool."""
+        facts = read_facts_of(facts_file(trial_dir))
+        if not facts.frames:
             return ""
-        nodes = list(ast.walk(tree))
-        is_check = any(isinstance(node, (ast.Raise, ast.Assert)) for node in nodes)
-        if is_check != self.told.is_check:
-            return "the script itself raises it" if is_check else "no check of the program failed"
-        wanted = self.told.operation
-        if wanted and not any(_operation(node) == wanted for node in nodes):
-            return f"another operation raised it: {source}"
+        laid = trial_dir / DATA / _PROGRAM
+        now = told_by(facts, lambda name: (laid / name).read_text("utf-8"), always=False)
+        if now.is_check != self.told.is_check:
+            return "the script itself raises it" if now.is_check else "no check of it failed"
+        if now.operation != self.told.operation:
+            return f"another operation raised it: {' '.join(now.operation)}"
+        if now.form != self.told.form:
+            return f"another statement raised it: {now.form}"
+        if now.operands != self.told.operands:
+            return f"the operation has other operands: {', '.join(now.operands)}"
+        if self.told.is_whole and not now.is_whole:
+            return "a name on the way to the failure is missing"
         return ""
 
 
-def _parsed(source: str) -> ast.Module | None:
-    for text in (source, f"{source} pass", f"{source}\n pass"):
-        try:
-            return ast.parse(text.strip())
-        except SyntaxError:
-            continue
-    return None
+def must_hold(program: Program) -> Program:
+    """The first program that fails, with what every smaller one must still hold."""
+    return replace(program, kept=_kept_in(program), stores=_stores_in(program))
 
 
-def kept_in(program: Program) -> tuple[str, ...]:
+def _stores_in(program: Program) -> tuple[str, int]:
+    """Where an entry was not found: what the container is called, and how many statements store
+    something in it. Any of them may be the one that stores the wrong thing.
+    """
+    facts = program.facts
+    frame = facts.frames[-1] if facts.frames and not facts.in_library else None
+    if frame is None or frame.position is None:
+        return "", 0
+    match _operation_at(program.tree, frame.position):
+        case ("item", name):
+            return name, count_stores(program.tree, name)
+    return "", 0
+
+
+def _kept_in(program: Program) -> tuple[str, ...]:
     """Where a check of the user's own fails: the check, the conditions it stands under, and what
     makes the names that these read, in the same function. None of it may be made simpler.
     """

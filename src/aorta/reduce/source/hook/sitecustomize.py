@@ -95,7 +95,7 @@ class Observer:
         wrong = first_cause(wrong)
         frames, trace = [], wrong.__traceback__
         while trace is not None:
-            frames.append(self.frame(trace))
+            frames.append(self.frame(trace, wrong))
             trace = trace.tb_next
         last = max((i for i, frame in enumerate(frames) if frame["file"]), default=-1)
         said = str(wrong)
@@ -108,7 +108,7 @@ class Observer:
             }
         )
 
-    def frame(self, trace: TracebackType) -> dict[str, Any]:
+    def frame(self, trace: TracebackType, wrong: BaseException) -> dict[str, Any]:
         code = trace.tb_frame.f_code
         file = self.user_file(code.co_filename)
         if not file:
@@ -117,7 +117,12 @@ class Observer:
         if hasattr(code, "co_positions"):
             position = list(code.co_positions())[trace.tb_lasti // 2]
         variables = {name: expression(value) for name, value in trace.tb_frame.f_locals.items()}
+        try:
+            operands = operands_of(trace.tb_frame, trace.tb_lineno, wrong)
+        except Exception:
+            operands = []  # no source, or an object of the user's that does not want to be seen
         return {
+            "operands": operands,
             "file": file,
             "function": code.co_name,
             "first_line": code.co_firstlineno,
@@ -125,6 +130,91 @@ class Observer:
             "position": position,
             "values": {name: text for name, text in variables.items() if text is not None},
         }
+
+
+UNDEFINED = "undefined"
+
+
+def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
+    """What each name, attribute and item that the statement in this line reads was when it failed:
+    kinds, shapes and types, and what is not there. What a container holds counts where that is
+    what was asked for in vain.
+    """
+    import ast
+    import linecache
+
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    kinds = {
+        "<lambda>": ast.Lambda,
+        "<listcomp>": ast.ListComp,
+        "<setcomp>": ast.SetComp,
+        "<dictcomp>": ast.DictComp,
+        "<genexpr>": ast.GeneratorExp,
+    }
+    kind: Any = kinds.get(frame.f_code.co_name, ast.stmt)
+    around: list[Any] = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, kind) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    failing = getattr(failing, "body", failing) if kind is ast.Lambda else failing
+    names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
+    changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
+    found: list[str] = []
+
+    def value_of(node: ast.AST) -> Any:
+        if isinstance(node, ast.Name):
+            return names.get(node.id, UNDEFINED)
+        if isinstance(node, ast.Attribute):
+            base = value_of(node.value)
+            return base if base is UNDEFINED else getattr(base, node.attr, UNDEFINED)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            base = value_of(node.value)
+            return base.get(node.slice.value, UNDEFINED) if type(base) is dict else ...
+        return ...
+
+    def look(node: ast.AST, own: frozenset[str]) -> None:
+        if isinstance(node, ast.Lambda):
+            own = own | {argument.arg for argument in node.args.args}
+        for part in getattr(node, "generators", ()):
+            own = own | {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            inner: Any = node
+            while isinstance(inner, (ast.Attribute, ast.Subscript)):
+                inner = inner.value
+            is_read = isinstance(node.ctx, ast.Load) or node is changed
+            if is_read and isinstance(inner, ast.Name) and inner.id not in own:
+                value = value_of(node)
+                if value is not ...:
+                    found.append(kind_of(value, wrong))
+                if not isinstance(node, ast.Subscript):
+                    return
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                look(child, own)
+
+    look(failing, frozenset())
+    return sorted(found)
+
+
+def kind_of(value: Any, wrong: BaseException) -> str:
+    if value is UNDEFINED:
+        return "undefined"
+    kind = type(value)
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return "%s %s %s" % (tuple(value.shape), value.dtype, getattr(value, "device", ""))
+    parameters = getattr(value, "_parameters", None)
+    if isinstance(parameters, dict):
+        shapes = ["%s %s" % (n, tuple(p.shape)) for n, p in parameters.items() if p is not None]
+        return "%s(%s)" % (kind.__name__, ", ".join(shapes))
+    if getattr(wrong, "obj", None) is value and hasattr(value, "__dict__"):
+        return "object with %s" % ", ".join(sorted(vars(value)))
+    if kind is dict and isinstance(wrong, KeyError):
+        return "dict of %d: %s" % (len(value), ", ".join(map(repr, list(value)[:MOST_ITEMS])))
+    if kind in (list, tuple) and isinstance(wrong, IndexError):
+        return "%s of %d" % (kind.__name__, len(value))
+    return kind.__name__ if kind.__module__ == "builtins" else "object"
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:

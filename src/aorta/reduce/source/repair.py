@@ -1,0 +1,189 @@
+"""The check the other way: what a known fix changes in the program is changed in the script too,
+which must then end well.
+
+A fix is read as pairs of Python trees, from whole statements down to the expression that differs.
+The largest that the script still holds is put right there; a variable may be called otherwise.
+"""
+
+import ast
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import UsageError
+from aorta.reduce.source.tree import all_blocks, tail, written
+
+Level = tuple[Sequence[ast.AST], Sequence[ast.AST]]  # what is wrong, and what is right
+Fix = tuple[Level, ...]  # of one difference, the outermost first
+
+
+def fixes_of_patch(patch: Path, root: Path) -> list[Fix]:
+    """What a unified diff changes in the Python files below `root`. Raises `UsageError` where it
+    cannot be applied there.
+    """
+    named = [
+        line.split()[1] for line in patch.read_text("utf-8").splitlines() if line[:4] == "+++ "
+    ]
+    files = [name.partition("/")[2] for name in named if name.endswith(".py")]
+    with tempfile.TemporaryDirectory(prefix="aorta-fix-") as made:
+        for name in files:
+            target = Path(made, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (root / name).is_file():
+                shutil.copy(root / name, target)
+        done = subprocess.run(
+            ("git", "apply", "--include=*.py", str(patch.resolve())),
+            cwd=made,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode or not files:
+            why = done.stderr.strip().partition("\n")[0] or "it changes no Python file"
+            raise UsageError(f"cannot be applied to {root}: {why}", where=str(patch))
+        texts = [((root / n).read_text("utf-8"), Path(made, n).read_text("utf-8")) for n in files]
+    return [fix for before, after in texts for fix in fixes_between(before, after)]
+
+
+def fixes_between(before: str, after: str) -> list[Fix]:
+    return list(_differences(ast.parse(before), ast.parse(after), ()))
+
+
+def _differences(wrong: ast.AST, right: ast.AST, above: Fix) -> Iterator[Fix]:
+    here: Fix = above
+    if isinstance(wrong, (ast.expr, ast.stmt)):
+        here = (*above, ([wrong], [right]))
+    if type(wrong) is not type(right):
+        yield here
+        return
+    below: list[Fix] = []
+    for name in wrong._fields:
+        old, new = getattr(wrong, name), getattr(right, name)
+        if isinstance(old, list) and len(old) != len(new):
+            is_block = isinstance((old or new)[0], ast.stmt)
+            below.append((*here, _run(old, new)) if is_block else here)
+            continue
+        pairs = zip(old, new, strict=True) if isinstance(old, list) else [(old, new)]
+        for one, other in pairs:
+            if isinstance(one, ast.AST) and isinstance(other, ast.AST):
+                if ast.dump(one) != ast.dump(other):
+                    below += _differences(one, other, here)
+            elif one != other:
+                below.append(here)
+    yield from below if len(below) < 2 or not isinstance(wrong, ast.expr) else [here]
+
+
+def _run(old: list[ast.AST], new: list[ast.AST]) -> Level:
+    """The statements of one block that differ; where some are only added, with a neighbour."""
+    texts = [[ast.dump(node) for node in nodes] for nodes in (old, new)]
+    first, last = 0, 0
+    while first < min(len(old), len(new)) and texts[0][first] == texts[1][first]:
+        first += 1
+    while last < min(len(old), len(new)) - first and texts[0][-1 - last] == texts[1][-1 - last]:
+        last += 1
+    if first + last == len(old) and old:
+        first, last = (first - 1, last) if first else (first, last - 1)
+    return old[first : len(old) - last], new[first : len(new) - last]
+
+
+def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
+    """The script with what was wrong put right; None where it holds nothing of that."""
+    tree = ast.parse(script)
+    found = [_put_right(tree, fix) for fix in fixes]
+    return written(tree) if any(found) else None
+
+
+def _put_right(tree: ast.Module, fix: Fix) -> bool:
+    for wrong, right in fix:
+        places = list(_places(tree, wrong))
+        alone = isinstance(wrong[0], (ast.Constant, ast.Name))
+        if not places or (alone and len(places) > 1):
+            continue
+        for block, at, called in places:
+            new = [_Called(called).visit(deepcopy(node)) for node in right]
+            block[at : at + len(wrong)] = new
+        return True
+    return False
+
+
+def _places(
+    tree: ast.Module, wrong: Sequence[ast.AST]
+) -> Iterator[tuple[Any, int, dict[str, ast.AST]]]:
+    """Where in which list, and what its variables are called there. A single expression is in a
+    list of its own, which writes it back.
+    """
+    if isinstance(wrong[0], ast.stmt):
+        for block in all_blocks(tree):
+            for at in range(len(block) - len(wrong), -1, -1):
+                called: dict[str, ast.AST] = {}
+                pairs = zip(wrong, block[at : at + len(wrong)], strict=True)
+                if all(_is_alike(one, other, called) for one, other in pairs):
+                    yield block, at, called
+        return
+    for parent in list(ast.walk(tree)):
+        for name, value in ast.iter_fields(parent):
+            held = value if isinstance(value, list) else _Field(parent, name, value)
+            for at in range(len(held)):
+                called = {}
+                if isinstance(held[at], ast.expr) and _is_alike(wrong[0], held[at], called):
+                    yield held, at, called
+
+
+class _Field(list[Any]):
+    """The one value of a field as a list that writes through."""
+
+    def __init__(self, node: ast.AST, name: str, value: Any) -> None:
+        super().__init__([value])
+        self.node, self.name = node, name
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(at, value)
+        setattr(self.node, self.name, self[0])
+
+
+def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
+    """Whether it is the same but for what variables are called: a name may be another name, an
+    attribute of something or a constant; an attribute may be of something else.
+    """
+    if isinstance(wrong, (ast.Name, ast.Attribute)) and isinstance(node, ast.expr):
+        is_chain = _is_chain(node)
+        same = is_chain and tail(wrong) == tail(node)
+        if not same and not (
+            isinstance(wrong, ast.Name) and (is_chain or isinstance(node, ast.Constant))
+        ):
+            return False
+        known = called.setdefault(ast.unparse(wrong), node)
+        return ast.unparse(known) == ast.unparse(node)
+    if type(wrong) is not type(node):
+        return False
+    if isinstance(wrong, ast.Call) and tail(wrong.func) != tail(node.func):
+        return False
+    if isinstance(wrong, ast.AST):
+        fields = [f for f in wrong._fields if f not in {"ctx", "kind", "type_comment"}]
+        return all(_is_alike(getattr(wrong, f), getattr(node, f), called) for f in fields)
+    if isinstance(wrong, list):
+        pairs = zip(wrong, node, strict=False)
+        return len(wrong) == len(node) and all(_is_alike(a, b, called) for a, b in pairs)
+    return bool(wrong == node)
+
+
+def _is_chain(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+class _Called(ast.NodeTransformer):
+    def __init__(self, called: dict[str, ast.AST]) -> None:
+        self.called = called
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return deepcopy(self.called.get(node.id, node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        known = self.called.get(ast.unparse(node))
+        return deepcopy(known) if known is not None else self.generic_visit(node)
