@@ -29,7 +29,7 @@ from aorta.core.oracle import ExitCodeOracle, HangOracle, MetricOracle, RegexOra
 from aorta.core.trial import Resources
 from aorta.diverge.output import DivergeReport
 from aorta.diverge.request import DivergeRequest
-from aorta.diverge.request import diverge as _diverge
+from aorta.diverge.running import diverge as _diverge
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.isolate.report import IsolateReport

@@ -1,4 +1,4 @@
-"""Sixty programs with a known divergence: the first operation that parts, or that none does."""
+"""Seventy programs with a known divergence: the first operation that parts, or that none does."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from benchmarks.divergences import TWO_OF_EACH, Run, is_named, planted, run_plan
 
 from aorta.diverge.comparing import compare, self_difference
 from aorta.diverge.nonfinite import first_nonfinite
+from aorta.diverge.output import sentence
 from aorta.diverge.stream import Stream, read_streams
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")
@@ -37,6 +38,21 @@ def test_the_first_operation_that_parts_is_named(name: str, recorded: Path) -> N
         return
     assert own is None
     assert is_named(compare(bad, good).first, PLANTED[name])
+
+
+def test_sides_that_do_different_things_end_in_one_sentence(recorded: Path) -> None:
+    sides = (runs_of(recorded, "lost_activation", side) for side in ("bad", "good"))
+    first = compare(*sides).first
+    assert first is not None
+    assert "only the good side does it; the first value apart because of it is" in sentence(first)
+
+
+def test_of_a_list_one_element_is_named(recorded: Path) -> None:
+    sides = (runs_of(recorded, "learning_rate_of_one_group", side) for side in ("bad", "good"))
+    first = compare(*sides).first
+    assert first is not None
+    assert first.bad.op == "aten::_foreach_add_"
+    assert first.bad.outputs[0].shape == (8, 64)  # of the second group
 
 
 def test_the_first_nan_is_where_finite_numbers_went_in(recorded: Path) -> None:

@@ -28,6 +28,7 @@ _MOVES = re.compile(
 
 
 _ARGUMENT = ("name", "bad", "good")
+PHASES = {"f": "forward", "b": "backward", "o": "optimizer"}
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,6 @@ class Comparison:
     is_aligned: bool
     # (index, step, difference) of one rank, for the page.
     curve: tuple[tuple[int, int, float], ...] = ()
-    # How many operations with the place and name of `first` came before it in its step.
-    nth: int = 0
 
 
 def compare(
@@ -117,13 +116,11 @@ def compare(
     ]
     guilty = [c for c in found if c.first is not None]
     chosen = min(guilty, key=lambda c: _when(c.first), default=found[0])
-    return Comparison(
-        first=chosen.first,
+    return replace(
+        chosen,
         compared=sum(c.compared for c in found),
         unmatched=tuple(o for c in found for o in c.unmatched),
         is_aligned=len(ranks) == 1 and all(c.is_aligned for c in found),
-        curve=chosen.curve,
-        nth=chosen.nth,
     )
 
 
@@ -149,7 +146,6 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
         curve=tuple((p.first.index, p.first.step, p.judged.difference) for p in both),
-        nth=_nth(bad, first.bad) if first else 0,
     )
 
 
@@ -333,11 +329,6 @@ def _moves(operation: Operation) -> bool:
     )
 
 
-def _nth(stream: Stream, operation: Operation) -> int:
-    same = (o for o in stream.operations if o.place == operation.place and o.element == 0)
-    return sum(o.index < operation.index - operation.element for o in same)
-
-
 def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
     """Where runs of one side part by more than rounding explains; None if they do not."""
     found = [
@@ -350,10 +341,9 @@ def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
 
 def place_of(operation: Operation, rank: int) -> dict[str, Any]:
     """Where it stands, as the documents say it."""
-    phase = {"f": "forward", "b": "backward", "o": "optimizer"}[operation.phase]
     return {
         "op": operation.op,
-        "phase": phase,
+        "phase": PHASES[operation.phase],
         "module": operation.module or None,
         "file": operation.file or None,
         "line": operation.line or None,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import Exit
-from aorta.diverge.comparing import Comparison, Parting
+from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.nonfinite import Magnitudes, NonFinite, history_lines
 from aorta.diverge.ranks import RankParting
 from aorta.diverge.sides import Sides
@@ -38,8 +38,15 @@ def placed(value):
     return value
 
 
-result = operation(*placed(saved["args"]), **{{k: placed(v) for k, v in saved["kwargs"].items()}})
-results = result if isinstance(result, (tuple, list)) else [result]
+def tensors(value):
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+arguments = placed(saved["args"])
+result = operation(*arguments, **{{k: placed(v) for k, v in saved["kwargs"].items()}})
+results = tensors(result) or tensors(arguments[0])  # in place
 for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
     found, recorded = found.cpu().double(), recorded.double()
     apart = (found - recorded).abs().max().item()
@@ -205,10 +212,10 @@ def sentence(first: Parting) -> str:
 
 def _parting_lines(first: Parting) -> Iterator[str]:
     at = first.operation
-    phase = {"f": "forward", "b": "backward", "o": "optimizer"}[at.phase]
+    of_list = f", tensor {at.element + 1} of its list" if at.is_of_list else ""
     yield (
-        f"  {at.op} ({phase}){_at(first.module, at.file, at.line)}, step {at.step}, "
-        f"rank {first.rank}"
+        f"  {at.op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
+        f"step {at.step}, rank {first.rank}"
     )
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):

@@ -1,17 +1,14 @@
-"""The public API of the package: every option of a comparison, and the function that runs it."""
+"""Every option of a comparison, and the two sides that follow from them."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aorta.core.errors import UsageError
-from aorta.diverge.output import DivergeReport
-from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
-from aorta.engine.events import Listener
-from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import stack_mitigations
@@ -42,79 +39,57 @@ class DivergeRequest:
     name: str | None = None  # of the run directory in `output`; None: the time
     resume: Resume | None = None
 
+    @cached_property
+    def known(self) -> Sides:
+        """The sides that the run directory or the command knows of by itself."""
+        if (self.run_dir is None) == (not self.command):
+            raise UsageError("give a run directory, or a command behind --")
+        if self.run_dir is not None:
+            found = sides_of_run(self.run_dir)
+            bad = with_env(found.bad, self.bad_set) if self.bad_set else found.bad
+            return Sides(bad, found.good)
+        command = self.command if isinstance(self.command, str) else list(self.command)
+        side = Side("command", {"command": command}, self.cwd or Path.cwd())
+        return Sides(with_env(side, self.bad_set), None)
 
-def diverge(
-    request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
-) -> DivergeReport:
-    """The whole comparison. `listeners` makes fresh ones for each of its searches."""
-    plan = _plan(request, _known_sides(request), _good_side(request))
-    with request.executor.opened() as executor:
-        return run_diverge(plan, executor, listeners, resume=request.resume)
+    @cached_property
+    def good_side(self) -> GoodSide:
+        """What the options say of it."""
+        stack = [
+            (name, get_mitigation(name, self.mitigations_files).env)
+            for name in self.good_mitigations
+        ]
+        mitigations = stack_mitigations(stack)
+        found = GoodSide(self.good_set, mitigations, self.good, self.good_device, self.good_dtype)
+        if self.between_ranks and found.is_given:
+            raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
+        return found
+
+    def sides(self, scratch: Path) -> Sides:
+        """What is run. A revision is laid out in `scratch`."""
+        if self.good_side.is_given:
+            return Sides(self.known.bad, self.good_side.of(self.known.bad, scratch))
+        return Sides(self.known.bad, None) if self.between_ranks else self.known
+
+    def identity(self) -> dict[str, Any]:
+        """What makes it the same comparison when it is resumed."""
+        bad = self.known.bad
+        return {
+            "command": [bad.workload, dict(bad.config), str(bad.base)],
+            "bad": sorted(bad.env.items()),
+            "good": repr(self.good_side if self.good_side.is_given else self.known.good),
+            "steps": list(self.steps),
+            "seed": self.seed,
+            "between ranks": self.between_ranks,
+        }
 
 
 def plan_lines(request: DivergeRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    known, good = _known_sides(request), _good_side(request)
-    _plan(request, known, good)
-    told = known.bad.config.get("command", known.bad.workload)
+    known, good = request.known, request.good_side
+    command = known.bad.config.get("command", known.bad.workload)
     other = good.words if good.is_given else known.good.words if known.good else ""
-    yield f"command  {told if isinstance(told, str) else shlex.join(told)}"
+    yield f"command  {command if isinstance(command, str) else shlex.join(command)}"
     yield f"  in     {known.bad.base}"
     yield f"  bad    {known.bad.words or 'as it is'}"
     yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"
-
-
-def _plan(request: DivergeRequest, known: Sides, good: GoodSide) -> DivergePlan:
-    if request.between_ranks and good.is_given:
-        raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
-
-    def sides(scratch: Path) -> Sides:
-        if good.is_given:
-            return Sides(known.bad, good.of(known.bad, scratch))
-        return Sides(known.bad, None) if request.between_ranks else known
-
-    about = {
-        "command": [known.bad.workload, dict(known.bad.config), str(known.bad.base)],
-        "bad": sorted(known.bad.env.items()),
-        "good": repr(good if good.is_given else known.good),
-        "steps": list(request.steps),
-        "seed": request.seed,
-        "between ranks": request.between_ranks,
-    }
-    return DivergePlan(
-        sides=sides,
-        output=request.output,
-        about=about,
-        steps=request.steps,
-        between_ranks=request.between_ranks,
-        timeout=request.timeout,
-        seed=request.seed,
-        budget=Budget(max_seconds=request.max_wall_clock),
-        name=request.name,
-    )
-
-
-def _known_sides(request: DivergeRequest) -> Sides:
-    if (request.run_dir is None) == (not request.command):
-        raise UsageError("give a run directory, or a command behind --")
-    if request.run_dir is not None:
-        found = sides_of_run(request.run_dir)
-        bad = with_env(found.bad, request.bad_set) if request.bad_set else found.bad
-        return Sides(bad, found.good)
-    command = request.command if isinstance(request.command, str) else list(request.command)
-    side = Side("command", {"command": command}, request.cwd or Path.cwd())
-    return Sides(with_env(side, request.bad_set), None)
-
-
-def _good_side(request: DivergeRequest) -> GoodSide:
-    stack = [
-        (name, get_mitigation(name, request.mitigations_files).env)
-        for name in request.good_mitigations
-    ]
-    return GoodSide(
-        env=request.good_set,
-        mitigations=stack_mitigations(stack),
-        revision=request.good,
-        device=request.good_device,
-        dtype=request.good_dtype,
-    )

@@ -15,13 +15,14 @@ from aorta.diverge.comparing import Comparison, Parting, compare, self_differenc
 from aorta.diverge.nonfinite import first_nonfinite, magnitude_history
 from aorta.diverge.output import DivergeReport, write_report
 from aorta.diverge.ranks import between_ranks, lonely_collectives
+from aorta.diverge.request import DivergeRequest
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Answer, Budget, Question
 from aorta.engine.rundir import RunDir
-from aorta.engine.session import Resume, Session
+from aorta.engine.session import Session
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import workload_experiment
@@ -30,22 +31,6 @@ _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
 _MORE_RUNS = 3
 _STREAMS = "operations"
 _MAIN = "record"
-
-
-@dataclass(frozen=True)
-class DivergePlan:
-    """What is compared, how far, and where the answer goes."""
-
-    sides: Callable[[Path], Sides]  # given a private directory for what must be laid out
-    output: Path
-    about: Mapping[str, Any]  # what makes it the same comparison when it is resumed
-    steps: tuple[int, int | None] = (0, None)
-    between_ranks: bool = False
-    timeout: float | None = None
-    max_records: int = 1_000_000
-    seed: int = 0
-    budget: Budget = field(default_factory=Budget)
-    name: str | None = None  # of the run directory in `output`; None: the time
 
 
 @dataclass(frozen=True)
@@ -65,68 +50,63 @@ class _Recording:
     """The experiment: a side of the program with the recorder in its process."""
 
     sides: Sides
-    plan: DivergePlan
-    keep: Mapping[str, Any] | None = None
+    request: DivergeRequest
+    keep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     oracle: Deciding = field(default_factory=_Recorded)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         side = self.sides[str(point["side"])]
-        first, last = self.plan.steps
+        first, last = self.request.steps
         orders = {
             "out": str((trial_dir / _STREAMS).absolute()),
-            "seed": self.plan.seed,
+            "seed": self.request.seed,
             "first_step": first,
             "last_step": last,
-            "most": self.plan.max_records,
             "ring": self.sides.good is None,
-            "parameters": self.plan.between_ranks,
-            "same_random": self._differs_in_device_or_precision,
-            "keep": self.keep,
+            "parameters": self.request.between_ranks,
+            "same_random": self.sides.good is not None and bool(self.sides.good.orders),
+            "keep": self.keep.get(str(point["side"])),
             **side.orders,
         }
         inherited = side.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         env = {
-            "PYTHONHASHSEED": str(self.plan.seed),
+            "PYTHONHASHSEED": str(self.request.seed),
             "TORCHDYNAMO_DISABLE": "1",
             **side.env,
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), inherited))),
             "AORTA_DIVERGE": json.dumps(orders),
         }
-        trial = workload_experiment(side.request(self.plan.timeout)).trial(
+        trial = workload_experiment(side.request(self.request.timeout)).trial(
             Point.of({}), index, trial_dir
         )
         return replace(trial, id=f"{point.key}.{index}", env={**trial.env, **env}, watch=Watch())
 
-    @property
-    def _differs_in_device_or_precision(self) -> bool:
-        good = self.sides.good
-        return good is not None and bool(good.orders)
 
-
-def run_diverge(
-    plan: DivergePlan,
-    open_executor: Callable[[], Executor],
-    listeners: Callable[[], Sequence[Listener]] = tuple,
-    *,
-    resume: Resume | None = None,
+def diverge(
+    request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
 ) -> DivergeReport:
-    """To the report. A run that was cut short goes on from what it recorded."""
-    if resume is not None:
-        session = Session.resuming(plan.output, "diverge", resume)
-    else:
-        session = Session.fresh(plan.output, "diverge", name=plan.name)
-    with session:
-        work = _Work(session, plan, plan.sides(session.run.private), open_executor, listeners)
-        report = work.report()
-        write_report(session.path, report)
-        session.run.describe(state="done" if report.ended is Reason.DONE else report.ended.value)
-        return report
+    """The whole comparison, or what is left of one that was cut short. `listeners` makes fresh ones
+    for each of its searches. A wrong request is a UsageError before anything is written.
+    """
+    request.identity()
+    with request.executor.opened() as executor:
+        if request.resume is not None:
+            session = Session.resuming(request.output, "diverge", request.resume)
+        else:
+            session = Session.fresh(request.output, "diverge", name=request.name)
+        with session:
+            sides = request.sides(session.run.private)
+            report = _Work(session, request, sides, executor, listeners).report()
+            write_report(session.path, report)
+            done = report.ended is Reason.DONE
+            session.run.describe(state="done" if done else report.ended.value)
+            return report
 
 
 @dataclass
 class _Work:
     session: Session
-    plan: DivergePlan
+    request: DivergeRequest
     sides: Sides
     open_executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]]
@@ -148,7 +128,7 @@ class _Work:
         usable = _usable(runs)
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
         if comparison is not None and comparison.first is not None:
-            comparison = replace(comparison, first=self._kept(comparison, comparison.first))
+            comparison = replace(comparison, first=self._kept(comparison.first))
         return self._report(runs, comparison, parted)
 
     def _self_difference(self, runs: Mapping[str, Sequence[Sequence[Stream]]]) -> Parting | None:
@@ -166,14 +146,14 @@ class _Work:
         return found
 
     def _driven(
-        self, stage: str, runs: int, keep: Mapping[str, Any] | None = None
+        self, stage: str, runs: int, keep: Mapping[str, Mapping[str, Any]] | None = None
     ) -> tuple[Path, Answer]:
         question = Question(
             search=EveryPoint([Point.of({"side": name}) for name in self.sides.names]),
             judges=SameJudge(EveryTrial(runs)),
-            experiment=_Recording(self.sides, self.plan, keep),
-            fingerprint={**self.plan.about, "stage": stage},
-            budget=self.plan.budget,
+            experiment=_Recording(self.sides, self.request, keep or {}),
+            fingerprint={**self.request.identity(), "stage": stage},
+            budget=Budget(max_seconds=self.request.max_wall_clock),
         )
         executor, path = self.open_executor(), self.session.path
         if stage == _MAIN:
@@ -189,14 +169,14 @@ class _Work:
                 raise InfrastructureError(answer.ending.detail)
         return path, answer
 
-    def _kept(self, comparison: Comparison, first: Parting) -> Parting:
+    def _kept(self, first: Parting) -> Parting:
         """Both sides once more: the tensors of the one operation are saved whole, and what else it
         was called with is compared.
         """
         if self.ended is not Reason.DONE or first.begins:
             return first
-        at = first.bad
-        keep = {"op": at.op, "s": at.step, "p": at.phase, "m": at.module, "nth": comparison.nth}
+        both = {BAD: first.bad, GOOD: first.good}
+        keep = {name: {"op": one.op, "record": one.record} for name, one in both.items()}
         path, answer = self._driven("inspect", 1, keep)
         arguments: dict[str, Mapping[str, Any]] = {BAD: {}, GOOD: {}}
         for record in answer.records:
@@ -214,7 +194,7 @@ class _Work:
         parted: Parting | None,
     ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
-        ranks = between_ranks(bad) if self.plan.between_ranks else None
+        ranks = between_ranks(bad) if self.request.between_ranks else None
         nonfinite = first_nonfinite(bad)
         return DivergeReport(
             run_dir=self.session.path,
@@ -224,11 +204,11 @@ class _Work:
             recorded=sum(len(stream.operations) for stream in bad),
             comparison=comparison,
             ranks=ranks,
-            checked_ranks=self.plan.between_ranks,
+            checked_ranks=self.request.between_ranks,
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
-            notes=_notes(runs, bad if self.plan.between_ranks else ()),
+            notes=_notes(runs, bad if self.request.between_ranks else ()),
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
             ),

@@ -66,7 +66,7 @@ class Operation:
     offset. An operation on a list of tensors is one for each of its elements.
     """
 
-    index: int
+    index: int  # among all of its stream
     step: int
     phase: str  # f(orward), b(ackward), o(ptimizer)
     module: str
@@ -79,6 +79,7 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
     element: int = 0  # which one of a list
+    record: int = 0  # the number of its record
 
     @property
     def is_of_list(self) -> bool:
@@ -223,6 +224,7 @@ class _Reader:
                 is_random,
                 tf32,
                 element,
+                number,
             )
             self.operations.append(operation)
 

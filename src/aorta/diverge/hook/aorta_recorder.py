@@ -47,7 +47,8 @@ class RecorderSettings:
     dtype: str | None = None
     device: str | None = None
     same_random: bool = False  # draw on the CPU, so that two devices draw alike
-    keep: dict[str, Any] | None = None  # the operation whose inputs and outputs are saved whole
+    # The name and the record of the operation whose inputs and outputs are saved whole.
+    keep: dict[str, Any] | None = None
 
 
 class Recorder:
@@ -64,7 +65,7 @@ class Recorder:
         self._steps = (settings.first_step, math.inf if last is None else last)
         self._most = math.inf if settings.ring else settings.most
         self._notes: set[str] = set()
-        self._count = 0
+        self.count = 0
         self._truncated = False
         self._numbers: dict[Hashable, int] = {}
         self._defined: list[object] = []
@@ -85,7 +86,7 @@ class Recorder:
         """Whether this step is to be recorded, and there is room."""
         if not self._steps[0] <= self.step <= self._steps[1]:
             return False
-        if self._count >= self._most:
+        if self.count >= self._most:
             self._truncated = True
         return not self._truncated
 
@@ -116,17 +117,16 @@ class Recorder:
         `offsets` says where in their memory those that were read begin; nothing: at its start.
         """
         self._pending.append((self.step, head, writers, read, offsets, given))
-        self._count += 1
+        self.count += 1
         if len(self._pending) >= _PENDING or (self.digests is not None and self.digests.is_full):
             self.flush()
-        return self._count - 1
+        return self.count - 1
 
-    def emit_numbers(self, head: int, numbers: Sequence[float], shape: list[int]) -> None:
+    def emit_numbers(self, head: int, numbers: Sequence[float], size: int) -> None:
         """One more record, of a value that is no tensor."""
-        kind = ("numbers", len(numbers), *shape)
-        given = [shape, "float64", "cpu", len(numbers), False, -1]
+        kind = ([size], "float64", "cpu", len(numbers), False, -1)
         self._own.extend(numbers)
-        self.emit(head, [], [], [], [self.number_of(kind, given)])
+        self.emit(head, [], [], [], [self.number_of(("numbers", size), kind)])
 
     def flush(self) -> None:
         """Sum up what waits, and write what the device has summed up since the last flush."""
@@ -141,7 +141,7 @@ class Recorder:
         if self.digests is not None:
             more, waits, fetch = self.digests.launch()
             widths += more
-        first = self._count - len(pending)
+        first = self.count - len(pending)
 
         def write() -> None:
             self._write(first, pending, widths, own.tobytes() + (fetch() if fetch else b""))
@@ -177,7 +177,7 @@ class Recorder:
             while len(self._segments) * _SEGMENT > self.settings.most:
                 self._segments.pop(0).unlink(missing_ok=True)
         if self._file is None:
-            part = f"{self._count // _SEGMENT:06d}"
+            part = f"{self.count // _SEGMENT:06d}"
             path = Path(self.settings.out) / f"stream-{os.getpid()}-{part}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8")
@@ -187,7 +187,7 @@ class Recorder:
         return self._file
 
     def close(self) -> None:
-        if not self._count:
+        if not self.count:
             return
         self.paused = True
         self.flush()
@@ -258,7 +258,7 @@ def record_value(name: str, value: Any) -> None:
         importlib.import_module("aorta_recorder_torch").emit(recorder, torch, head, [value])
         return
     elements = list(_flat(value))
-    recorder.emit_numbers(head, _statistics(elements), [len(elements)])
+    recorder.emit_numbers(head, _statistics(elements), len(elements))
 
 
 def _flat(value: Any) -> Iterator[float]:

@@ -119,7 +119,6 @@ class _Places:
         self._is_graded = torch.is_grad_enabled
         self._graph_task = torch._C._current_graph_task_id
         self._node_number = torch.autograd._get_sequence_nr
-        self.kept_candidates = 0
         modules = torch.nn.modules.module
         modules.register_module_forward_pre_hook(self._enter)
         modules.register_module_forward_hook(self._leave, always_call=True)
@@ -280,13 +279,13 @@ class _Calls:
             return self._waited_for(signature, func(*args, **kwargs))
         memory, place = self._memory, self._places.of_call()
         inputs = signature.inputs(args, kwargs)
-        saved = None
-        if recorder.settings.keep is not None:
-            saved = self._saved_before(recorder, signature, place, args, kwargs)
         writers: list[Any] = memory.writers(inputs)
         if None in writers:
             self._emit_unwritten(recorder, place, inputs)
             writers = [[] if one is None else one for one in memory.writers(inputs)]
+        saved, keep = None, recorder.settings.keep
+        if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
+            saved = self._saved_before(recorder, signature, args, kwargs)
         out = self._waited_for(signature, func(*args, **kwargs))
         if not signature.computes:
             return out
@@ -341,23 +340,9 @@ class _Calls:
             return str(newer.fp32_precision) == "tf32"
 
     def _saved_before(
-        self,
-        recorder: Recorder,
-        signature: OperationSignature,
-        place: Place,
-        args: Any,
-        kwargs: Any,
+        self, recorder: Recorder, signature: OperationSignature, args: Any, kwargs: Any
     ) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""
-        keep = recorder.settings.keep
-        assert keep is not None
-        if keep["op"] != signature.name or keep["s"] != recorder.step:
-            return None
-        if (keep["p"], keep["m"]) != place[:2]:
-            return None
-        self._places.kept_candidates += 1
-        if self._places.kept_candidates - 1 != keep["nth"]:
-            return None
         tensors = signature.inputs(args, kwargs)
         if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
             recorder.note("the inputs of the operation are too large to be kept")

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from aorta.core.errors import Exit
-from aorta.diverge.request import DivergeRequest, diverge
+from aorta.diverge.request import DivergeRequest
+from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
 from aorta.solve.reproducer import ReproducerFound, original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
