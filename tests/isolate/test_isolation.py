@@ -89,6 +89,13 @@ def test_a_job_that_only_runs_whole_and_shows_no_rank_is_not_known_after_a_few_r
     assert search.runs <= 6
 
 
+@pytest.mark.parametrize("smallest", [1, 8])
+def test_a_job_that_does_not_fail_is_given_up_before_the_limit(smallest: int) -> None:
+    search = driven(Isolation(8, smallest=smallest), lambda _chosen: False)
+    assert search.answer is None
+    assert search.runs < search.most_runs
+
+
 def test_a_node_that_is_lost_again_and_again_is_placed_no_more() -> None:
     search = Isolation(8)
     for _ in range(60):

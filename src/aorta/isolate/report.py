@@ -101,6 +101,8 @@ class IsolateReport:
             tried = f"{len(self.records)} runs"
             if self.ending.reason is not Reason.DONE:
                 return f"Stopped after {tried}: {self.ending.detail}"
+            if not any(record.outcome is Outcome.REPRODUCED for record in self.records):
+                return f"It did not fail in {tried}"
             return f"Not known after {tried}: no explanation is {search.confidence:.0%} likely"
         if answer.kind == SOFTWARE:
             return f"The software: every set of nodes fails alike ({search.software:.0%})"

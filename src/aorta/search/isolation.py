@@ -57,6 +57,7 @@ _LIKELIEST = 48
 _NEGLIGIBLE = 12.0  # in nats below the likeliest: such a hypothesis is left out
 _PAIRS_ASKED = 100  # so many of the likeliest pairs are reckoned with when a placement is chosen
 _BLIND_FAILURES = 4
+_NEVER_FAILED = 50  # runs; what fails in every tenth of all has by then, but in one case of 200
 # Of the doubt that the user allows: the belief is a little surer than it is right, where noise
 # looks like a guilty part or a node that is seldom seen to fail like the software.
 _OF_THE_DOUBT, _OF_THE_DOUBT_OF_SOFTWARE = 0.8, 0.6
@@ -337,7 +338,11 @@ class Isolation:
         return self.answer is not None or spent or self._tells_nothing()
 
     def _tells_nothing(self) -> bool:
-        """A job that only runs whole fails alike everywhere unless it is seen which rank began."""
+        """A job that does not fail here; or one that only runs whole, which fails alike everywhere
+        unless it is seen which rank began.
+        """
+        if not self._failed:
+            return self.runs >= _NEVER_FAILED
         whole = self.smallest == self.nodes
         return whole and not self.sees_ranks and self._failed.bit_count() >= _BLIND_FAILURES
 
@@ -355,7 +360,7 @@ class Isolation:
     def _failed_apart(self) -> bool:
         """Whether no node took part in every run that failed, where the job can leave one out."""
         shared = any(part & self._failed == self._failed for part in self._ran.takes_part)
-        return not shared or self.smallest == self.nodes
+        return self._failed > 0 and (not shared or self.smallest == self.nodes)
 
     @property
     def software(self) -> float:
