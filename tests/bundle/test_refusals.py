@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bundle import collect
 from aorta.bundle.layouts import Policy
 from aorta.bundle.manifest import RefusedError
 from aorta.bundle.pack import PackedFile, prepared
-from aorta.bundle.source import open_source
+from aorta.bundle.source import collect, open_source, read_member
 from aorta.scrub.files import FileScrubber
 from aorta.scrub.structure import ScrubError
 from support import real_runs
@@ -182,12 +181,12 @@ def test_a_file_that_grows_while_it_is_packed_is_refused(
 def test_a_file_swapped_for_a_link_after_it_was_found_is_not_followed(tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
     source = open_source(run, None)
-    found = collect.collect(source, Policy())
+    found = collect(source, Policy())
     member = next(member for member in found.members if member.path == "spec.yaml")
     (run / "spec.yaml").unlink()
     (run / "spec.yaml").symlink_to("/etc/hostname")
     with pytest.raises(RefusedError):
-        list(collect.read_member(member))
+        list(read_member(member))
 
 
 def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from aorta.bundle.collect import Member, collect, read_member
 from aorta.bundle.layouts import Policy, is_program
 from aorta.bundle.manifest import (
     MANIFEST,
@@ -36,7 +35,15 @@ from aorta.bundle.manifest import (
     problem_with,
 )
 from aorta.bundle.ship import SHIP, updated_ship
-from aorta.bundle.source import RunSource, open_source, secret_values, this_site
+from aorta.bundle.source import (
+    Member,
+    RunSource,
+    collect,
+    open_source,
+    read_member,
+    secret_values,
+    this_site,
+)
 from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
