@@ -277,7 +277,8 @@ _PLANTED: tuple[tuple[Any, ...], ...] = (
 
 def _case(where: Sequence[str], texts: Sequence[str], more: dict[str, Any] | None = None) -> Case:
     repository, kind, command, file = where
-    return Case(repository, kind, tuple(command.split()), file, *texts, **(more or {}))
+    right, wrong = texts
+    return Case(repository, kind, tuple(command.split()), file, right, wrong, **(more or {}))
 
 
 CASES = tuple(_case(*one) for one in _PLANTED)

@@ -31,7 +31,7 @@ def written(directory: Path, name: str, text: str, values: Mapping[str, str]) ->
 
 
 def axes_of(path: Path) -> dict[str, Mapping[str, Any]]:
-    return {str(axis["name"]): axis for axis in propose_files([path.name], path.parent, [])}
+    return {str(axis["name"]): axis for axis in propose_files([path.name], path.parent, [], None)}
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_a_configuration_put_together_from_many_files_is_no_folder_of_data(tmp_p
     names = [f"conf/{name}.yaml" for name in ("model", "data", "optimizer", "trainer")]
     for name in names:
         (tmp_path / name).write_text("layers: [1, 2]\nsteps: 9\n")
-    found = propose_files(names, tmp_path, [])
+    found = propose_files(names, tmp_path, [], None)
     assert {str(axis["kind"]) for axis in found} == {"env", "list"}
     assert list(dict.fromkeys(axis["file"] for axis in found)) == sorted(names)
