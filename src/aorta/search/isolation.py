@@ -38,7 +38,7 @@ NODE, LINK, TWO_NODES, RANK, SOFTWARE = "node", "link", "several", "rank", "soft
 # runs more where a node is guilty (`python -m benchmarks isolate` prints both).
 _PRIOR = {SOFTWARE: 0.65, NODE: 0.25, RANK: 0.04, LINK: 0.03, TWO_NODES: 0.03}
 # How often it fails where the guilty part takes part, and elsewhere; with how likely that is.
-_GUILTY = {1.0: 0.4, 0.9: 0.06, 0.75: 0.08, 0.5: 0.31, 0.35: 0.1, 0.2: 0.04, 0.1: 0.01}
+_GUILTY = {1.0: 0.4, 0.9: 0.06, 0.75: 0.08, 0.5: 0.3, 0.35: 0.1, 0.2: 0.05, 0.1: 0.01}
 _BACKGROUND = {0.0: 0.6, 0.02: 0.1, 0.05: 0.2, 0.12: 0.1}
 # The background may strike where the guilty part takes part, too, and never more often than it.
 _RATES_OF_A_PART = [
@@ -49,7 +49,7 @@ _RATES_OF_A_PART = [
 ]
 # Of the software, which fails everywhere. Low rates weigh much: that is how a node that fails every
 # second run looks, being in some of the placements.
-_SOFTWARE = {1.0: 0.32, 0.9: 0.03, 0.75: 0.06, 0.5: 0.26, 0.35: 0.1, 0.25: 0.15, 0.15: 0.08}
+_SOFTWARE = {1.0: 0.28, 0.9: 0.03, 0.75: 0.06, 0.5: 0.26, 0.35: 0.1, 0.25: 0.16, 0.15: 0.11}
 _RATES_OF_SOFTWARE = [(rate, 0.0, weight) for rate, weight in _SOFTWARE.items()]
 _FIRST_IS_GUILTY = 0.8  # the rank that fails first runs on the guilty node so often
 _ALL_PAIRS_UP_TO = 96  # nodes; of more, pairs of the likeliest ones are weighed
