@@ -60,7 +60,7 @@ _BLIND_FAILURES = 4
 _NEVER_FAILED = 50  # runs; what fails in every tenth of all has by then, but in one case of 200
 # Of the doubt that the user allows: the belief is a little surer than it is right, where noise
 # looks like a guilty part or a node that is seldom seen to fail like the software.
-_OF_THE_DOUBT, _OF_THE_DOUBT_OF_SOFTWARE = 0.8, 0.6
+_OF_THE_DOUBT, _OF_THE_DOUBT_OF_SOFTWARE = 0.7, 0.6
 _WORTH_A_RUN = 0.5  # of the information of the best placement, beside runs that are under way
 _NEARLY = 0.97  # of the information of the best placement: then the smaller one is taken
 
