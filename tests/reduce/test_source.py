@@ -394,6 +394,120 @@ def test_what_fails_in_a_worker_process_is_found_there(tmp_path: Path) -> None:
     assert alone(script, tmp_path / "empty").endswith("KeyError: 'zz'\n")
 
 
+CONFIGURED = {
+    "run.py": """\
+import functools
+
+from lab import plugins
+from lab.config import main
+from lab.registry import STEPS
+
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        print("begin", function.__name__)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+@logged
+def train(cfg):
+    total = 0
+    for batch in plugins.Loader(cfg.data.size, workers=2):
+        total += STEPS[cfg.model.step](batch, cfg.optim.rate)
+    return total
+
+
+@main("conf.json")
+def app(cfg):
+    train(cfg)
+
+
+if __name__ == "__main__":
+    app()
+""",
+    "conf.json": '{"data": {"size": 4}, "model": {"step": "scaled"}, "optim": {"rate": 1}}',
+    "lab/__init__.py": "",
+    "lab/registry.py": """\
+STEPS = {}
+
+
+def step(function):
+    STEPS[function.__name__] = function
+    return function
+""",
+    "lab/plugins.py": """\
+import os
+from multiprocessing import Pool
+
+from .registry import step
+
+os.environ["LAB_READY"] = "1"
+
+
+def load(number):
+    return [number] * 3
+
+
+class Loader:
+    def __init__(self, size, workers):
+        self.size, self.workers = size, workers
+
+    def __iter__(self):
+        with Pool(self.workers) as pool:
+            yield from pool.map(load, range(self.size))
+
+
+@step
+def scaled(batch, rate):
+    if os.environ["LAB_READY"] != "1":
+        raise RuntimeError("the plugins were not imported")
+    return sum(batch) / (rate - 2)
+""",
+    "lab/config.py": """\
+import json
+import sys
+from dataclasses import dataclass
+
+
+@dataclass
+class Node:
+    def __init__(self, content):
+        for name, value in content.items():
+            setattr(self, name, Node(value) if isinstance(value, dict) else value)
+
+
+def main(file):
+    def decorated(function):
+        def run():
+            with open(file) as opened:
+                content = json.load(opened)
+            for word in sys.argv[1:]:
+                path, value = word.split("=")
+                group, name = path.split(".")
+                content[group][name] = int(value)
+            return function(Node(content))
+
+        return run
+
+    return decorated
+""",
+}
+
+
+def test_overrides_side_effects_and_loaders_become_one_script(tmp_path: Path) -> None:
+    """A decorated entry with overrides, a registry filled by an import, workers that load."""
+    place = lay(tmp_path / "project", CONFIGURED)
+    result, script = reduced(place, "run.py", "optim.rate=2")
+    (row,) = result["axes"]
+    assert (row["final_files"], row["beside"]) == (1, [])
+    assert row["final_lines"] <= 30 < row["initial_lines"]
+    assert alone(script, tmp_path / "empty").endswith("ZeroDivisionError: division by zero\n")
+    assert "rate - 2" in script
+
+
 def test_stopped_in_the_middle_it_leaves_the_best_so_far_and_goes_on(tmp_path: Path) -> None:
     place = lay(tmp_path / "project", CHECKED)
     words = ("reduce", "--source", "-q", "--", sys.executable, "train.py")

@@ -34,7 +34,7 @@ _WORTH = 0.3  # seconds of imports
 class WarmRules:
     """`proof`: the original, once its rate is known, is tried warm first. Otherwise the first
     trials of each configuration are cold, and servers are changed often, since the rate itself is
-    the answer."""
+    the answer; with none cold, what they say is confirmed elsewhere."""
 
     proof: bool = False
     first_cold: int = 2
@@ -100,6 +100,8 @@ class Warmth:
             if point.replica != PROOF_REPLICA and not self.proven:
                 return Start.WATCHED
             return Start.WARM_OF_FEW if self.proven and self._original_is_flaky else Start.WARM
+        if not self.rules.first_cold:
+            return Start.WARM
         cold = self._cold.get(point.config_key, Tally())
         return Start.WARM_OF_FEW if cold.evidence >= self.rules.first_cold else Start.WATCHED
 

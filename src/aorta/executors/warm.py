@@ -165,7 +165,8 @@ class WarmStarts:
         command = python_command(launch.argv, env, launch.cwd.absolute())
         if command is None:
             return {}
-        key = (str(launch.cwd), *command.interpreter, command.script, command.module)
+        place = "" if "PWD" in trial.varied else str(launch.cwd)
+        key = (place, *command.interpreter, command.script, command.module)
         if key not in self._seen:
             return self._watch(trial, key)
         imports = self._seen[key]

@@ -13,22 +13,23 @@ from typing import Any
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.solve.request import STAGES, SolveRequest, Views, keep_request, kept_request
+from aorta.solve.request import STAGES, WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
+from aorta.solve.stages.source import Source
 from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import check_good, environment_of, subject_of
 from aorta.workloads.startable import check_startable
 
-_SHARE = {"reduce": 0.45, "triage": 0.2, "bisect": 0.25, "diverge": 0.1}
+_SHARE = {"reduce": 0.45, "triage": 0.2, "bisect": 0.25, "diverge": 0.1, "source": 0.3}
 """Of the time that is left after the failure is known, where there is too little for everything."""
 
-_QUESTIONS = {"reduce": 25, "triage": 6, "bisect": 12, "diverge": 6}
+_QUESTIONS = {"reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
 _SMALLER = 0.25  # of the original's time, after a usual reduction
@@ -121,15 +122,15 @@ def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
 
 
 VERB = "solve"
-_EVERY: Mapping[str, Stage] = {
-    stage.name: stage for stage in (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
-}
+_STAGES = (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Source(), Bundle())
+_EVERY: Mapping[str, Stage] = {stage.name: stage for stage in _STAGES}
 _ASKED_BY = {
     "reproduce": (LOOK, "reproduce"),
     "reduce": ("reduce",),
     "triage": ("triage", VERIFY),
     "bisect": ("bisect", CHECK),
     "diverge": ("diverge",),
+    "source": ("source",),
     "bundle": (),
 }
 """Under which names a stage's trials are counted, over every resume."""
@@ -198,6 +199,8 @@ def _stages(state: State) -> Exit | None:
             if _is_over(state):
                 break
             if name in state.results:
+                continue
+            if name not in (*WANTED, *state.request.stages):
                 continue
             if name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))

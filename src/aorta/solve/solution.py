@@ -181,6 +181,7 @@ _QUESTIONS = {
     "triage": "what makes it stop",
     "bisect": "what brought it",
     "diverge": "where the numbers part",
+    "source": "one short script that fails the same way",
     "bundle": "a bundle that works elsewhere",
 }
 

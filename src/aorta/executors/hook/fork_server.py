@@ -94,6 +94,7 @@ def become(order: Mapping[str, Any], descriptors: list[int]) -> None:
         os.dup2(number, target)
         os.close(number)
     os.chdir(order["cwd"])
+    sys.path[0] = order["front"]
     for name in set(os.environ) - set(order["env"]):
         del os.environ[name]
     for name, value in order["env"].items():

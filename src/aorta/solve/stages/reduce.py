@@ -129,24 +129,31 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        report = reduce(
-            ReduceRequest(
-                spec=Path(spec.file),
-                run_dir=folder,
-                ticket=state.request.ticket,
-                layers=EnvironmentLayers(
-                    subject.environment, mitigations_files=state.request.mitigations_files
-                ),
-                timeout=state.request.timeout,
-                max_wall_clock=state.seconds_left(self.name),
-                executor=state.executor(self.name),
-                resume=state.resume(folder),
+        return reduced_by(state, self.name, Path(spec.file), folder)
+
+
+def reduced_by(state: State, stage: str, spec: Path, folder: Path, **more: Any) -> StageResult:
+    """What a reduction of this spec comes to, in the time that the stage has."""
+    subject = subject_of(state.request)
+    report = reduce(
+        ReduceRequest(
+            spec=spec,
+            run_dir=folder,
+            ticket=state.request.ticket,
+            layers=EnvironmentLayers(
+                subject.environment, mitigations_files=state.request.mitigations_files
             ),
-            lambda: [*state.views.listeners(self.name), SummaryOfBest(state, folder)],
-        )
-        Stopped.check(report.ending)
-        answer, reason = report.to_json(), report.ending.reason
-        return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
+            timeout=state.request.timeout,
+            max_wall_clock=state.seconds_left(stage),
+            executor=state.executor(stage),
+            resume=state.resume(folder),
+            **more,
+        ),
+        lambda: [*state.views.listeners(stage), SummaryOfBest(state, folder)],
+    )
+    Stopped.check(report.ending)
+    answer, reason = report.to_json(), report.ending.reason
+    return StageResult(stage, *_status(answer, reason), str(report.run_dir), answer=answer)
 
 
 def _status(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
