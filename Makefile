@@ -12,7 +12,7 @@ WHOLE_TORCHES = 2.9.1 2.15.0 # of these the whole launch tests, of the others a 
 
 unexport PYTHONDONTWRITEBYTECODE # what was compiled once is read by thousands of processes
 .SECONDARY: # an environment that took minutes to install is kept
-.PHONY: demo test tests-alone compiled quick test-torch coverage packages peer lint types rooms check bench docs clean
+.PHONY: demo test tests-alone compiled fuzz quick test-torch coverage packages peer lint types rooms check bench docs clean
 
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -32,6 +32,10 @@ tests-alone:
 compiled: $(VENV)/.test
 	printf '%s\n' $(if $(ROOM),$(TESTS),$(wildcard tests/*/)) | \
 	  xargs -P 2 -n 14 $(BIN)/python -m pytest --collect-only -q >/dev/null || true
+
+# With new examples for every property, as many times as it is called.
+fuzz:
+	AORTA_TESTS_FUZZ=1 $(MAKE) tests-alone
 
 # Without any service: the pure rooms, and the rules of style.
 quick: lint

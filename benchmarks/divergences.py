@@ -37,10 +37,10 @@ class Planted:
 
 def planted() -> dict[str, Planted]:
     """All of them, by name: thirty written before the code they measure, thirty after it."""
-    both = ("benchmarks.divergences_before", "benchmarks.divergences_after")
+    modules = ("divergences_before", "divergences_after", "divergences_unseen")
     return {
         name: one
-        for module in both
+        for module in (f"benchmarks.{name}" for name in modules)
         for name, one in importlib.import_module(module).PLANTED.items()
     }
 
@@ -50,8 +50,9 @@ def is_named(found: Parting | None, one: Planted) -> bool:
     if one.status == "same" or found is None:
         return one.status == "same" and found is None
     at = found.operation
+    # Where torch has the choice, it does for a list of tensors at once what it does for each.
     return (
-        one.op in ("", at.op)
+        one.op in ("", at.op, at.op.replace("_foreach_", ""))
         and one.line in linecache.getline(at.file, at.line)
         and one.step in (None, at.step)
         and one.module in (None, found.module)
@@ -133,7 +134,7 @@ def _record(torch: Any, one: Planted, side: str, orders: dict[str, Any], device:
     torch.set_num_threads(1)
     if device != "cpu":
         torch.set_default_device(device)
-    recorder = aorta_recorder.begin(aorta_recorder.Orders(**orders))
+    recorder = aorta_recorder.begin(aorta_recorder.RecorderSettings(**orders))
     torch.manual_seed(0)
     code = 1
     try:

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from aorta import api
-from aorta.core.failure import failure_of, learned, same_failure
+from aorta.core.failure import failure_of, same_failure
+from aorta.core.learning import learned
 from aorta.core.trial import StreamEnd, TrialEnd
 from benchmarks.identity_cases import (
     NOISY_FROM,
@@ -29,6 +30,7 @@ from benchmarks.identity_cases import (
     program,
     said,
 )
+from benchmarks.identity_peers import same_exit, same_group
 
 _RUNS, _TRIALS = 12, 6
 _NOWHERE = Path("none")
@@ -45,10 +47,12 @@ class Count:
         if right < of:
             self.wrong = (*self.wrong, f"{name} ({right} of {of})")
 
-    def line(self, what: str) -> str:
+    def line(self, what: str, most: int = 20) -> str:
         share = 100 * self.right / self.of if self.of else 0.0
-        missed = f"; wrong: {', '.join(self.wrong)}" if self.wrong else ""
-        return f"  {what:34} {self.right:5} of {self.of:5}  {share:6.2f} %{missed}"
+        named = ", ".join(self.wrong[:most])
+        more = f" and {len(self.wrong) - most} more" if len(self.wrong) > most else ""
+        missed = f"; wrong: {named}{more}" if self.wrong else ""
+        return f"  {what:49} {self.right:5} of {self.of:5}  {share:6.2f} %{missed}"
 
 
 def end_of(run: Said) -> TrialEnd:
@@ -83,6 +87,22 @@ def rule_on_slips(case: Case) -> tuple[int, int]:
     pairs = [(one, failure_of(end_of(said(other, rng)))) for one in (first, known, first, known)]
     found = [same_failure(*pair) for pair in (*pairs, *(pair[::-1] for pair in pairs))]
     return sum(not answer for answer in found), len(found)
+
+
+def peers() -> None:
+    """The same corpus by what two other systems call the same; each failure beside the first."""
+    for name, same in (("exit code alone", same_exit), ("frames, type, message", same_group)):
+        noise, slips = Count(), Count()
+        for case in cases("noisy"):
+            rng = random.Random(case.name)
+            first, *more = [said(case.one, rng) for _ in range(_RUNS)]
+            noise.add(case.name, sum(same(first, one) for one in more), len(more))
+        for case in cases("slips"):
+            rng = random.Random(case.name)
+            pairs = [(said(case.one, rng), said(case.other or {}, rng)) for _ in range(4)]
+            slips.add(case.name, sum(not same(*pair) for pair in pairs), len(pairs))
+        print(noise.line(f"same called same: {name}", most=4))
+        print(slips.line(f"different called different: {name}", most=4))
 
 
 def run_on_noise(case: Case, folder: Path) -> tuple[int, int]:
@@ -178,7 +198,7 @@ def reductions() -> None:
     ratios.sort()
     mean = sum(ratio for ratio, _ in ratios) / len(ratios)
     worst = ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios[-3:])
-    print(f"  trials against constant words      {mean:.3f} times; most: {worst}")
+    print(f"  {'trials against constant words':49} {mean:.3f} times; most: {worst}")
 
 
 def main() -> None:
@@ -189,6 +209,8 @@ def main() -> None:
         unlearned = by_rule("noisy", rule_on_noise_unlearned, batch)
         print(unlearned.line("... beside one failure alone"))
         print(by_rule("slips", rule_on_slips, batch).line("different called different: the rule"))
+    print("both, by ideas of others")
+    peers()
     print("both, in the verbs", flush=True)
     print(by_verb("noisy", run_on_noise).line("same called same: run"), flush=True)
     print(by_verb("noisy", triage_on_noise).line("same called same: triage"), flush=True)

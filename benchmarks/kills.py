@@ -2,11 +2,14 @@
 number of jobs.
 
 Every case is first run to its end undisturbed; then it is killed and resumed until it ends, again
-and again, until the kills are spent. Counted is what must not happen: a trial that was written down
-and is gone, or ran again; another answer; a finished run that runs something; a process, a draft or
-a temporary file that is left. `python -m benchmarks.kills [KILLS] [EXECUTOR]`; with `slurm` the
-commands of a cluster must be on the path, and a job that stays in its queue counts too.
-`PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm|ray --own` starts a small one.
+and again, until the kills are spent. On Slurm every second kill hits a worker on a node and not the
+command. Counted is what must not happen: a trial that was written down and is gone, or ran again;
+another answer; a finished run that runs something; a process, a job or step, a draft or a temporary
+file that is left.
+
+`PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] [local|slurm|steps|ray]` starts a small
+cluster where it needs one; `steps` is Slurm inside an allocation. KILLS of `200/7` begins with
+another seed, 7.
 """
 
 import json
@@ -19,7 +22,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +31,8 @@ from typing import Any
 KILLS = 200
 MARK = "AORTA_KILL_MARK"
 _LOG = 'echo "$AORTA_TRIAL_DIR" >> "$COUNT"; sleep 0.1; '
-_LONGEST = {
-    "local": 1.5,
-    "slurm": 6.0,
-    "ray": 12.0,
-}  # seconds before a kill; most runs take a few times as long
+# Seconds before a kill; most runs take a few times as long.
+_LONGEST = {"local": 1.5, "slurm": 4.0, "steps": 3.0, "ray": 8.0}
 _PATIENCE = 60.0
 _NO_ANSWER = "no answer"
 
@@ -62,8 +63,8 @@ class Found:
 
 
 def _run(_where: Path) -> list[str]:
-    script = _LOG + 'n=$(basename "$AORTA_TRIAL_DIR"); test $((10#${n##*-} % 3)) -ne 0'
-    return ["run", "--trials", "14", "--results-dir", "out", "--json", "--", "bash", "-c", script]
+    words = ["run", "--trials", "14", "--results-dir", "out", "--json"]
+    return [*words, "--", "bash", "-c", _LOG + "false"]
 
 
 def _reduce(where: Path) -> list[str]:
@@ -116,12 +117,12 @@ def _bisect(where: Path) -> list[str]:
         git("commit", "-qm", f"n is {number}")
     good = git("rev-parse", "HEAD~23")
     script = _LOG + "test $(cat n) -lt 13"
-    return ["bisect", "--good", good, "--no-cache", "--output-prefix", "out/b", "--json", "--",
+    return ["bisect", "--good", good, "--output-prefix", "out/b", "--json", "--",
             "bash", "-c", script]  # fmt: skip
 
 
 CASES = (
-    Case("run", _run, lambda r: (r["counts"], r["status"])),
+    Case("run", _run, lambda r: (r["rate"]["reproduced"], r["rate"]["of"], r["status"])),
     Case(
         "reduce",
         _reduce,
@@ -193,17 +194,40 @@ class _Place:
         found = Found(runs=1)
         while found.kills < most:
             child = self._start(draw.randint(1, 4))
-            deadline = time.monotonic() + draw.uniform(0.05, _LONGEST[self._executor])
-            ended = 0
-            while not ended and time.monotonic() < deadline:
-                ended, _ = os.waitpid(child, os.WNOHANG)
-                time.sleep(0.005)
-            if ended:
+            if not self._lives(child, draw.uniform(0.05, _LONGEST[self._executor])):
                 break
+            workers = self._workers()
+            if workers and draw.random() < 0.5:
+                with suppress(ProcessLookupError):
+                    os.kill(draw.choice(workers), signal.SIGKILL)
+                found.kills += 1
+                if not self._lives(child, draw.uniform(0.05, 2.0)):
+                    break
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             found.kills += 1
             self._look(found)
+        return found
+
+    def _lives(self, child: int, seconds: float) -> bool:
+        """Whether it has not ended by itself after so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with suppress(ChildProcessError):
+                if not os.waitpid(child, os.WNOHANG)[0]:
+                    time.sleep(0.005)
+                    continue
+            return False
+        return True
+
+    def _workers(self) -> list[int]:
+        """Of Slurm, on what it takes for nodes."""
+        found = []
+        for pid in _processes_with(f"{MARK}={self.path}"):
+            with suppress(OSError):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"aorta.executors.worker" in line and line.startswith(sys.executable.encode()):
+                    found.append(pid)
         return found
 
     def finish(self, jobs: int) -> object:
@@ -228,9 +252,15 @@ class _Place:
         found.trials += len(keys)
         found.wrong["trial counted twice"] += sum(count > 1 for count in keys.values())
         found.wrong["process left"] += bool(_wait_for_none(f"{MARK}={self.path}"))
-        found.wrong["job left"] += self._executor == "slurm" and not _until(lambda: not _queue())
-        left = [*(self.path / "tmp").iterdir(), *self.path.rglob("*.draft")]
-        for path in left:
+        if self._executor in _QUEUES:
+            found.wrong["job left"] += not _until(lambda: not _queue(self._executor))
+        # A run that was killed while it was born cannot be gone on with, and keeps its draft.
+        drafts = (
+            draft
+            for draft in self.path.rglob("*.draft")
+            if draft.name != ".run.json.0.draft" or draft.with_name("run.json").exists()
+        )
+        for path in (*(self.path / "tmp").iterdir(), *drafts):
             found.wrong[f"file left: {path.name}"] += 1
         found.wrong += Counter()  # drops what never happened
 
@@ -265,7 +295,8 @@ class _Place:
 
     def _start(self, jobs: int) -> int:
         split = self.words.index("--") if "--" in self.words else len(self.words)
-        words = [*self.words[:split], "--jobs", str(jobs), "--executor", self._executor, "-q"]
+        executor = "slurm" if self._executor == "steps" else self._executor
+        words = [*self.words[:split], "--jobs", str(jobs), "--executor", executor, "-q"]
         begun = sorted(self.path.glob("out/**/.aorta/run.json"), key=lambda path: len(path.parts))
         if begun:
             words += ["--resume", str(begun[0].parent.parent)]
@@ -326,31 +357,36 @@ def _until(holds: Callable[[], bool]) -> bool:
     return True
 
 
-def _queue() -> list[str]:
-    done = subprocess.run(("squeue", "--noheader"), capture_output=True, text=True, check=True)
+_QUEUES = {"slurm": ("squeue", "--noheader"), "steps": ("squeue", "--noheader", "--steps")}
+
+
+def _queue(executor: str) -> list[str]:
+    done = subprocess.run(_QUEUES[executor], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
-def _on_a_cluster_of_its_own(kills: int, executor: str) -> None:
-    """Of the tests, which bring real ones along."""
-    if executor == "ray":
-        from support.services.ray_cluster import start_ray
+@contextmanager
+def _cluster_for(executor: str) -> Iterator[None]:
+    """A small one, as the tests start it, for what needs one."""
+    with ExitStack() as stack:
+        if executor == "ray":
+            from support.services.ray_cluster import start_ray
 
-        ray_cluster = start_ray().with_nodes(1)
-        try:
+            ray_cluster = start_ray().with_nodes(1)
+            stack.callback(ray_cluster.stop)
             os.environ.update({**ray_cluster.environ, "RAY_ADDRESS": ray_cluster.address})
-            main(kills, executor)
-        finally:
-            ray_cluster.stop()
-        return
-    from support.services.slurm import start_slurm
+        elif executor in _QUEUES:
+            from support.services.slurm import start_slurm
 
-    cluster = start_slurm()
-    try:
-        os.environ.update(cluster.environ)
-        main(kills, executor)
-    finally:
-        cluster.stop()
+            cluster = start_slurm()
+            stack.callback(cluster.stop)
+            os.environ.update(cluster.environ)
+        if executor == "steps":
+            salloc = ("salloc", "--no-shell", "--nodes=2", "--ntasks-per-node=4")
+            said = subprocess.run(salloc, capture_output=True, text=True, check=True).stderr
+            job = said.partition("Granted job allocation ")[2].split()[0]
+            os.environ.update(SLURM_JOB_ID=job, SLURM_JOB_CPUS_PER_NODE="4(x2)")
+        yield
 
 
 def _processes_with(variable: str) -> list[int]:
@@ -365,9 +401,7 @@ def _processes_with(variable: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    spent = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
-    chosen = next((word for word in sys.argv[2:] if word != "--own"), "local")
-    if "--own" in sys.argv:
-        _on_a_cluster_of_its_own(spent, chosen)
-    else:
-        main(spent, chosen)
+    spent, _, first = (sys.argv[1] if len(sys.argv) > 1 else str(KILLS)).partition("/")
+    chosen = sys.argv[2] if len(sys.argv) > 2 else "local"
+    with _cluster_for(chosen):
+        main(int(spent), chosen, int(first) if first else None)

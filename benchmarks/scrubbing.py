@@ -7,7 +7,8 @@ for our own rules: all removable, no clean line touched; the corpus is ours, so 
 that nothing was lost, not that nothing else exists.
 
 The second table packs one log with the real command and `--whole-logs`, on one core. Target: 10 MB/s.
-*Collectives*: every line names a machine; *many values*: every line another one. The last line packs
+*Real frameworks*: the
+corpus of the attribution tests. *Collectives*: every line names a machine; *many values*: every line another one. The last line packs
 50 logs of 100 kB. Target: 5 s.
 """
 
@@ -42,11 +43,12 @@ LOG_LINE = (
 )
 LOG_LINES = 4000
 FEW_LOGS = 50
+TESTS = Path(__file__).resolve().parent.parent / "tests"
 PACKED_MEGABYTES = 20
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    sys.path.insert(0, str(TESTS))
     from support.planted import CORPUS
 
     corpus = [planted for planted in CORPUS if planted.kind is Kind.CREDENTIAL]
@@ -111,7 +113,17 @@ def _log_of_collectives(rng: random.Random) -> Iterator[str]:
         )
 
 
+def _log_of_frameworks(rng: random.Random) -> Iterator[str]:
+    """What real frameworks wrote before they failed, again and again, in another order."""
+    files = sorted((TESTS / "attribution" / "corpus").rglob("rank_*"))
+    while True:
+        for file in rng.sample(files, len(files)):
+            text = file.read_text(errors="replace").replace("\0", "")
+            yield from text.splitlines(keepends=True)
+
+
 LOGS = {
+    "real frameworks": _log_of_frameworks,
     "plain lines": _plain_log,
     "collectives": _log_of_collectives,
     "many values": _log_of_many_values,

@@ -1,11 +1,12 @@
 """The files that one trial crosses, counted by profile: `python tools/walk.py [slurm]`.
 
-A reduction, or with `slurm` a run on the cluster whose commands are on the path (`--own`: on a
-small one of this machine, with `PYTHONPATH=src:tests`), goes on in this process, with a profiler on
-between the end of one trial and the end of the next. Its supervisor and a cluster's worker, which
-are processes of their own, count with the modules that they load.
+A reduction, or with `slurm` a run on a small cluster of this machine (with `PYTHONPATH=src:tests`),
+goes on in this process, with a profiler on between the end of one trial and the end of the next.
+The usual trial is listed, and the one that crosses most files counted. A supervisor and a cluster's
+worker, which are processes of their own, count with the modules that they load.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -22,28 +23,25 @@ _SPEC = """
 workload: {command: [bash, -c, 'test "$STEPS" -lt 12']}
 axes: [{name: STEPS, kind: env, type: int, initial: 4096, floor: 1}]
 """
-_COUNTED = 4  # the trial whose files are counted: by then nothing is set up any more
+_SETTING_UP = 3  # trials after which nothing is set up any more
 
 
 class Walk:
     """A listener of the engine's events, and the profiler."""
 
     def __init__(self) -> None:
-        self.files: set[str] = set()
-        self._ended = 0
-        self._watches = False
+        self.trials: list[set[str]] = []
 
     def __call__(self, event: object) -> None:
         if type(event).__name__ == "TrialEnded":
-            self._ended += 1
-            self._watches = self._ended == _COUNTED
+            self.trials.append(set())
 
     def seen(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if self._watches and event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
-            self.files.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+        if self.trials and event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            self.trials[-1].add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
 
 
-def files_of_a_reduction() -> set[str]:
+def files_of_a_reduction() -> list[set[str]]:
     from aorta.reduce.request import ReduceRequest, reduce
 
     def run(scratch: Path, walk: Walk) -> None:
@@ -54,14 +52,14 @@ def files_of_a_reduction() -> set[str]:
     return _walked(run)
 
 
-def files_of_a_run_on_slurm() -> set[str]:
+def files_of_a_run_on_slurm() -> list[set[str]]:
     from aorta.executors.choosing import ExecutorChoice
     from aorta.run.request import RunRequest, run
 
     def on_slurm(scratch: Path, walk: Walk) -> None:
         request = RunRequest(
             command=("true",),
-            trials=_COUNTED + 2,
+            trials=_SETTING_UP + 3,
             results_dir=scratch,
             executor=ExecutorChoice("slurm", jobs=1),
         )
@@ -70,7 +68,8 @@ def files_of_a_run_on_slurm() -> set[str]:
     return _walked(on_slurm)
 
 
-def _walked(run: Callable[[Path, Walk], None]) -> set[str]:
+def _walked(run: Callable[[Path, Walk], None]) -> list[set[str]]:
+    """The files of each trial but the first ones, and the last, behind which the end begins."""
     walk = Walk()
     threading.setprofile(walk.seen)  # of threads that are started from here on
     sys.setprofile(walk.seen)
@@ -79,7 +78,7 @@ def _walked(run: Callable[[Path, Walk], None]) -> set[str]:
             run(Path(scratch), walk)
     finally:
         sys.setprofile(None)
-    return walk.files
+    return sorted(walk.trials[_SETTING_UP:-1], key=len)
 
 
 def files_of(module: str) -> set[str]:
@@ -105,26 +104,25 @@ def _show(what: str, files: set[str]) -> None:
         print(f"  {name}")
 
 
+def _show_trials(what: str, trials: Sequence[set[str]]) -> None:
+    _show(f"{what} (the most: {len(trials[-1])})", trials[len(trials) // 2])
+
+
 def main(words: Sequence[str]) -> None:
     sizes = sorted(
         len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")
     )
     print(f"{len(sizes)} files, {sum(sizes)} lines, median {statistics.median(sizes):.0f}")
-    _show("a trial of reduce, in the run", files_of_a_reduction())
+    _show_trials("a trial of reduce, in the run", files_of_a_reduction())
     if "slurm" in words:
-        if "--own" in words:
-            import os
+        from support.services.slurm import start_slurm
 
-            from support.services.slurm import start_slurm
-
-            cluster = start_slurm()
-            os.environ.update(cluster.environ)
-            try:
-                _show("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
-            finally:
-                cluster.stop()
-        else:
-            _show("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
+        cluster = start_slurm()
+        os.environ.update(cluster.environ)
+        try:
+            _show_trials("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
+        finally:
+            cluster.stop()
     _show("its supervisor loads", files_of("aorta.executors.supervisor"))
     _show("a worker on a cluster loads", files_of("aorta.executors.worker"))
 

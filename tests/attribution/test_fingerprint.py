@@ -2,12 +2,15 @@
 bug, another one.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution import Evidence, LogTail, RankEnd, attribute
+from aorta.attribution import Attribution, Evidence, Finding, LogTail, RankEnd, attribute
+from aorta.attribution.documents import finding_document, past_cycle
 
 
 def word(number: int) -> str:
@@ -82,12 +85,17 @@ def log_of(bug: Bug, here: Occasion) -> str:
     )
 
 
+def attributed(text: str, rank: int = 0, *history: Finding) -> Attribution:
+    """As the service and the launcher do it: earlier findings come as their documents."""
+    documents = [json.loads(json.dumps(finding_document(past))) for past in history]
+    past = tuple(cycle for document in documents if (cycle := past_cycle(document)))
+    failures = (RankEnd(rank, exit_code=1),)
+    tails = (LogTail(text, rank),)
+    return attribute(Evidence(tails=tails, failures=failures, history=past, lived_sec=20.0))
+
+
 def fingerprint(bug: Bug, here: Occasion) -> str:
-    evidence = Evidence(
-        tails=(LogTail(log_of(bug, here), here.rank),),
-        failures=(RankEnd(here.rank, exit_code=1),),
-    )
-    return attribute(evidence).finding.fingerprint
+    return attributed(log_of(bug, here), here.rank).finding.fingerprint
 
 
 @settings(max_examples=50, deadline=None)
@@ -104,3 +112,49 @@ def test_bugs_that_differ_in_place_or_words_have_different_fingerprints(
     one: Bug, other: Bug, here: Occasion
 ) -> None:
     assert (fingerprint(one, here) == fingerprint(other, here)) == (one == other)
+
+
+def raising(function: str, message: str, kind: str = "ValueError") -> str:
+    return (
+        "step 10 loss 0.5\nTraceback (most recent call last):\n"
+        '  File "/srv/train.py", line 80, in <module>\n    main()\n'
+        f'  File "/srv/train.py", line 44, in {function}\n    raise {kind}(text)\n'
+        f"{kind}: {message}\n"
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(WORD, WORD)
+def test_a_failure_whose_words_vary_is_the_same_in_the_next_cycle(one: str, other: str) -> None:
+    words = "the gradient of layer {} is not finite after clipping"
+    first = attributed(raising("step", words.format(one))).finding
+    again = attributed(raising("step", words.format(other)), 0, first)
+    assert (again.decision.action, again.decision.rule) == ("STOP", "repeated")
+    assert again.finding.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        raising("evaluate", "the gradient of layer left is not finite after clipping"),
+        raising("step", "the gradient of layer left is not finite after clipping", "IndexError"),
+        raising("step", "sequences of mixed length in one batch"),
+        "RuntimeError: CUDA error: device-side assert triggered\n",
+    ],
+)
+def test_another_failure_is_not_the_same_in_the_next_cycle(other: str) -> None:
+    text = raising("step", "the gradient of layer left is not finite after clipping")
+    first = attributed(text).finding
+    next_one = attributed(other, 0, first)
+    assert next_one.decision.rule != "repeated"
+    assert next_one.finding.fingerprint != first.fingerprint
+
+
+def test_a_cycle_that_was_recorded_with_its_fingerprint_alone_is_known_by_it() -> None:
+    text = raising("step", "the gradient of layer left is not finite after clipping")
+    old = replace(attributed(text).finding, failure=None)
+    assert attributed(text, 0, old).decision.rule == "repeated"
+    broken = {**finding_document(old), "failure": {"causes": [{"chain": 3}], "ended": "so"}}
+    past = past_cycle(broken)
+    assert past is not None
+    assert past.failure is None

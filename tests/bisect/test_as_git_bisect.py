@@ -10,7 +10,7 @@ from support.git_repositories import Repository, numbered
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
-    how = ("--json", "--no-cache", "--no-checks", "--output-prefix", out)
+    how = ("--json", "--no-checks", "--output-prefix", out)
     return aorta("bisect", *how, *words, cwd=repository.path)
 
 
@@ -216,24 +216,6 @@ def test_a_run_in_the_repository_leaves_no_untracked_file_and_is_gone_on_with_by
     done = aorta("bisect", "--resume", "--json", cwd=repository.path)
     assert done.json()["culprits"][0]["bad"] == shas[23], done.stderr
     assert done.json()["resumed_trials"] == 4
-
-
-def test_a_helper_that_changed_is_not_answered_by_old_outcomes(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 3)
-    helper = tmp_path / "helper.sh"
-    helper.write_text("limit=1\n")
-    script = f". {helper}; test $(cat number) -lt $limit"
-    words = ("--good", shas[0], "--no-checks", "--json", "--cache-dir", tmp_path / "cache")
-    command = ("--", "sh", "-c", script)
-    first = aorta(
-        "bisect", *words, "--output-prefix", tmp_path / "one", *command, cwd=repository.path
-    )
-    assert first.json()["culprits"][0]["bad"] == shas[1]
-    helper.write_text("limit=99\n")
-    again = aorta(
-        "bisect", *words, "--output-prefix", tmp_path / "two", *command, cwd=repository.path
-    )
-    assert again.json()["status"] == "did_not_reproduce"
 
 
 def test_side_by_side_with_few_trials_it_ends(tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ import yaml
 
 from aorta.bisect.jax_toolbox import TriageOptions, request_of
 from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
+from support.git_images import with_git
 from support.git_repositories import Repository
 from support.nightly import CULPRIT, World, day
 from support.services.engines import DockerEngine
+from support.services.images import Rootfs
 from support.services.registry import Registry
 from support.waiting import patience, wait_until
 
@@ -117,7 +119,7 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
             spec,
         ),
         *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
-        *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
+        *("--no-checks", "--output-prefix", home / "out", "--json"),
         *("sh", "-c", test),
         cwd=home,
         env={**engine_of_a_group.environ, "HOME": str(home), "TMPDIR": str(home)},
@@ -151,7 +153,7 @@ def test_an_image_with_a_user_of_its_own_may_write_its_output(
     )
     done = program(
         *("aorta", "bisect", "--failing-container", image),
-        *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-cache", "--no-checks"),
+        *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-checks"),
         *("--shm-size", "64m", "sh", "-c", test),
         cwd=home,
         env={**engine_of_a_group.environ, "HOME": str(home)},
@@ -280,6 +282,8 @@ def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
     done = triage(
         *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
         *("--confirmation-iterations", "0", "--exclude-transformer-engine"),
+        *("--passing-versions", f"jax:{world.jax[CULPRIT - 1]},xla:{world.xla[4]}"),
+        *("--failing-versions", f"jax:{world.jax[CULPRIT + 1]},xla:{world.xla[4]}"),
         *("--cherry-pick", f"jax:{world.jax[1]}", "--bazel-cache", str(tmp_path / "cache")),
         *test,
         cwd=tmp_path,
@@ -334,7 +338,7 @@ def built(
     out, cache = place / "out", place / "deep" / "cache"
     running = start_aorta(
         *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
-        *("--output-prefix", out, "--no-cache", "--no-checks", "-v", f"{gate}:/gate"),
+        *("--output-prefix", out, "--no-checks", "-v", f"{gate}:/gate"),
         *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
         cwd=place,
         env=docker_engine.environ,
@@ -409,3 +413,108 @@ def test_a_default_cache_of_somebody_else_is_refused_before_anything_runs(
     )
     assert done.exit_code == 2
     assert "somebody else" in done.stderr
+
+
+def in_two_containers(
+    engine: DockerEngine, sides: dict[str, tuple[Rootfs, list[str]]], cwd: Path, *words: str | Path
+) -> tuple[dict[str, Any], Path]:
+    """The run between a good and a bad image; what `summary.json` says, and its directory."""
+    good, bad = (
+        engine.import_image(rootfs, f"{cwd.name.lower()}-{side}:1", changes)
+        for side, (rootfs, changes) in sides.items()
+    )
+    done = triage(
+        *("--passing-container", good, "--failing-container", bad),
+        *("--confirmation-iterations=0", "--bazel-cache", cwd / "cache", *words),
+        cwd=cwd,
+        env={**engine.environ, "HOME": str(cwd)},
+    )
+    [out] = cwd.glob("triage-*")
+    assert done.exit_code == 0, done.stderr
+    return json.loads((out / "summary.json").read_text()), out
+
+
+@pytest.mark.xdist_group("docker")
+def test_scripts_install_libraries_beside_packages_that_stand_still_where_it_is_said(
+    docker_engine: DockerEngine, busybox: Rootfs, world: World, tmp_path: Path
+) -> None:
+    """`--build-scripts-path`, cut short; versions of both ends; the build of TransformerEngine."""
+    engine = Repository.create(tmp_path / "te")
+    engine.commit("first", {"file": "1\n"})
+    repositories = {f"/opt/{name}": world.root / name for name in ("jax", "xla")}
+    programs = {
+        "/usr/bin/build-jax.sh": "#!/bin/sh\ntrue\n",
+        "/usr/bin/build-te.sh": '#!/bin/sh\necho "$REMOTE_STORE $*" > /te\n',
+        "/scripts/installCUBLAS.sh": '#!/bin/sh\necho "$1 $DEVEL" > /cublas\n',
+    }
+    here = {**repositories, "/opt/transformer-engine": engine.path}
+    rootfs = with_git(busybox, tmp_path / "image", here, programs)
+    still = f"jax:{world.jax[3]},xla:{world.xla[2]}"
+    test = (
+        "cat /te /cublas > /triage-tool-output/seen; "
+        "grep -q 3 /opt/jax/number && grep -q 2 /opt/xla/number && grep -q '12.1 1' /cublas"
+    )
+    versions = {"good": ("12.1", "8"), "bad": ("12.2", "9")}
+    summary, out = in_two_containers(
+        docker_engine,
+        {
+            side: (rootfs, [f"ENV CUBLAS_VERSION={blas} CUDNN_VERSION={dnn}"])
+            for side, (blas, dnn) in versions.items()
+        },
+        tmp_path,
+        *("--build-scripts", "/scripts", "--passing-versions", still, "--failing-versions", still),
+        *("--transformer-engine-ccache-env", "REMOTE_STORE=redis", "sh", "-c", test),
+    )
+    found = summary["result"]
+    assert (found["CUBLAS_good"], found["CUBLAS_bad"]) == ("12.1", "12.2")
+    assert (found["jax_ref"], found["xla_ref"]) == (world.jax[3], world.xla[2])
+    assert (out / "first-known-bad" / "seen").read_text() == "redis --ccache\n12.2 1\n"
+    assert "CUDNN is 8 and 9, and /scripts has no script" in (out / "report.md").read_text()
+
+
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("rehashed", [False, True])
+def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
+    docker_engine: DockerEngine, busybox: Rootfs, tmp_path: Path, rehashed: bool
+) -> None:
+    """Each end is a commit of its own on top of the trunk. The bad image has not seen the good
+    one's: it is fetched. With `--workaround-buggy-container` its parent is the good end.
+    """
+    jax = Repository.create(tmp_path / "jax")
+    jax.git("checkout", "--quiet", "-b", "trunk")
+    trunk = [jax.commit(f"trunk {n}", {"number": f"{n}\n"}) for n in range(6)]
+    ends, repositories = {}, {}
+    for side, base in (("good", trunk[1]), ("bad", trunk[5])):
+        jax.git("checkout", "--quiet", "-b", side, base)
+        ends[side] = jax.commit(f"needed by {side}", {"needed": "yes\n"})
+        repositories[side] = tmp_path / side / "jax"
+        jax.git(
+            "clone", "--quiet", "--branch", side, "--single-branch", ".", str(repositories[side])
+        )
+    Repository(repositories["bad"]).git("branch", "trunk", trunk[5])
+    xla = Repository.create(tmp_path / "xla")
+    xla.commit("first", {"file": "1\n"})
+    program = {"/usr/bin/build-jax.sh": "#!/bin/sh\ntest -e needed\n"}
+    jax.git("checkout", "--quiet", "trunk")
+    flags: tuple[str, ...] = ("--main-branch", "trunk")
+    if rehashed:
+        flags = ("--workaround-buggy-container", "jax", "--cherry-pick", f"jax:{ends['good']}")
+    summary, _ = in_two_containers(
+        docker_engine,
+        {
+            side: (
+                with_git(
+                    busybox, tmp_path / side, {"/opt/jax": place, "/opt/xla": xla.path}, program
+                ),
+                [],
+            )
+            for side, place in repositories.items()
+        },
+        tmp_path,
+        *("--override-remotes", "jax:/remote", "-v", f"{jax.path}:/remote", *flags),
+        *("sh", "-c", "test $(cat /opt/jax/number) -lt 4"),
+    )
+    assert (summary["result"]["jax_good"], summary["result"]["jax_bad"]) == (trunk[3], trunk[4])
+    tried = {record["jax"] for record in summary["versions"]}
+    assert tried <= {*trunk, ends["bad"]}
+    assert trunk[1] in tried

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ def bisect(
     spec: dict[str, Any],
     engine: Engine | None,
     *more: str,
-    cache: Path | None = None,
 ) -> Finished:
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump({"packages": PACKAGES, **spec}))
@@ -55,74 +53,23 @@ def bisect(
         "-c",
         TEST,
         cwd=tmp_path,
-        env={**environ, "AORTA_CACHE_DIR": str(cache or tmp_path / "cache")},
+        env=environ,
     )
-
-
-@dataclass(frozen=True)
-class BareRun:
-    """A bisection of containers that differ in no package of the spec, and the way to make another
-    like it.
-    """
-
-    place: Path
-    template: str
-    engine: DockerEngine
-    result: dict[str, Any]
-
-    def again(self, name: str) -> dict[str, Any]:
-        return bare_result(self.place, name, self.template, self.engine)
-
-
-def bare_result(place: Path, name: str, template: str, engine: DockerEngine) -> dict[str, Any]:
-    (place / name).mkdir()
-    words = ("--container=jax", f"--container-url-template={template}")
-    spec = {"packages": NO_PACKAGE}
-    result: dict[str, Any] = bisect(
-        place / name, spec, engine, *words, cache=place / "cache"
-    ).json()
-    return result
-
-
-@pytest.fixture(scope="module")
-def bare_run(
-    docker_engine: DockerEngine,
-    oci_registry: Registry,
-    world: World,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> BareRun:
-    place = tmp_path_factory.mktemp("bare")
-    template = world.publish(oci_registry, "nightly/bare", DAYS, first_bad=day(2))
-    result = bare_result(place, "first", template, docker_engine)
-    return BareRun(place, template, docker_engine, result)
 
 
 @pytest.mark.xdist_group("docker")
 def test_containers_that_differ_in_no_listed_package_are_themselves_the_answer(
-    bare_run: BareRun,
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    assert bare_run.result["status"] == "found"
-    [culprit] = bare_run.result["culprits"]
+    template = world.publish(oci_registry, "nightly/bare", DAYS, first_bad=day(2))
+    words = ("--container=jax", f"--container-url-template={template}")
+    result = bisect(tmp_path, {"packages": NO_PACKAGE}, docker_engine, *words).json()
+    assert result["status"] == "found"
+    [culprit] = result["culprits"]
     assert (culprit["package"], culprit["good"], culprit["bad"]) == ("container", *DAYS)
-    out = bare_run.place / "first" / "out"
-    kept = {p.read_text() for p in (out / "first-known-bad").rglob("kept")}
+    kept = {p.read_text() for p in (tmp_path / "out" / "first-known-bad").rglob("kept")}
     assert kept == {"yes\n"}
-    assert (out / "last-known-good").exists()
-
-
-@pytest.mark.xdist_group("docker")
-def test_outcomes_of_dated_images_are_shared_between_runs_until_a_tag_moves(
-    bare_run: BareRun, oci_registry: Registry, world: World
-) -> None:
-    first, second = bare_run.result, bare_run.again("second")
-    assert first["cached"] == 0
-    assert first["tests"] > 0
-    assert second["culprits"] == first["culprits"]
-    assert second["tests"] == 4  # of the newest, before anything that was known counts
-    assert second["cached"] > 0
-    world.publish(oci_registry, "nightly/bare", [day(1)], first_bad=day(0))
-    bare_run.engine("rmi", bare_run.template.format(container="jax", date=day(1)))
-    assert bare_run.again("third")["status"] == "never_good"
+    assert (tmp_path / "out" / "last-known-good").exists()
 
 
 @pytest.mark.xdist_group("docker")
@@ -155,7 +102,7 @@ def test_a_difference_that_no_version_explains_is_a_hidden_variable(
     containers = {"passing": passing, "failing": failing}
     file.write_text(yaml.safe_dump({"packages": PACKAGES, "containers": containers}))
     done = aorta(
-        *("bisect", "--spec", file, "--output-prefix", tmp_path / "out", "--json", "--no-cache"),
+        *("bisect", "--spec", file, "--output-prefix", tmp_path / "out", "--json"),
         *("--", "sh", "-c", "! test -e /hidden"),
         env=docker_engine.environ,
     )
@@ -198,7 +145,7 @@ def test_another_failure_after_the_rebuild_is_not_bisected_in_place_of_the_first
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump({"packages": world.few("echo rebuilt > /installed")}))
     where = ("--container=jax", f"--container-url-template={template}")
-    words = ("--spec", file, *where, "--same-failure", "--no-cache", "--no-checks", "--json")
+    words = ("--spec", file, *where, "--same-failure", "--no-checks", "--json")
     done = aorta(
         "bisect", *words, "--", "sh", "-c", script, cwd=tmp_path, env=docker_engine.environ
     )
@@ -280,7 +227,7 @@ def test_thousands_of_commits_inside_a_container_are_searched_like_a_few(
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump({"packages": packages, "containers": {"failing": image}}))
     done = aorta(
-        *("bisect", "--spec", file, "--output-prefix", tmp_path / "out", "--json", "--no-cache"),
+        *("bisect", "--spec", file, "--output-prefix", tmp_path / "out", "--json"),
         *(
             "--no-checks",
             "--max-trials=4",
@@ -371,7 +318,6 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         "--output-prefix",
         tmp_path / "out",
         "--json",
-        "--no-cache",
         "--no-checks",
         "--",
         "sh",

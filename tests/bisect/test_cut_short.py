@@ -53,7 +53,6 @@ class CutShort:
         options = (
             f"--spec={spec}",
             "--json",
-            "--no-cache",
             "--no-checks",
             "-v",
             f"{self.log}:/log",

@@ -1,7 +1,6 @@
 """Dates of commits are what clocks, rebases and imports make of them: nothing is decided by them."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,52 +10,14 @@ from aorta.bisect.package import git_package
 from aorta.bisect.spec import PackageSpec
 from aorta.runtimes.git import Repository as Asked
 from support.aorta_cli import aorta
-from support.git_repositories import Repository
-
-DAY = 86_400
-JUNE = 1_748_736_000
-DATES: dict[str, Callable[[int, random.Random], list[int]]] = {
-    "equal": lambda count, draw: [JUNE] * count,
-    "reversed": lambda count, draw: [JUNE - n * DAY for n in range(count)],
-    "shuffled": lambda count, draw: draw.sample([JUNE + n * DAY for n in range(count)], count),
-    "far future": lambda count, draw: [
-        4_102_444_800 if draw.random() < 0.3 else JUNE + n * DAY for n in range(count)
-    ],
-    "1970": lambda count, draw: [
-        n if draw.random() < 0.3 else JUNE + n * DAY for n in range(count)
-    ],
-    "the good end later": lambda count, draw: [
-        JUNE if n < 2 else JUNE - 200 * DAY + n * DAY for n in range(count)
-    ],
-}
-
-
-def drawn(draw: random.Random, count: int) -> list[list[int]]:
-    """A history with merges: every commit has one or two of those before it as parents."""
-    parents: list[list[int]] = [[]]
-    for number in range(1, count):
-        near = range(max(0, number - 6), number)
-        some = 2 if draw.random() < 0.25 and len(near) > 1 else 1
-        parents.append(sorted(draw.sample(near, some), reverse=True))
-    return parents
-
-
-def contained(parents: list[list[int]], top: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [top]
-    while waiting:
-        here = waiting.pop()
-        if here not in found:
-            found.add(here)
-            waiting += parents[here]
-    return found
+from support.git_repositories import DATES, Repository, contained, drawn_parents
 
 
 @pytest.mark.parametrize("dates", DATES)
 def test_what_lies_between_two_commits_does_not_depend_on_dates(tmp_path: Path, dates: str) -> None:
     for seed in range(3):
         draw = random.Random(f"{dates} {seed}")
-        parents = drawn(draw, 40)
+        parents = drawn_parents(draw, 40)
         made = Repository.create(tmp_path / f"repo-{seed}")
         shas = made.graph(parents, DATES[dates](40, draw))
         repository = Asked.on_host(made.path)

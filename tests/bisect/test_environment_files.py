@@ -12,7 +12,7 @@ from aorta.bisect.environments.ends import (
     is_installable,
     must_move_with,
 )
-from aorta.bisect.environments.files import read_side
+from aorta.bisect.environments.sides import read_side
 from aorta.core.errors import UsageError
 from aorta.runtimes.package_index import PackageIndex, Sources, sources_of
 from support.planted_index import PlantedIndex

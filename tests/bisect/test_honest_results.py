@@ -1,6 +1,9 @@
 """No result contradicts itself or its trials, and every search ends."""
 
 import json
+import marshal
+import math
+import random
 import signal
 import time
 from pathlib import Path
@@ -9,9 +12,14 @@ from typing import Any
 import pytest
 
 from aorta.bisect.findings import Findings, without_contradictions
+from aorta.bisect.request import run_bisection
+from aorta.bisect.run import ResolvedRequest
+from aorta.bisect.spec import BisectSpec, PackageSpec
+from aorta.core.trial import TrialSpec
 from support.aorta_cli import Finished, aorta, start_aorta
-from support.git_repositories import Repository, numbered
+from support.git_repositories import Repository, contained, drawn_dates, drawn_parents, numbered
 from support.processes import wait_for_file
+from support.simulated import SimulatedExecutor
 from support.waiting import patience
 
 
@@ -124,3 +132,69 @@ def test_what_stays_of_a_request_holds_no_token_and_an_empty_list_is_named(tmp_p
     assert refused.exit_code == 2
     assert "packages" in refused.stderr
     assert "empty" in refused.stderr
+
+
+COMMITS = 30
+
+
+class States:
+    """Answers the trials of a bisection without a process: a checkout is noted, a test is drawn. It
+    fails in `fails` of its trials with the commit `culprit` and in `flakes` of them without it; the
+    states of `broken` cannot be tested.
+    """
+
+    def __init__(self, held: dict[str, set[int]], draw: random.Random) -> None:
+        self.held, self._draw, self._at = held, draw, dict[str, str]()
+        self.culprit = draw.randrange(COMMITS)
+        self.fails, self.flakes = draw.choice([(1, 0), (0.5, 0), (0.9, 0.1), (0, 0), (1, 1)])
+        share = draw.choice([0, 0, 0.3, 1])
+        self.broken = {sha for sha in held if draw.random() < share}
+
+    def __call__(self, trial: TrialSpec) -> int:
+        if trial.argv[-1].endswith("/job"):
+            for tree in marshal.loads(Path(trial.argv[-1]).read_bytes())["trees"]:
+                self._at[tree["tree"]] = tree["sha"]
+            return 0
+        sha = self._at[str(trial.cwd)]
+        rate = self.fails if self.culprit in self.held[sha] else self.flakes
+        return 125 if sha in self.broken else int(self._draw.random() < rate)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_history_its_dates_and_its_tests_the_result_agrees_with_the_trials(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    made = Repository.create(tmp_path / "repo")
+    parents = drawn_parents(draw, COMMITS)
+    shas = made.graph(parents, drawn_dates(draw, COMMITS))
+    held = [contained(parents, number) for number in range(COMMITS)]
+    bad = COMMITS - 1
+    good = draw.choice([n for n in range(bad) if n in held[bad]])
+    states = States(dict(zip(shas, held, strict=True)), draw)
+    executor = SimulatedExecutor(states)
+    package = PackageSpec(name="package", path=str(made.path), good=shas[good], bad=shas[bad])
+    request = ResolvedRequest(
+        BisectSpec(
+            command=("test",),
+            packages=(package,),
+            skip_precondition_checks=draw.random() < 0.3,
+        ),
+        made.path,
+        tmp_path / "out",
+        lambda: executor,
+        checks=draw.random() < 0.5,
+    )
+    written = run_bisection(request)
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    check(found, tmp_path / "out")
+    assert found["status"] != "partial"
+    assert (found["status"] in {"found", "range"}) is (written.exit_code == 0)
+    assert {*found["good"].values(), *found["bad"].values()} <= set(shas)
+    changes = len(held[bad] - held[good])
+    assert found["tests"] <= 60 * (2 + math.log2(changes + 1))
+    if states.fails == 1 and states.flakes == 0 and not states.broken:
+        is_there = states.culprit in held[bad] - held[good]
+        named = [one["commit"] for one in found["culprits"]]
+        assert named == ([shas[states.culprit]] if is_there else [])
+        assert found["tests"] <= (2 + math.ceil(math.log2(changes)) + 8 if is_there else 24)

@@ -242,7 +242,7 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     )
     arguments = ["--no-checks", "--good", shas[0], "--", "sh", "-c", script]
     running = start_aorta(
-        "bisect", "--output-prefix", tmp_path / "out", "--no-cache", *arguments, cwd=repository.path
+        "bisect", "--output-prefix", tmp_path / "out", *arguments, cwd=repository.path
     )
     wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 4, "the fourth trial")
     os.killpg(running.pid, signal.SIGKILL)
@@ -251,7 +251,6 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
         "bisect",
         "--resume",
         tmp_path / "out",
-        "--no-cache",
         "--json",
         *arguments,
         cwd=repository.path,
@@ -265,7 +264,6 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
         "bisect",
         "--resume",
         tmp_path / "out",
-        "--no-cache",
         "--json",
         *arguments,
         cwd=repository.path,
@@ -298,7 +296,6 @@ def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) 
         "bisect",
         "--output-prefix",
         tmp_path / "out",
-        "--no-cache",
         "--json",
         "--good",
         shas[0],
@@ -316,40 +313,6 @@ def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) 
     assert (tmp_path / "out" / "result.json").exists()
     assert repository.worktrees() == [str(repository.path)]
     assert processes_with(f"AORTA_TRIAL_DIR={tmp_path / 'out'}") == []
-
-
-def test_outcomes_are_shared_in_a_named_directory_until_the_script_changes(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 9)
-    script = tmp_path / "check.sh"
-    script.write_text("test $(cat number) -lt 6\n")
-    words = ("--cache-dir", tmp_path / "kept", "--good", shas[0], "--", "sh", script)
-    first = bisect(repository, tmp_path / "one", *words, jobs=1).json()
-    second = bisect(repository, tmp_path / "two", *words, jobs=1).json()
-    assert second["culprits"] == first["culprits"]
-    assert second["tests"] == 2  # both ends, before anything that was known counts
-    assert second["cached"] == first["tests"] - 2
-    script.write_text("test $(cat number) -lt 4\n")
-    third = bisect(repository, tmp_path / "three", *words).json()
-    assert third["culprits"][0]["bad"] == shas[4]
-    assert third["cached"] == 0
-
-
-def test_what_a_test_reads_may_change_between_two_bisections(tmp_path: Path) -> None:
-    """A helper that the script sources is seen by nobody: no outcome is remembered."""
-    repository, shas = numbered(tmp_path / "repo", 5)
-    script, helper = tmp_path / "check.sh", tmp_path / "helper.sh"
-    script.write_text(f". {helper}\ntest $(cat number) -lt $limit\n")
-    words = ("--no-checks", "--good", shas[0], "--", "sh", script)
-    for limit in (3, 1):
-        helper.write_text(f"limit={limit}\n")
-        done = aorta(
-            *("bisect", "--output-prefix", tmp_path / f"below-{limit}", "--json", *words),
-            cwd=repository.path,
-            env={"AORTA_CACHE_DIR": str(tmp_path / "cache")},
-        )
-        found = done.json()
-        assert found["culprits"][0]["bad"] == shas[limit]
-        assert found["cached"] == 0
 
 
 def test_a_budget_ends_it_with_the_interval_known_so_far(tmp_path: Path) -> None:

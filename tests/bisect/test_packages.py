@@ -27,7 +27,7 @@ def run(
 ) -> Finished:
     spec = tmp_path / "bisect.yaml"
     spec.write_text(yaml.safe_dump({"packages": packages, "command": ["sh", "-c", script]}))
-    how = ("--spec", spec, "--output-prefix", tmp_path / "out", "--json", "--no-cache")
+    how = ("--spec", spec, "--output-prefix", tmp_path / "out", "--json")
     return aorta("bisect", *how, *(() if checks else ("--no-checks",)), cwd=tmp_path)
 
 
@@ -148,9 +148,11 @@ def test_a_build_fix_is_cherry_picked_onto_every_state_it_applies_to(tmp_path: P
             "build": "test -e fixed",
         }
     ]
+    objects = repository.git("count-objects")
     result = run(tmp_path, packages, "test $(cat number) -lt 6").json()
     assert result["status"] == "found"
     assert result["culprits"][0]["title"] == "commit 6"
+    assert repository.git("count-objects") == objects  # what a cherry-pick makes stays outside
 
 
 def test_a_commit_only_the_remote_has_is_fetched_and_its_token_stays_secret(tmp_path: Path) -> None:

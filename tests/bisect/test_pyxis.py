@@ -33,7 +33,6 @@ def options(out: Path, template: str) -> list[str | Path]:
         "--output-prefix",
         out,
         "--json",
-        "--no-cache",
     ]
 
 

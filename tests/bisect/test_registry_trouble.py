@@ -31,7 +31,7 @@ def frail_registry() -> Iterator[Registry]:
 
 def options(tmp_path: Path, template: str) -> list[str | Path]:
     where = ("--container=jax", f"--container-url-template={template}")
-    return [*where, "--no-cache", "--json", "--output-prefix", tmp_path / "out"]
+    return [*where, "--json", "--output-prefix", tmp_path / "out"]
 
 
 def started(tmp_path: Path, engine: DockerEngine, template: str) -> "subprocess.Popen[bytes]":

@@ -18,7 +18,7 @@ FAILS_FROM_6 = ("--", "sh", "-c", "test $(cat number) -lt 6")
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
-    how = ("--json", "--no-cache", "--no-checks", "--output-prefix", out)
+    how = ("--json", "--no-checks", "--output-prefix", out)
     return aorta("bisect", *how, *words, cwd=repository.path)
 
 
@@ -131,7 +131,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_one_line_and_it_goes_on_where_th
     assert "No space left on device" in done.stderr.splitlines()[-1]
     assert repository.worktrees() == [str(repository.path)]
     subprocess.run(("mount", "-o", "remount,size=64m", str(small_disk)), check=True)
-    resumed = ("bisect", "--json", "--no-cache", "--resume", str(small_disk / "out"), *words)
+    resumed = ("bisect", "--json", "--resume", str(small_disk / "out"), *words)
     found = aorta(*resumed, cwd=repository.path).json()
     assert found["culprits"][0]["bad"] == shas[20]
     assert found["resumed_trials"] > 0

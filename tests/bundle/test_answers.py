@@ -115,7 +115,8 @@ def test_a_reproducer_is_rehearsed_from_where_it_is_unpacked_and_ship_md_carries
     opened = aorta("bundle", "unpack", bundle, tmp_path / "there", "--json").json()
     recipe = Path(opened["directory"]) / "shrunken" / "recipe.resolved.yaml"
     config = yaml.safe_load(recipe.read_text("utf-8"))["workload_config"]
-    assert config["oracle"] == {"kind": "exit_code"}
+    assert config["oracle"]["kind"] == "exit_code"
+    assert config["oracle"]["failure"]["type"] == "RuntimeError"
     there = aorta("triage", "run", "--recipe", recipe, "--output-dir", tmp_path / "t", "--json")
     assert there.exit_code == 0, there.stderr
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import Finished, aorta
-from support.reductions import numeric, write_spec
+from support.reductions import numeric, reduce_spec, write_spec
 
 TRAIN = """\
 import os
@@ -70,3 +70,38 @@ def test_every_run_directory_becomes_a_page_and_is_listed(reduced: Path, tmp_pat
     assert "NUM_STEPS" in page.read_text()
     listed = ok(aorta("runs", reduced.parents[1])).stdout
     assert reduced.name in listed
+
+
+# It loses another feeder each time; where there is no licence it fails too, and also with 1.
+FEEDS = """\
+[ -n "$NO_LICENCE" ] && { echo "there is no licence for this machine" >&2; exit 1; }
+[ "${ROWS:-40}" -lt 7 ] && exit 0
+echo "lost contact with feeder $(date +%N | tr 0-9 a-j) while sending" >&2
+exit 1
+"""
+
+
+def test_what_was_learned_of_a_failure_is_known_where_its_recipe_is_run(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    spec = write_spec(
+        work, FEEDS, [numeric("ROWS", 40, 1)], oracle={"kind": "exit_code"}, budget={}
+    )
+    result = ok(reduce_spec(spec)).json()
+    assert [axis["final"] for axis in result["axes"]] == [7]
+    assert result["failure"]["words"] == ["lost contact with feeder <*> while sending"]
+    bundle = ok(aorta("bundle", result["run_dir"], "--output", tmp_path / "ship", "--json")).json()
+    ok(aorta("bundle", "unpack", bundle["path"], tmp_path / "elsewhere"))
+    (recipe,) = (tmp_path / "elsewhere").rglob("recipe.resolved.yaml")
+
+    def baseline(**env: str) -> tuple[int, int]:
+        command = ("triage", "run", "--recipe", recipe, "--json", "-q")
+        cells = ok(aorta(*command, cwd=tmp_path, env=env)).json()["cells"]
+        (cell,) = [cell for cell in cells if cell["name"] == "baseline"]
+        return cell["failed_count"], cell["other_count"]
+
+    failed, other = baseline()
+    assert failed > 0
+    assert other == 0
+    failed, other = baseline(NO_LICENCE="1")
+    assert failed == 0
+    assert other > 0

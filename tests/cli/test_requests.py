@@ -16,7 +16,7 @@ _EXECUTOR = (
     "--jobs 2 --executor local --gpus-per-trial 1 --nodes 2 --time-limit 1h --cold --timeout 5"
 )
 _ORACLE = "--oracle regex --pattern NaN --stream stderr --with-failure"
-_RESUME = "--resume there --salvage"
+_RESUME = "--resume there --changed"
 _LAYERS = "--environment image:x --mitigations a,b --mitigations-file m.json --extra-env A=1"
 LINES = {
     "run": f"run --workload w --trials 3 --steps 2 {_LAYERS} {_ORACLE} {_EXECUTOR} {_RESUME} "
@@ -31,7 +31,7 @@ LINES = {
         "--environment-axis local "
         "--trials 3 --exact-trials --steps 3 --ticket t --baseline-cell c "
         "--confound-threshold 1.2 --sets 2 "
-        f"--max-rate 0.1 --mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
+        f"--mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
     "bisect": (
         "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "
@@ -45,7 +45,7 @@ LINES = {
         "--bazel-cache c --shm-size 1g "
         f"-v a:b --metric-name m --passing-metric 1 --failing-metric 2 {_ORACLE} {_EXECUTOR} "
         "--build-timeout 1m "
-        "--max-trials 3 --max-time 1h --extra-env A=1 --output-prefix o --cache-dir c --no-cache "
+        "--max-trials 3 --max-time 1h --extra-env A=1 --output-prefix o "
         "--no-checks "
         f"{_RESUME} -- a -v c:d"
     ),
@@ -132,4 +132,4 @@ def test_a_directory_alone_is_a_run_to_look_at_and_not_a_command(
 
 def test_what_is_turned_off_is_on_without_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = request_from("bisect", "bisect --good a -- true", monkeypatch)
-    assert (asked.cache, asked.checks, asked.command) == (True, True, ("true",))
+    assert (asked.checks, asked.command) == (True, ("true",))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.failure import Ended, Failure
+from aorta.core.failure import Failure
 from aorta.core.oracle import ExitCodeOracle, classify
-from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.core.trial import Ended, Outcome, StreamEnd, TrialEnd
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "t.py", line 3, in step\n    x()\nValueError: no\n'

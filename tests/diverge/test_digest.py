@@ -38,21 +38,39 @@ def a_tensor(size: int, dtype: str, number: int) -> "torch.Tensor":
     return (3 * drawn).to(getattr(torch, dtype)).T[:, 0]  # not one behind the other in memory
 
 
+class Numbering:
+    """In place of a recorder: what its tensors share."""
+
+    def __init__(self) -> None:
+        self.facts: list[Any] = []
+
+    def number_of(self, _key: object, facts: list[Any]) -> int:
+        self.facts.append(facts)
+        return len(self.facts) - 1
+
+
 def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[list[float]]]:
-    batch = digest.DigestBatch(torch)
-    slots = [batch.take(group) for group in groups]
-    for group in groups:
+    numbering = Numbering()
+    digests = digest.Digests(torch, numbering)
+    taken = [digests.kinds(group) for group in groups]
+    for group, kinds in zip(groups, taken, strict=True):
+        digests.take(group, kinds)
         for tensor in group:
             tensor.zero_()  # as a program may, before they are fetched
-    _, wait = batch.launch()
-    wait()
-    return [
-        [
-            list(array("d", lot.fetched[start:end].tobytes())) if lot else []
-            for _, lot, start, end in taken
-        ]
-        for taken in slots
-    ]
+    widths, _, fetch = digests.launch()
+    numbers = array("d", fetch())
+    begins, at = {}, 0
+    for lot, width in widths:
+        begins[lot], at = at, at + width
+    found: list[list[list[float]]] = []
+    for kinds in taken:
+        found.append([])
+        for kind in kinds:
+            count, lot = numbering.facts[kind.number][3], numbering.facts[kind.number][5]
+            begin = begins.get(lot, 0)
+            begins[lot] = begin + count
+            found[-1].append(list(numbers[begin : begin + count]))
+    return found
 
 
 def expected(tensor: "torch.Tensor") -> list[float]:

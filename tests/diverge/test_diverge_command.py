@@ -398,6 +398,9 @@ def test_what_differs_between_two_releases_is_named_and_the_one_operation_is_kep
     first = report["first"]
     assert (first["op"], first["module"], first["step"]) == ("aten::native_layer_norm", "0.norm", 0)
     assert Path(first["file"]) == root / "new" / "fastnorm.py"
+    (called,) = first["arguments"]
+    assert called["name"] == "eps"
+    assert f"is called with eps={called['bad']} on the bad side" in first["sentence"]
     line = Path(first["file"]).read_text().splitlines()[first["line"] - 1]
     assert line.endswith("# parts here")
     assert (root / "work" / "compiler").read_text() == "False", (

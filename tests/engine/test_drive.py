@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose, number, subset
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import TrialEnd, TrialSpec, Verdict
+from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason, TrialRecord, failed_differently
@@ -22,12 +22,13 @@ from aorta.engine.journal import Journal, read_records
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
+from aorta.engine.snapshots import SNAPSHOT_ID, snapshot_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint, RankedSearch
 from support.searched import SmallestNumber
-from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment
+from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment, end_of
 
 PARTS = {"spec": 1}
 
@@ -332,19 +333,6 @@ class ChangingExecutor(SimulatedExecutor):
         return ended
 
 
-def test_trials_behind_damage_are_used_again_and_not_run_again(tmp_path: Path) -> None:
-    drive(SmallestNumber(64), SimulatedExecutor(fails_from(9)), tmp_path)
-    path = tmp_path / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = b"damaged\n"
-    path.write_bytes(b"".join(lines))
-    Journal.resume(path, PARTS, salvage=True).close()
-    search, again = SmallestNumber(64), SimulatedExecutor(fails_from(9))
-    drive(search, again, tmp_path)
-    assert again.started == []
-    assert search.best == Point.of({"N": 9})
-
-
 def test_what_a_verb_keeps_of_a_trial_comes_back_and_every_trial_is_learned_in_order(
     tmp_path: Path,
 ) -> None:
@@ -527,40 +515,6 @@ def test_a_trial_that_never_ends_is_waited_for_until_the_last_of_the_time(tmp_pa
     assert (ending.reason, ending.seconds, ending.trials) == (Reason.BUDGET, 1.25, 0)
 
 
-def salvaged_after(where: Path, spoil: Callable[[list[bytes]], None], trials: int = 3) -> Point:
-    """A point that was tried so often, with its journal spoilt and then salvaged."""
-    point = Point.of({"N": 1})
-    drive(EveryPoint([point]), SimulatedExecutor(lambda _: 1), where, EveryTrial(trials))
-    path = where / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    spoil(lines)
-    path.write_bytes(b"".join(lines))
-    Journal.resume(path, PARTS, salvage=True).close()
-    return point
-
-
-def test_a_trial_behind_damage_that_nobody_needs_is_not_used(tmp_path: Path) -> None:
-    def spoil(lines: list[bytes]) -> None:
-        lines[3] = b"?\n"  # the second trial
-
-    point = salvaged_after(tmp_path, spoil)
-    executor = SimulatedExecutor(lambda _: 1)
-    ending, _ = drive(EveryPoint([point]), executor, tmp_path, KOfN(1, 1))
-    assert (executor.started, ending.trials) == ([], 1)
-
-
-def test_a_trial_that_stands_before_damage_and_behind_it_counts_once(tmp_path: Path) -> None:
-    def spoil(lines: list[bytes]) -> None:
-        lines[3:] = [lines[2], lines[4]]  # the first trial again, and the third
-
-    point = salvaged_after(tmp_path, spoil)
-    executor = SimulatedExecutor(lambda _: 1)
-    drive(EveryPoint([point]), executor, tmp_path, EveryTrial(3))
-    assert executor.started == [f"{point.key}.1"]
-    indexes = [json.loads(line)["index"] for line in trial_lines(tmp_path)]
-    assert sorted(indexes) == [0, 1, 2]
-
-
 def trial_lines(where: Path) -> list[str]:
     lines = (where / "journal.jsonl").read_text().splitlines()
     return [line for line in lines if json.loads(line)["kind"] == "trial"]
@@ -583,3 +537,40 @@ def test_what_happens_is_written_in_the_order_in_which_it_is_decided(tmp_path: P
         assert before in follows[line["kind"]]
         last[line["key"]] = line["kind"]
     assert set(last.values()) == {"settled", "dropped"}
+
+
+@dataclass
+class BusyQueue(SimulatedExecutor):
+    """The snapshot waits in a queue for longer than anybody waits for it, and ends among the
+    trials.
+    """
+
+    was_cancelled: bool = True
+    _queued: TrialSpec | None = None
+
+    def start(self, trial: TrialSpec) -> None:
+        if trial.id != SNAPSHOT_ID:
+            super().start(trial)
+        else:
+            self._queued = trial
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        late, ends = self._queued, super().wait(timeout)
+        if late is None or SNAPSHOT_ID not in self.cancelled:
+            return ends
+        self._queued = None
+        return [end_of(late, 0, cancelled=self.was_cancelled), *ends]
+
+
+@pytest.mark.parametrize("was_cancelled", [True, False])
+def test_a_snapshot_that_ends_among_the_trials_is_none_of_them(
+    tmp_path: Path, *, was_cancelled: bool
+) -> None:
+    executor = BusyQueue(fails_from(37), was_cancelled=was_cancelled)
+    image = Environment("old", RuntimeKind.DOCKER, image="torch:1")
+    taken = snapshot_of(image, {}, executor, tmp_path / "scratch", tmp_path)
+    assert taken["skip_reason"] == "the snapshot did not end"
+    search = SmallestNumber(128)
+    ending, _ = drive(search, executor, tmp_path)
+    assert (ending.reason, search.best) == (Reason.DONE, Point.of({"N": 37}))
+    assert ending.trials == len(executor.started)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.failure import Ended, Failure
-from aorta.core.trial import Outcome, Tally, Verdict
-from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.core.failure import Failure
+from aorta.core.trial import Ended, Outcome, Tally, Verdict
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
 from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
@@ -68,8 +68,8 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def entries_of(path: Path, *, salvage: bool = False) -> list[Entry]:
-    journal = Journal.resume(path, PARTS, salvage=salvage)
+def entries_of(path: Path) -> list[Entry]:
+    journal = Journal.resume(path, PARTS)
     journal.close()
     return list(journal.entries(MAIN))
 
@@ -131,34 +131,13 @@ def test_damage_before_the_end_is_said_refused_and_changes_nothing(
     with pytest.raises(ResumeError, match=r"line \d+ of \d+ is damaged .* nothing was changed"):
         Journal.resume(path, PARTS)
     assert path.read_bytes() == b"".join(lines)
-    kept = line + (kind == "twice")
-    assert entries_of(path, salvage=True) == story()[: kept - 1]
-    assert (path.parent / "journal.damaged-1.jsonl").read_bytes() == b"".join(lines)
-
-
-def test_salvage_keeps_the_trials_behind_the_damage_until_they_are_used(written: Path) -> None:
-    lines = written.read_bytes().splitlines(keepends=True)
-    lines[3] = b"?\n"  # the verdict of the first point
-    written.write_bytes(b"".join(lines))
-    with pytest.raises(ResumeError, match="2 trials behind it can still be read"):
-        Journal.resume(written, PARTS)
-    journal = Journal.resume(written, PARTS, salvage=True)
-    assert journal.notes
-    assert journal.spare_trials(MAIN, point(1)) == [record(1)]
-    journal.append(Opened(point(1)), MAIN)
-    journal.append(record(1), MAIN)
-    journal.close()
-    again = Journal.resume(written, PARTS)
-    again.close()
-    assert again.spare_trials(MAIN, point(1)) == []
-    assert again.spare_trials(MAIN, point(2)) == [record(2)]
 
 
 def test_a_damaged_header_cannot_be_gone_on_with(written: Path) -> None:
     lines = written.read_bytes().splitlines(keepends=True)
     written.write_bytes(b"?" + b"".join(lines))
-    with pytest.raises(ResumeError, match=r"first line .* is damaged.* 3 trials behind it"):
-        Journal.resume(written, PARTS, salvage=True)
+    with pytest.raises(ResumeError, match=r"line 1 of 9 is damaged .*no whole line"):
+        Journal.resume(written, PARTS)
 
 
 def test_trials_around_damage_can_still_be_shown(written: Path) -> None:
@@ -258,10 +237,10 @@ def test_going_cold_closes_the_points_of_its_own_question_alone(tmp_path: Path) 
     journal = Journal.create(path, PARTS)
     for question in (MAIN, "copy"):
         journal.append(Opened(point(0)), question)
-    journal.append(Cooled("they differ"), MAIN)
+    journal.append(WarmDisabled("they differ"), MAIN)
     journal.append(record(0), "copy")
     journal.close()
-    assert entries_of(path) == [Opened(point(0)), Cooled("they differ")]
+    assert entries_of(path) == [Opened(point(0)), WarmDisabled("they differ")]
     journal = Journal.resume(path, PARTS)
     assert journal.entries("copy") == [Opened(point(0)), record(0)]
     journal.append(record(0), MAIN)
@@ -294,69 +273,18 @@ def test_a_last_line_that_is_whole_and_makes_no_sense_is_torn_if_it_is_no_json(
 @pytest.mark.parametrize(
     ("spoilt", "by", "said"),
     [
-        (3, [b"?\n"], r"line 4 of 9 is damaged \(it is no whole line\).* 2 trials behind it"),
-        (4, [], r"line 5 of 8 is damaged \(its number does not follow.*\).* 2 trials behind it"),
-        (7, [], r"line 8 of 8 is damaged \(its number does not follow.*\).* 1 trial behind it"),
-        (7, [b"[1]\n"], r"line 8 of 9 is damaged \(it is no whole line\).* 1 trial behind it"),
+        (3, [b"?\n"], r"line 4 of 9 is damaged \(it is no whole line\)"),
+        (4, [], r"line 5 of 8 is damaged \(its number does not follow.*\)"),
+        (7, [], r"line 8 of 8 is damaged \(its number does not follow.*\)"),
+        (7, [b"[1]\n"], r"line 8 of 9 is damaged \(it is no whole line\)"),
     ],
 )
-def test_damage_is_said_by_its_line_and_by_the_trials_that_are_left(
-    written: Path, spoilt: int, by: list[bytes], said: str
-) -> None:
+def test_damage_is_said_by_its_line(written: Path, spoilt: int, by: list[bytes], said: str) -> None:
     lines = written.read_bytes().splitlines(keepends=True)
     lines[spoilt : spoilt + 1] = by
     written.write_bytes(b"".join(lines))
     with pytest.raises(ResumeError, match=said):
         Journal.resume(written, PARTS)
-
-
-def test_what_is_no_trial_of_a_question_is_not_kept_from_behind_damage(written: Path) -> None:
-    lines = written.read_bytes().splitlines(keepends=True)
-    trial = json.loads(lines[5])
-    nobodys = json.dumps({**trial, "question": 7}).encode() + b"\n"
-    unknown = json.dumps({**trial, "outcome": "perhaps"}).encode() + b"\n"
-    written.write_bytes(b"".join([*lines[:3], b"?\n", nobodys, unknown, lines[5]]))
-    with pytest.raises(ResumeError, match="though 1 trial behind it"):
-        Journal.resume(written, PARTS)
-
-
-def test_each_damaged_file_is_kept_under_a_name_of_its_own(written: Path) -> None:
-    for number, line in ((1, 8), (2, 6)):
-        lines = written.read_bytes().splitlines(keepends=True)
-        lines[line - 1] = b"?\n"
-        lines.append(lines[1])
-        written.write_bytes(b"".join(lines))
-        journal = Journal.resume(written, PARTS, salvage=True)
-        journal.close()
-        [note] = journal.notes
-        assert note.startswith(f"line {line} of the journal was damaged")
-        assert note.endswith(f"the damaged file is journal.damaged-{number}.jsonl")
-        aside = written.with_name(f"journal.damaged-{number}.jsonl")
-        assert aside.read_bytes() == b"".join(lines)
-
-
-def test_of_several_trials_of_a_point_behind_damage_only_the_one_that_is_used_is_gone(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = Journal.create(path, PARTS)
-    trials = [replace(record(0), seq=n, index=n) for n in range(3)]
-    entries: list[Entry] = [Opened(point(0)), *trials]
-    for entry in entries:
-        journal.append(entry, MAIN)
-    journal.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], b"?\n", *lines[2:]]))
-    salvaged = Journal.resume(path, PARTS, salvage=True)
-    assert salvaged.spare_trials(MAIN, point(0)) == trials
-    assert salvaged.trials == 0
-    salvaged.append(Opened(point(0)), MAIN)
-    salvaged.append(trials[1], MAIN)
-    salvaged.close()
-    again = Journal.resume(path, PARTS)
-    again.close()
-    assert again.spare_trials(MAIN, point(0)) == [trials[0], trials[2]]
-    assert again.spare_trials("copy", point(0)) == []
 
 
 def test_a_first_line_that_says_no_schema_is_of_another_version(written: Path) -> None:

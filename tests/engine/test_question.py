@@ -142,6 +142,23 @@ def test_what_varies_elsewhere_is_no_accident_of_the_failure() -> None:
     assert one.failure == varied
 
 
+def test_words_that_vary_in_a_smaller_configuration_that_showed_it_are_an_accident() -> None:
+    one = sought()
+    seen(one, ORIGINAL, LOST)
+    assert seen(one, SMALLER, LOST_AGAIN) is Outcome.OTHER
+    assert seen(one, SMALLER, LOST) is Outcome.REPRODUCED
+    assert seen(one, SMALLER, LOST_AGAIN) is Outcome.REPRODUCED
+    assert seen(one, SMALLER, OTHER) is Outcome.OTHER
+    assert seen(one, Point.of({"n": 2}), LOST_AGAIN) is Outcome.REPRODUCED
+
+
+def test_a_failure_that_another_run_learned_is_the_one_that_is_meant() -> None:
+    one = sought(expected=failure_of(failed(LOST)))
+    assert seen(one, ORIGINAL, OTHER) is Outcome.OTHER
+    assert seen(one, ORIGINAL, LOST) is Outcome.REPRODUCED
+    assert seen(one, ORIGINAL, LOST_AGAIN) is Outcome.REPRODUCED
+
+
 def test_a_question_is_guarded_cold_and_in_the_open_unless_it_says_otherwise() -> None:
     plain = Question(EveryPoint([ORIGINAL]), SameJudge(KOfN(1, 1)), ValueExperiment(), {})
     assert (plain.guard_signature, plain.private_trials, plain.warm) == (True, False, None)

@@ -74,7 +74,7 @@ def test_private_state_lies_inside_and_trials_in_the_open_unless_it_is_said_othe
 ) -> None:
     with Session.fresh(tmp_path, "run", name="a") as plain:
         plain.answer(question(), SimulatedExecutor(lambda _: 1))
-    assert (plain.resumed, plain.salvage, plain.run.private_beside) == (False, False, None)
+    assert (plain.resumed, plain.run.private_beside) == (False, None)
     assert (plain.path / "trials").is_dir()
     assert not (plain.run.private / "trials").exists()
     with Session.fresh(tmp_path, "run", name="b", private_beside=True) as apart:
@@ -94,12 +94,12 @@ def test_a_run_that_ran_out_of_its_budget_says_so_and_can_be_gone_on_with(tmp_pa
     assert (about["state"], about["trials"]) == ("budget", 1)
     with Session.resuming(tmp_path, "run") as resumed:
         answer = resumed.answer(question(), SimulatedExecutor(lambda _: 1))
-    assert (resumed.resumed, resumed.salvage) == (True, False)
+    assert resumed.resumed
     assert (answer.ending.trials, answer.ending.resumed_trials) == (2, 1)
     assert session.run.about()["state"] == "done"
 
 
-def test_only_a_session_that_was_told_to_goes_on_with_a_damaged_journal(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     with Session.fresh(tmp_path, "run") as session:
         session.answer(question(), SimulatedExecutor(lambda _: 1))
     path = session.path
@@ -110,7 +110,3 @@ def test_only_a_session_that_was_told_to_goes_on_with_a_damaged_journal(tmp_path
         pytest.raises(ResumeError, match="line 2 of 7 is damaged"),
     ):
         refused.open_journal(question().fingerprint)
-    again = SimulatedExecutor(lambda _: 1)
-    with Session.resuming(tmp_path, "run", Resume(path, salvage=True)) as salvaged:
-        answer = salvaged.answer(question(), again)
-    assert (again.started, answer.ending.trials) == ([], 2)

@@ -18,7 +18,7 @@ from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, TrialEnd
 from aorta.executors import Executor
-from aorta.executors.slurm import slurm_executor
+from aorta.executors.slurm import SlurmJobs, slurm_executor
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_for_file, wait_until_gone
@@ -99,12 +99,15 @@ def test_slots_are_what_fits_on_the_cluster(cluster: SlurmCluster) -> None:
 def test_trials_started_together_are_one_array(
     cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aorta.executors.slurm._TOGETHER", patience(1.0))
-    executor = opened(jobs=4)
+    may_submit, tend = threading.Event(), SlurmJobs._tend
+    monkeypatch.setattr(SlurmJobs, "_tend", lambda it: tend(it) if may_submit.is_set() else None)
+    executor = SlurmJobs(Resources(), 4, 0.5)
     try:
         bench = Bench(executor, tmp_path)
         for _ in range(4):
             bench.start("bash", "-c", "echo $SLURM_ARRAY_JOB_ID")
+        assert eventually(lambda: len(executor._held) == 4)
+        may_submit.set()
         jobs = {end.stdout.path.read_text().strip() for end in ends_of(executor, 4)}
     finally:
         executor.close()
@@ -224,6 +227,8 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
             if eventually(lambda: bool(victim())):
                 killed.append(str(victim()))
                 cluster.kill_node(killed[0])
+                # As its administrator would: Slurm takes a minute to find it out.
+                cluster("scontrol", "update", f"NodeName={killed[0]}", "State=DOWN", "Reason=power")
         finally:
             disturb(tmp_path)
 

@@ -218,7 +218,7 @@ def test_killing_the_supervisor_leaves_neither_server_nor_trial(
     servers = hosts_of(executor)
     bench.start(slow_python, "cases.py", "sleeps")
     log = bench.scratch / f"t{bench._count}" / "stdout.log"
-    wait_until(lambda: log.exists() and "sleeping" in log.read_text(), "its start")
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "its start")
     trial = int(log.read_text().split()[1])
     os.kill(executor._slots[0].process.pid, signal.SIGKILL)
     assert bench.end().lost

@@ -7,7 +7,8 @@ import pytest
 
 from aorta.core.errors import UsageError
 from aorta.core.hosts import expand_hosts
-from support.aorta_cli import aorta
+from support.aorta_cli import aorta, start_aorta
+from support.waiting import wait_until
 
 _JOB = """
 case ",$CUDA_VISIBLE_DEVICES," in *,{guilty},*)
@@ -56,18 +57,32 @@ def test_a_dry_run_shows_placements_and_cost_and_runs_nothing(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_budget_leaves_what_is_known_and_a_resume_runs_nothing_twice(tmp_path: Path) -> None:
-    words = ("--nodes", "0-7", "--json", "--", "bash", job(tmp_path, 2))
-    stopped = aorta("isolate", "--max-trials", "4", *words, cwd=tmp_path)
-    assert stopped.exit_code == 4
-    partial = stopped.json()
-    assert partial["status"] == "partial"
-    went_on = aorta("isolate", "--resume", partial["run_dir"], *words, cwd=tmp_path)
-    result = went_on.json()
+def test_killed_in_its_fourth_run_it_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
+    """The run that was cut off is run again, and no other."""
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    script = Path(job(tmp_path, 2))
+    script.write_text(
+        f'echo "$AORTA_NODES" >> {ran}\n'
+        f"[ $(wc -l < {ran}) -ne 4 ] || until [ -e {go} ]; do sleep 0.05; done\n"
+        + script.read_text(encoding="utf-8"),
+        encoding="utf-8",
+    )
+    words = ("--nodes", "0-7", "--json", "--", "bash", str(script))
+    with start_aorta("isolate", *words, cwd=tmp_path) as process:
+        wait_until(lambda: ran.is_file() and ran.read_text().count("\n") == 4, "a fourth run")
+        process.kill()
+    go.touch()
+    result = aorta("isolate", "--resume", *words, cwd=tmp_path).json()
     assert result["guilty"][0]["name"] == "2"
-    assert [p["nodes"] for p in result["placements"]][:4] == [
-        p["nodes"] for p in partial["placements"]
-    ]
+    placed = [",".join(place["nodes"]) for place in result["placements"]]
+    assert ran.read_text().splitlines() == [*placed[:4], *placed[3:]]
+
+
+def test_a_budget_leaves_what_is_known(tmp_path: Path) -> None:
+    words = ("--nodes", "0-7", "--json", "--", "bash", job(tmp_path, 2))
+    stopped = aorta("isolate", "--max-trials", "2", *words, cwd=tmp_path)
+    assert stopped.exit_code == 4
+    assert (stopped.json()["status"], stopped.json()["runs"]) == ("partial", 2)
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,10 @@ def test_a_node_that_always_fails_is_named_and_nothing_else(
 
 
 @settings(max_examples=15, deadline=None)
-@given(nodes=st.integers(2, 24))
-def test_what_fails_everywhere_is_the_software(nodes: int) -> None:
-    search = driven(Isolation(nodes), lambda _chosen: True)
+@given(nodes=st.integers(2, 24), data=st.data())
+def test_what_fails_everywhere_is_the_software(nodes: int, data: st.DataObject) -> None:
+    smallest = data.draw(st.integers(1, nodes - 1))
+    search = driven(Isolation(nodes, smallest=smallest), lambda _chosen: True)
     assert search.answer == Hypothesis("software")
 
 

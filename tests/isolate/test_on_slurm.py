@@ -23,6 +23,17 @@ def isolated(cluster: SlurmCluster, folder: Path, script: str, *words: str) -> F
     )
 
 
+def test_nodes_that_the_cluster_does_not_have_are_one_line_before_anything_runs(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    words = ("isolate", "--nodes", "n[3-6]", "--executor", "slurm", "--", "true")
+    done = aorta(*words, cwd=tmp_path, env=slurm_cluster.environ)
+    assert done.exit_code == 2
+    (said,) = done.stderr.strip().splitlines()
+    assert "--nodes: the default partition has no node n5, n6" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_broken_node_is_named_and_how_to_drain_it(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:

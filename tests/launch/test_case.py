@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,25 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     assert reduced.exit_code == 0, reduced.stderr
     result = json.loads(reduced.stdout)
     assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("STEPS", 1)
+
+
+def test_the_case_of_several_nodes_names_the_command_that_tells_the_node_from_the_job(
+    site: Site,
+) -> None:
+    job = script(site.folder, TRAINS)
+    one = site.start_node(0, "--max-restarts", "0", str(job), "--steps", "8")
+    other = ("--local-addr", "127.0.0.2")
+    two = site.start_node(1, *other, "--max-restarts", "0", str(job), "--steps", "8")
+    assert {one.wait().code, two.wait().code} <= {1, 93}
+    drafted_spec = (site.logs / "case" / "aorta.yaml").read_text()
+    (written,) = re.findall(r"# Is it one of the nodes\?  aorta (isolate .*)", drafted_spec)
+    words = shlex.split(written)
+    assert words[words.index("--nodes") + 1].split(",") == ["127.0.0.1", "127.0.0.2"]
+    assert words[words.index("--history") + 1] == str(site.logs / "cycle_0")
+    planned = aorta(words[0], "--dry-run", *words[1:], cwd=site.folder)
+    assert planned.exit_code == 0, planned.stderr
+    assert "nodes  2" in planned.stderr
+    assert "if one guilty node fails always" in planned.stderr
 
 
 READS = """

@@ -3,14 +3,15 @@
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.reduce.structure import Pieces, pieces_of
+from aorta.reduce.arrays import tensor_rows
+from aorta.reduce.structure import JsonTree, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
 
@@ -27,32 +28,54 @@ def test_json_without_some_elements_is_json(
 ) -> None:
     content = json.dumps(value, indent=indent).encode()
     pieces = pieces_of("a.json", content)
-    assert isinstance(pieces, Pieces)
     assert pieces.without_all_but(range(len(pieces.items))) == content
-    kept = data.draw(st.sets(st.integers(0, len(pieces.items)), min_size=1))
-    if pieces.stays[0] and any(number < len(pieces.items) for number in kept):
+    if isinstance(pieces, JsonTree):
+        kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1)))
         json.loads(pieces.without_all_but(kept))
 
 
-@given(
-    rows=st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers()), min_size=2),
-    data=st.data(),
-)
-def test_yaml_without_some_entries_is_yaml(rows: list[object], data: st.DataObject) -> None:
-    text = yaml.safe_dump({"version": 3, "rows": rows}, default_flow_style=False)
-    pieces = pieces_of("a.yaml", text.encode())
-    whole = pieces.without_all_but(range(len(pieces.items)))
-    assert whole.decode() == text
-    kept = data.draw(st.sets(st.integers(0, len(pieces.items) - 1), min_size=1))
-    yaml.safe_load(pieces.without_all_but(kept))
-
-
-def test_the_longest_list_of_a_document_is_what_shrinks() -> None:
-    document = {"name": "x", "meta": {"a": 1}, "samples": [{"id": n} for n in range(9)]}
+def test_an_element_goes_with_its_separator_wherever_it_stands() -> None:
+    document = {"name": "x", "meta": {"a": 1, "b": [2, 3]}, "samples": [{"id": 4}, {"id": 5}]}
     pieces = pieces_of("a.json", json.dumps(document, indent=1).encode())
-    assert len(pieces.items) == 9
-    left = json.loads(pieces.without_all_but({4}))
-    assert left == {**document, "samples": [{"id": 4}]}
+    number = pieces.items.index('    "id": 5')
+    assert json.loads(pieces.without_all_but({number})) == {"samples": [{"id": 5}]}
+    number = pieces.items.index("    3")
+    assert json.loads(pieces.without_all_but({0, number})) == {"name": "x", "meta": {"b": [3]}}
+
+
+JSON = """\
+import json, sys
+document = json.load(open(sys.argv[1]))
+stack, found = [document], 0
+while stack:
+    node = stack.pop()
+    if isinstance(node, dict):
+        found += node.get("dtype") == "int4"
+        stack += node.values()
+    elif isinstance(node, list):
+        stack += node
+if found:
+    raise TypeError("unknown dtype")
+"""
+
+
+def test_a_deep_key_is_all_that_is_left_of_a_document(tmp_path: Path) -> None:
+    (tmp_path / "read.py").write_text(JSON)
+    layers = [{"name": f"layer {n}", "shape": [n, 4], "dtype": "f32"} for n in range(300)]
+    layers[211]["dtype"] = "int4"
+    document = {"version": 3, "model": {"kind": "net", "layers": layers}, "tags": ["a", "b"]}
+    (tmp_path / "model.json").write_text(json.dumps(document, indent=1))
+    spec = write_spec(
+        tmp_path,
+        'exec python read.py "$F"\n',
+        [{"name": "F", "kind": "file_subset", "initial": "model.json"}],
+        oracle={"kind": "exit_code"},
+        budget={},
+    )
+    report = reduce_spec(spec).json()
+    left = json.loads((run_dir_of(report, tmp_path) / "shrunken" / "model.json").read_text())
+    assert left == {"model": {"layers": [{"dtype": "int4"}]}}
+    assert report["trials"] <= 40
 
 
 def test_rows_with_line_ends_in_quotes_are_one_and_the_header_stays() -> None:
@@ -137,3 +160,14 @@ def test_a_word_that_was_given_where_another_is_usual_is_an_axis(tmp_path: Path)
     found = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
     name = "ARG_NAME" if "ARG_NAME" in found else "NAME"  # where a variable has that name already
     assert found == {"BACKEND": "fast", name: "x", "MY_MODE": "fused"}
+
+
+def test_tensors_lose_elements_through_the_torch_of_the_trials_python(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.arange(4), "y": torch.ones(4, 2)}, tmp_path / "columns.pt")
+    rows = tensor_rows(sys.executable, tmp_path / "columns.pt")
+    assert rows is not None
+    assert len(rows.items) == 4
+    left = torch.load(io.BytesIO(rows.without_all_but({1, 2})), weights_only=True)
+    assert left["x"].tolist() == [1, 2]
+    assert left["y"].shape == (2, 2)

@@ -70,7 +70,6 @@ def test_bisect_shows_its_belief_narrowing(tmp_path: Path) -> None:
         "HEAD~23",
         "--bad",
         "HEAD",
-        "--no-cache",
         "--no-checks",
         "--output-prefix",
         "out",

@@ -4,17 +4,25 @@ value.
 
 import json
 import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aorta.scrub.addresses import machines_in
+from aorta.scrub.encodings import decoded
 from aorta.scrub.files import scrub_bytes
-from aorta.scrub.findings import PLACEHOLDER
+from aorta.scrub.findings import PLACEHOLDER, Lines, Text, without_overlap
+from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.scrubber import Rules, Scrubber
+from aorta.scrub.secrets import secrets_in
 from aorta.scrub.structure import learn_document, scrub_document
 from support.planted import CORPUS
+from support.strange_secrets import blind_secrets, strange_secrets
 
+LINES_OF_DETECTORS = Path(__file__).parent / "lines"
 PLANTED = st.sampled_from([planted for planted in CORPUS if "\n" not in planted.line])
 LINES = st.sampled_from([line for planted in CORPUS for line in planted.line.splitlines()])
 ANY_TEXT = st.lists(
@@ -85,6 +93,46 @@ def test_only_the_reported_spans_differ_from_the_original(text: str) -> None:
     fresh = all(span.placeholder not in already_there for span in result.spans)
     assert fresh
     assert rebuilt + rest == text
+
+
+FOUND_IN = [
+    *(planted.line for planted in CORPUS),
+    *(one.text for one in (*strange_secrets(1), *blind_secrets(1))),
+    *(
+        re.sub(r"(?m)[⟦⟧]|^ {4}", "", file.read_text())
+        for file in sorted(LINES_OF_DETECTORS.iterdir())
+    ),
+]
+BEFORE = (" ", "\t", "=", ":", '"', "'", "s", "i", "k", "0", "1", "7", "\n", ",")
+AFTER = ("\u00a0", "\u2003", "\u017f", "\u0130", "\u0131", "\u212a", "\u0663", "\n", "\r\n")
+AFTER += ("", " ", "S", "0", "12345", "&#39;", "&#x27;", ",", "=")
+CHANGES = st.lists(st.tuples(st.sampled_from(BEFORE), st.sampled_from(AFTER)), max_size=3)
+
+
+@given(st.sampled_from(FOUND_IN), CHANGES)
+@settings(max_examples=600, deadline=None)
+def test_no_line_is_left_out_in_which_a_detector_would_find_something(
+    text: str, changes: list[tuple[str, str]]
+) -> None:
+    for before, after in changes:
+        text = text.replace(before, after)
+    assert _detected(Text(text)) == _detected(_EveryLine(text))
+
+
+class _EveryLine(Text):
+    """Every detector tries every line of it."""
+
+    def lines_with(self, hints: Iterable[str]) -> Lines:
+        return self.lines_like(bool)
+
+    def lines_like(self, may_match: Callable[[str], object]) -> Lines:
+        ends = [match.start() for match in re.finditer("\n|\\Z", self)]
+        yield from zip([0, *(end + 1 for end in ends)], ends, strict=False)
+
+
+def _detected(text: Text) -> list[Any]:
+    found = [*secrets_in(text), *paths_in(text), *machines_in(text)]
+    return [without_overlap(found, text), sorted(decoded(text)), sorted(users_in(text))]
 
 
 @given(CLEAN_TEXT)

@@ -8,7 +8,7 @@ from detect_secrets.settings import transient_settings
 from aorta.scrub.files import Account, FileScrubber
 from aorta.scrub.scrubber import Scrubber
 from support.planted import CORPUS
-from support.strange_secrets import strange_secrets
+from support.strange_secrets import blind_secrets, strange_secrets
 
 _PLUGINS = (
     "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "
@@ -24,7 +24,7 @@ _PLUGINS = (
 def test_detect_secrets_finds_nothing_in_scrubbed_text() -> None:
     """What KeywordDetector still reports is a placeholder, or the keyword's own quotes."""
     planted = [(one.name, "x.log", one.line) for one in CORPUS]
-    planted += [(one.name, one.where, one.text) for one in strange_secrets()]
+    planted += [(one.name, one.where, one.text) for one in (*strange_secrets(), *blind_secrets())]
     with transient_settings({"plugins_used": [{"name": name} for name in _PLUGINS.split()]}):
         for name, where, text in planted:
             files = FileScrubber(Scrubber())

@@ -14,11 +14,15 @@ from support.beliefs import WrittenOut
 CHANGES = 6
 EVERY = (1 << CHANGES) - 1
 masks = st.integers(0, EVERY)
-histories = st.lists(masks, min_size=5, max_size=5)
+prefixes = st.integers(0, CHANGES).map(lambda first: (1 << first) - 1)  # as on a line
+histories = st.lists(masks, min_size=5, max_size=5) | st.lists(prefixes, min_size=5, max_size=5)
 trials_of = st.dictionaries(
     st.integers(0, 4), st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=4
 )
-priors = st.lists(st.sampled_from([0.05, 1.0, 4.0]), min_size=CHANGES, max_size=CHANGES)
+priors = st.one_of(
+    st.lists(st.sampled_from([0.05, 1.0, 4.0]), min_size=CHANGES, max_size=CHANGES),
+    st.just([1.0] * CHANGES),
+)
 
 
 def timeline_of(holds: list[int]) -> GraphTimeline:

@@ -36,7 +36,7 @@ def test_ctrl_c_leaves_a_partial_answer_that_is_gone_on_with(tmp_path: Path) -> 
     process = start_aorta("solve", "--json", "-q", "--skip", "triage", *COMMAND, cwd=tmp_path)
     journal = "solve/*/.aorta/trials.jsonl"
     wait_until(
-        lambda: any(f.read_bytes().count(b'"fair"') >= 3 for f in tmp_path.glob(journal)),
+        lambda: any(f.read_bytes().count(b'"watched"') >= 3 for f in tmp_path.glob(journal)),
         "three trials",
     )
     os.kill(process.pid, signal.SIGINT)
@@ -152,7 +152,7 @@ def test_lists_on_the_command_line_shrink_to_the_items_that_matter(tmp_path: Pat
     document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND, *words)
     kept = {axis["name"]: axis["final_items"] for axis in document["reproducer"]["axes"]}
     assert kept == {"LAYERS": ["8", "23"], "SIZES": ["5"]}
-    assert document["shared_trials"] == 2 + 1  # the look at it, and the reduction's calibration
+    assert document["shared_trials"] == 1  # the look at it
 
 
 def test_a_dry_run_says_the_plan_and_runs_nothing(tmp_path: Path) -> None:
@@ -180,3 +180,21 @@ def test_a_stage_can_be_rerun_by_hand(tmp_path: Path) -> None:
     assert "loss is nan at step 11" in done.stderr
     reduced = aorta("reduce", "--resume", script.parents[1], "--json", "-q", cwd=tmp_path).json()
     assert reduced["resumed_trials"] == reduced["trials"]
+
+
+def test_a_size_that_another_number_divides_goes_in_steps_of_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--hidden-size', type=int)\n"
+        "parser.add_argument('--num-heads', type=int)\n"
+        "given = parser.parse_args()\n"
+        "assert given.hidden_size % given.num_heads == 0, 'heads do not fit'\n"
+        "if given.hidden_size >= 100 and given.num_heads >= 3:\n"
+        "    raise RuntimeError('overflow')\n"
+    )
+    words = ("--hidden-size", "768", "--num-heads", "12")
+    document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND[:3], *words)
+    left = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
+    assert left["HIDDEN_SIZE"] == 108
+    assert left["NUM_HEADS"] in {3, 4, 6, 9, 12}

@@ -41,6 +41,29 @@ def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
+@pytest.mark.xdist_group("slurm")
+def test_the_node_that_fails_is_named_before_anything_is_reduced(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    bad = min(slurm_cluster.nodes)
+    job = f'[ "$SLURMD_NODENAME" != {bad} ] || {{ echo "fell off the bus" >&2; exit 7; }}'
+    done = aorta(
+        *("solve", "--json", "-q", "--executor", "slurm", "--nodes", "2"),
+        *("--", "bash", "-c", job),
+        cwd=tmp_path, env=slurm_cluster.environ, timeout=400,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    document = done.json()
+    assert document["status"] == "solved"
+    assert [one["name"] for one in document["isolation"]["guilty"]] == [bad]
+    assert document["next"][0].startswith(f"scontrol update NodeName={bad} State=DRAIN")
+    assert all(len(place["nodes"]) == 2 for place in document["isolation"]["placements"])
+    stages = {stage["name"]: stage["status"] for stage in document["stages"]}
+    assert (stages["isolate"], stages["reduce"]) == ("done", "skipped")
+    page = Path(document["run_dir"], "report.html").read_text(encoding="utf-8")
+    assert f"Node {bad}" in page
+
+
 @pytest.mark.xdist_group("ray")
 def test_a_race_is_cured_by_one_thread_on_ray_whose_driver_is_started_once(
     ray_cluster: RayCluster, tmp_path: Path

@@ -2,6 +2,7 @@
 failed once.
 """
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,39 @@ def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path
 def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:
     done = aorta("run", "-q", "--", "cat", cwd=tmp_path, stdin="a line\n")
     assert "stdin" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("raise AssertionError(f'reduced {1197 - 69}, expected 1197')", "assertion"),
+        ("float('n/a?')", "user_exception"),
+    ],
+)
+def test_a_guess_says_less_than_the_type_of_the_exception(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    (tmp_path / "total.py").write_text(f"{line}\n")
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce", "--", "python", "total.py",
+                 cwd=tmp_path)  # fmt: skip
+    failure = done.json()["failure"]
+    assert failure["class"] == kind
+    assert failure["summary"].startswith(f"{kind}: ")
+
+
+def test_candidates_that_show_the_exception_in_other_words_change_what_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    rows = ["".join(letters) for letters in itertools.product("aeiou", repeat=3)]
+    (tmp_path / "rows.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "load.py").write_text(
+        "import sys\n"
+        "rows = open(sys.argv[1]).read().split()\n"
+        "raise ValueError(f'no shard for {rows[0]!r} up to {rows[-1]!r} of these')\n"
+    )
+    document = aorta("solve", "--json", "-q", "--stages", "reproduce,reduce", "--", "python",
+                     "load.py", "rows.txt", cwd=tmp_path).json()  # fmt: skip
+    assert document["reproducer"]["axes"][0]["final"] == 1
+    assert document["trials"] <= 25
+    (spec,) = tmp_path.glob("solve/*/aorta.yaml")
+    assert "exit_code" in spec.read_text()

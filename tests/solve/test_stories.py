@@ -145,6 +145,9 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
         stage(document, "bisect")["why"] is None
     )  # the original says the same on both sides of it
     assert (repository / ".git/worktrees").exists() is False
+    page = (Path(document["run_dir"]) / "report.html").read_text()
+    assert "What it changed" in page
+    assert "+BLEND = 2" in page
 
 
 def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_does(

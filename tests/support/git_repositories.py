@@ -1,8 +1,9 @@
 """Real git repositories for tests: commits with chosen dates, branches and merges."""
 
 import os
+import random
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,3 +103,48 @@ def numbered(path: Path, count: int, *, name: str = "number") -> tuple[Repositor
     """Commits 0..count-1, each writing its own number into one file."""
     repository = Repository.create(path)
     return repository, repository.line([(f"commit {i}", {name: f"{i}\n"}) for i in range(count)])
+
+
+# -- histories that are drawn, and dates as clocks, rebases and imports make them
+
+DAY = 86_400
+JUNE = 1_748_736_000
+DATES: dict[str, Callable[[int, random.Random], list[int]]] = {
+    "equal": lambda count, draw: [JUNE] * count,
+    "reversed": lambda count, draw: [JUNE - n * DAY for n in range(count)],
+    "shuffled": lambda count, draw: draw.sample([JUNE + n * DAY for n in range(count)], count),
+    "far future": lambda count, draw: [
+        4_102_444_800 if draw.random() < 0.3 else JUNE + n * DAY for n in range(count)
+    ],
+    "1970": lambda count, draw: [
+        n if draw.random() < 0.3 else JUNE + n * DAY for n in range(count)
+    ],
+    "the good end later": lambda count, draw: [
+        JUNE if n < 2 else JUNE - 200 * DAY + n * DAY for n in range(count)
+    ],
+}
+
+
+def drawn_parents(draw: random.Random, count: int) -> list[list[int]]:
+    """A history with merges: every commit has one or two of those before it as parents."""
+    parents: list[list[int]] = [[]]
+    for number in range(1, count):
+        near = range(max(0, number - 6), number)
+        some = 2 if draw.random() < 0.25 and len(near) > 1 else 1
+        parents.append(sorted(draw.sample(near, some), reverse=True))
+    return parents
+
+
+def contained(parents: list[list[int]], top: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [top]
+    while waiting:
+        here = waiting.pop()
+        if here not in found:
+            found.add(here)
+            waiting += parents[here]
+    return found
+
+
+def drawn_dates(draw: random.Random, count: int) -> list[int]:
+    return draw.choice(list(DATES.values()))(count, draw)

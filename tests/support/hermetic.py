@@ -33,7 +33,13 @@ _KEPT = pytest.StashKey[Path]()
 _STARTED_AGAIN: list[str] = []
 _SLOW_LOOK = 0.003  # seconds of this thread: thousands of tests are looked after
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=_ABOUT_SPEED)
+# The same examples in every run, so that what lands is what was tried; `make fuzz` draws new ones.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=_ABOUT_SPEED,
+    derandomize="AORTA_TESTS_FUZZ" not in os.environ,
+)
 settings.load_profile("any machine")
 
 

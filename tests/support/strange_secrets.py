@@ -13,6 +13,8 @@ import re
 import string
 from dataclasses import dataclass
 
+from support import blind_secrets as blind
+
 _ALPHABETS = {
     "A": string.ascii_letters + string.digits,
     "h": "0123456789abcdef",
@@ -244,19 +246,31 @@ class Strange:
 
 def strange_secrets(rounds: int = 3) -> list[Strange]:
     """Every secret in `rounds` surroundings; together every kind of surrounding is there."""
+    return _corpus(KEYS_BY_SHAPE, SECRETS_BY_NAME, NAMED, ANYWHERE, rounds)
+
+
+def blind_secrets(rounds: int = 4) -> list[Strange]:
+    """The second corpus, which nobody who wrote a detector had seen."""
+    places = blind.NAMED | blind.BY_PLACE
+    return _corpus(blind.KEYS_BY_SHAPE, blind.SECRETS_BY_NAME, places, blind.ANYWHERE, rounds)
+
+
+def _corpus(
+    keys: str, names: str, named: Surroundings, anywhere: Surroundings, rounds: int
+) -> list[Strange]:
     rng = random.Random(20261117)
     found = []
-    shapes = [(line.split(None, 1), True) for line in KEYS_BY_SHAPE.strip().splitlines()]
-    names = [(line.split(None, 1), False) for line in SECRETS_BY_NAME.strip().splitlines()]
-    for number, ((name, shape), by_shape) in enumerate([*shapes, *names]):
+    by_shape = [(line.split(None, 1), True) for line in keys.strip().splitlines()]
+    by_name = [(line.split(None, 1), False) for line in names.strip().splitlines()]
+    for number, ((name, shape), shaped) in enumerate([*by_shape, *by_name]):
         value = _drawn(shape.strip(), rng)
-        places = {**NAMED, **ANYWHERE} if by_shape else NAMED
+        places = {**named, **anywhere} if shaped else named
         if "\n" in value:
             places = {"key.log": "read\n{value}\nsteps 10\n", "key.sh": "K='{value}'\nsteps=10\n"}
         order = sorted(places, key=lambda _place: rng.random())
         for where in order[:rounds]:
             text = _placed(places[where], name, value)
-            found.append(Strange(name, where, text, value, by_shape, number % 2 == 1))
+            found.append(Strange(name, where, text, value, shaped, number % 2 == 1))
     return found
 
 
@@ -280,10 +294,15 @@ def _placed(template: str, name: str, value: str) -> str:
         value=value,
         quoted=re.sub(r"[^\w\-.~]", lambda m: f"%{ord(m[0]):02X}", value),
         encoded=encoded,
+        Kebab="-".join(word.title() for word in words),
+        value64=base64.b64encode(value.encode()).decode(),
+        login64=base64.b64encode(f"alice:{value}".encode()).decode(),
     )
 
 
 def pieces_left(one: Strange, after: str) -> list[str]:
     """Words of the value that can still be read."""
     words = [word for word in re.split(r"\s", one.value) if len(word) >= 4]
+    encoded = (base64.b64encode(text.encode()) for text in (one.value, f"alice:{one.value}"))
+    words.extend(text.decode() for text in encoded)
     return [word for word in words if word in after]

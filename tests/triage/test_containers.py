@@ -48,9 +48,7 @@ def test_a_host_cell_and_container_cells_in_one_matrix(
         cell("box-mended", "mend", environment="box"),
         cell("inline-mended", "mend", environment={"docker": BARE}),
     ]
-    path = written(
-        tmp_path, document(*cells, workload_config={"command": script}, trials=5, order="rounds")
-    )
+    path = written(tmp_path, document(*cells, workload_config={"command": script}, trials=5))
     done = aorta(
         "triage", "run", "--recipe", path, "--mitigations-file", sidecar, "--jobs", "2", "--json", "-q",
         cwd=tmp_path, env=engine.environ,

@@ -9,7 +9,7 @@ import pytest
 from aorta.core.errors import AortaError
 from aorta.triage.request import TriageRequest, build_recipe_from_flags
 from support.aorta_cli import aorta
-from support.triage_runs import BASELINE, FIXED, by_name, cell, document, written
+from support.triage_runs import BASELINE, FIXED, document, written
 
 WORKLOAD = [
     "--workload", "half_nan", "--mitigation-axis", "none", "--environment-axis", "local",
@@ -82,13 +82,16 @@ def test_an_environment_whose_name_is_no_path_is_usable_in_both_modes(tmp_path: 
 
 def test_flag_cells_that_would_share_a_directory_are_refused(tmp_path: Path) -> None:
     sidecar = boxes(tmp_path, "a/b", "a:b")
-    with pytest.raises(AortaError, match="would share the directory 'none-a_b'"):
+    with pytest.raises(AortaError, match="the name 'none-a_b' stands twice"):
         build_recipe_from_flags(flags(environments=["a/b", "a:b"], sidecars=[sidecar]))
 
 
 def test_what_a_recipe_says_cannot_be_said_beside_it(tmp_path: Path) -> None:
     given = {
         "--workload": "half_nan",
+        "--mitigation-axis": "none",
+        "--environment-axis": "local",
+        "--trials": "2",
         "--steps": "3",
         "--ticket": "T",
         "--baseline-cell": "x",
@@ -201,29 +204,6 @@ def test_a_bad_sidecar_is_one_line_in_the_lists_too(tmp_path: Path, noun: str) -
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "bad.json: version: found 2, expected 1" in done.stderr
-
-
-def test_axes_beside_a_recipe_add_cells_like_its_baseline(tmp_path: Path) -> None:
-    path = written(tmp_path, document(cell("baseline-local", extra_env={"A": "1"}), FIXED))
-    done = aorta(
-        "triage", "run", "--recipe", path, "--mitigation-axis", "none,omp_one_thread", "--trials", "2",
-        "--json", "-q", cwd=tmp_path,
-    )  # fmt: skip
-    matrix = done.json()
-    added = by_name(matrix)["omp_one_thread-local"]
-    assert list(by_name(matrix)) == ["baseline-local", "fixed", "omp_one_thread-local"]
-    assert matrix["trials_per_cell"] == 2
-    assert added["resolved_env_vars"].items() >= {"A": "1", "OMP_NUM_THREADS": "1"}.items()
-
-
-def test_a_name_that_is_taken_is_given_a_number(tmp_path: Path) -> None:
-    taken = cell("omp_one_thread-local", extra_env={"FIXED": "1"})
-    path = written(tmp_path, document(BASELINE, taken))
-    done = aorta(
-        "triage", "run", "--recipe", path, "--mitigation-axis", "omp_one_thread", "--dry-run",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert "omp_one_thread-local-2: at most" in done.stdout
 
 
 def test_triage_without_run_is_triage_run(tmp_path: Path) -> None:

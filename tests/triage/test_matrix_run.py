@@ -322,21 +322,16 @@ def test_a_dry_run_refuses_what_a_run_refuses_and_leaves_nothing(tmp_path: Path)
     assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
 
 
-def test_a_dry_run_says_the_commands_the_trials_and_the_time(tmp_path: Path) -> None:
+def test_a_dry_run_says_the_commands_and_the_trials(tmp_path: Path) -> None:
     path = written(tmp_path, document(BASELINE, FIXED, trials=4))
     words: list[str | Path] = ["triage", "run", "--recipe", path]
     first = aorta(*words, "--dry-run", cwd=tmp_path)
     assert first.exit_code == 0
     assert "env FIXED=1 /bin/bash -c 'test -n " in first.stdout
     assert "at most 8 trials" in first.stdout
-    assert "time: unknown" in first.stdout
     told = aorta(*words, "--dry-run", "--json", cwd=tmp_path).json()
     assert [one["trials"] for one in told["cells"]] == [4, 4]
-    limited = aorta(*words, "--dry-run", "--timeout", "60", "--jobs", "2", cwd=tmp_path)
-    assert "time: 4m00s at most, by --timeout" in limited.stdout
     assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
-    aorta(*words, "-q", cwd=tmp_path)
-    assert "a trial in the newest run" in aorta(*words, "--dry-run", cwd=tmp_path).stdout
 
 
 def test_the_same_second_never_shares_a_directory(tmp_path: Path) -> None:
@@ -427,27 +422,13 @@ def test_logs_of_clean_trials_go_where_the_recipe_says_so(tmp_path: Path) -> Non
         assert (tmp_path / record["process"]["stderr"]).exists() is kept
 
 
-def test_trials_are_interleaved_the_baseline_first_and_the_seed_decides(tmp_path: Path) -> None:
-    def order(seed: int) -> list[str]:
-        log = tmp_path / f"log{seed}"
-        log.unlink(missing_ok=True)
-        cells = [cell(name, extra_env={"WHO": name}) for name in ("baseline-x", "b", "c", "d")]
-        recipe = loaded(
-            tmp_path,
-            *cells,
-            script=f"echo $WHO >> {log}",
-            trials=3,
-            order={"by": "shuffled", "seed": seed},
-        )
-        run(recipe, tmp_path / "out")
-        return log.read_text().split()
-
-    first = order(1)
-    assert first[:2] == ["baseline-x"] * 2
-    rounds = [sorted(set(first[2:5])), sorted(first[-3:])]
-    assert rounds[0] == ["b", "c", "d"], "each cell has its first trial before any has its second"
-    assert order(1) == first
-    assert any(order(seed) != first for seed in (2, 3, 4))
+def test_trials_are_interleaved_and_the_baseline_is_first(tmp_path: Path) -> None:
+    cells = [cell(name, extra_env={"WHO": name}) for name in ("baseline-x", "b", "c", "d")]
+    recipe = loaded(tmp_path, *cells, script=f"echo $WHO >> {tmp_path / 'log'}", trials=3)
+    run(recipe, tmp_path / "out")
+    ran = (tmp_path / "log").read_text().split()
+    assert ran[:2] == ["baseline-x"] * 2
+    assert set(ran[2:5]) == {"b", "c", "d"}, "each has its first trial before any has its second"
 
 
 def test_the_room_starts_no_process_of_its_own() -> None:
@@ -458,8 +439,7 @@ def test_the_room_starts_no_process_of_its_own() -> None:
 
 def test_the_shipped_example_runs_as_it_is(tmp_path: Path) -> None:
     recipe = ROOT / "examples/triage/half_nan.yaml"
-    words = ("--trials", "6", "--jobs", "2", "--json", "-q")  # one in 15,000 never sees a NaN
-    done = aorta("triage", "run", "--recipe", recipe, *words, cwd=tmp_path)
+    done = aorta("triage", "run", "--recipe", recipe, "--jobs", "2", "--json", "-q", cwd=tmp_path)
     assert done.exit_code == 0, done.stderr
     cells = by_name(done.json())
     assert cells["check-overflow"]["failed_count"] == 0
@@ -496,14 +476,10 @@ def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials:
 
 
 def test_exact_trials_are_exactly_as_many_in_every_cell(tmp_path: Path) -> None:
-    for place, arguments, keys in (
-        ("flag", ["--exact-trials"], {}),
-        ("recipe", [], {"exact_trials": True}),
-    ):
-        _, matrix = matrix_of(tmp_path / place, *arguments, trials=9, **keys)
-        assert {entry["trials"] for entry in matrix["cells"]} == {9}
-        assert matrix["exact_trials"] is True
-        assert "Trials per cell: 9 exactly" in page_of(tmp_path / place, matrix)
+    _, matrix = matrix_of(tmp_path, trials=9, exact_trials=True)
+    assert {entry["trials"] for entry in matrix["cells"]} == {9}
+    assert matrix["exact_trials"] is True
+    assert "Trials per cell: 9 exactly" in page_of(tmp_path, matrix)
 
 
 def test_stopping_early_says_what_it_saved(tmp_path: Path) -> None:
@@ -546,7 +522,6 @@ def test_the_failure_looked_for_is_the_baselines_whoever_failed_first(tmp_path: 
         cells=[baseline, cell("broken", extra_env={"BROKEN": "1"})],
         trials=6,
         exact_trials=True,
-        order="rounds",
         workload_config={"command": late},
     )
     found = by_name(matrix)

@@ -142,7 +142,7 @@ def test_a_finished_search_resumed_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--max-rate", "1.5"], "--max-rate: found 1.5"),
+        (["--mitigation-axis", ","], "--mitigation-axis: found no name"),
         (["--dry-run"], "nothing was run"),
     ],
 )

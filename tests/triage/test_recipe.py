@@ -16,7 +16,6 @@ from aorta.triage.recipe import (
     InlineImage,
     RecipeFile,
     StopAfter,
-    TrialOrder,
     load_recipe,
     resolved_yaml,
 )
@@ -82,7 +81,6 @@ def test_a_workload_needs_steps_and_a_command_does_not(tmp_path: Path) -> None:
         ({"extra_env": {"A": 1}}, "recipe.json: extra_env.A: "),
         ({"stop_after": {"events": 0}}, "recipe.json: stop_after.events: "),
         ({"stop_after": {"events": 2, "event_verdict": "x"}}, "stop_after.event_verdict: "),
-        ({"order": "random"}, "recipe.json: order.by: "),
         ({"timeout": "soon"}, "is not a duration"),
         ({"save_logs": "yes"}, "recipe.json: save_logs: "),
     ],
@@ -101,7 +99,7 @@ def test_what_is_wrong_is_said_with_its_place(
         ({"name": "x", "mitigations": [], "environment": "local"}, "write [none] for none"),
         (cell("x", "tf32_of"), "cells[1]: cell 'x': unknown mitigation 'tf32_of'; did you mean"),
         (cell("x", environment="nowhere"), "cells[1]: cell 'x': unknown environment 'nowhere'"),
-        (cell("x", environment={"docker": ""}), "cells[1].environment"),
+        (cell("x", environment={"docker": ""}), "cells[1].environment: found {'docker': ''}"),
         (cell("x", environment={"podman": "a"}), "cells[1].environment"),
         (cell("x", trials=0), "cells[1].trials: found 0"),
         (cell("baseline-local"), "the name 'baseline-local' stands twice"),
@@ -189,7 +187,6 @@ EVERY_KEY: dict[str, Any] = {
     "timeout": 90.5,
     "save_logs": False,
     "stop_after": {"events": 3, "max_trials": 24, "event_verdict": "pass"},
-    "order": {"by": "rounds", "seed": 5},
     "confound": {"threshold": 1.3, "baseline_cell": "baseline-local"},
 }
 
@@ -221,10 +218,6 @@ def test_the_resolved_recipe_holds_keys_of_a_recipe_alone(tmp_path: Path) -> Non
     )
 
 
-def test_a_bare_order_is_short_for_its_default(tmp_path: Path) -> None:
-    assert loaded(tmp_path, order="cells").content.order.by == "cells"
-
-
 def test_secrets_in_a_recipe_are_not_echoed(tmp_path: Path) -> None:
     message = refused(tmp_path, document(extra_env={"TOKEN": ["hunter2"]}))
     assert "hunter2" not in message
@@ -245,7 +238,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 def test_the_reference_names_every_key() -> None:
     reference = (ROOT / "examples/triage/README.md").read_text()
-    for model in (RecipeFile, Cell, StopAfter, TrialOrder, Confound):
+    for model in (RecipeFile, Cell, StopAfter, Confound):
         for key in model.model_fields:
             assert f"`{key}`" in reference or re.search(rf"[{{,\s]{key}[:,}}]", reference), key
     assert "keeps names as names" in reference

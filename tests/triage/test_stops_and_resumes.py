@@ -37,7 +37,7 @@ def trials_of_the_first_cell(run_dir: Path) -> int:
 
 def recipe(folder: Path) -> Path:
     cells = [BASELINE, cell("fixed", extra_env={"FIXED": "1"}), cell("c", extra_env={"X": "1"})]
-    return written(folder, document(*cells, script=SLOW, trials=5, order="rounds"))
+    return written(folder, document(*cells, script=SLOW, trials=5))
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -90,7 +90,7 @@ def test_another_recipe_is_refused_on_resume(tmp_path: Path) -> None:
     first = aorta(
         "triage", "run", "--recipe", recipe(tmp_path), "--json", "-q", cwd=tmp_path, env=env
     ).json()
-    other = written(tmp_path, document(BASELINE, script=SLOW, trials=5, order="rounds"))
+    other = written(tmp_path, document(BASELINE, script=SLOW, trials=5))
     done = aorta("triage", "run", "--recipe", other, "--resume", first["run_dir"], cwd=tmp_path)
     assert done.exit_code == 2
     assert "the cells changed since this run began" in done.stderr

@@ -12,7 +12,7 @@ from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.logs.fields import in_one_calendar
 from aorta.attribution.logs.reading import ReadableLog
 from aorta.attribution.nouns import Attribution, Evidence, Finding
-from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide
+from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
 from aorta.attribution.progress import progress_of, world_size
 from aorta.attribution.sources import (
     earlier_sources,
@@ -35,15 +35,17 @@ def attribute(
     registry: Registry | None = None,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Attribution:
-    """What killed this cycle, and whether it should restart. Never raises for what a log may
-    hold.
-    """
+    """What killed this cycle, and whether to restart. Never raises for what a log may hold."""
     started = time.perf_counter()
     finding = replace(
         _find(evidence, registry or built_in()),
         heartbeat_step=evidence.heartbeat_step,
         lived_sec=evidence.lived_sec,
     )
+    # A failure that came back keeps the name of the first time, whatever words vary in it.
+    known = next((past for past in evidence.history if is_same_failure(past, finding)), None)
+    if known is not None:
+        finding = replace(finding, fingerprint=known.fingerprint)
     decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
     return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
 

@@ -220,9 +220,7 @@ def _frame_words(frame: Frame) -> str:
 
 
 def plain(text: str) -> str:
-    """A text as lower-case words: identifiers spelled out, and what has a form of its own by the
-    name of that form.
-    """
+    """A text as lower-case words; paths, options, names and the like by the name of their form."""
     text = _URL.sub(" <url> ", text)
     text = _LIBRARY.sub(" <library> ", text)
     text = _SOURCE.sub(" ", text)
@@ -322,9 +320,7 @@ class ConfidenceFit:
 
 
 class LinearModel:
-    """Weights of words for classes: `rows` holds for each word its `class:weight` entries, taken
-    apart only where it is said.
-    """
+    """Weights of words for classes: `rows` holds for each word its `class:weight` entries."""
 
     def __init__(
         self,

@@ -8,10 +8,11 @@ from typing import Any
 
 from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle, Root
 from aorta.attribution.taxonomy import FailureClass
+from aorta.core.failure import Failure, failure_from_json, failure_to_json
 
 SCHEMA = "aorta.attribution/1"
 # What `past_cycle` reads of a finding: all that later cycles are compared with.
-REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec")
+REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec", "failure")
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "heartbeat_step": finding.heartbeat_step,
         "lived_sec": finding.lived_sec,
         "fingerprint": finding.fingerprint,
+        "failure": failure_to_json(finding.failure),
         "summary": finding.summary,
         "evidence": [asdict(line) for line in finding.evidence],
         "cascade": [
@@ -68,7 +70,16 @@ def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
         name,
         heartbeat_step,
         float(lived) if isinstance(lived, (int, float)) else None,
+        _failure(document.get("failure")),
     )
+
+
+def _failure(content: object) -> Failure | None:
+    """What failed; None where nobody recorded it, or not in our form."""
+    try:
+        return failure_from_json(content)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def described(attribution: Attribution) -> str:

@@ -57,9 +57,7 @@ def lifetime(info: Mapping[str, Any]) -> float | None:
 
 
 def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
-    """The cycles under `directory` before the one these logs are of, oldest first: no cycle is its
-    own history.
-    """
+    """The cycles under `directory` before the one of these logs, oldest first."""
     cycles = sorted(
         (int(found[1]), path)
         for path in directory.iterdir()

@@ -68,9 +68,7 @@ def find_dumps(directory: Path) -> tuple[Path, ...]:
 
 
 def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
-    """The dumps that can be read; JSON wins over a pickle of the same rank. A damaged file says
-    nothing.
-    """
+    """The dumps that can be read; JSON wins over a pickle of the same rank."""
     by_rank: dict[int, Dump] = {}
     for path in sorted(paths, key=lambda path: path.suffix == ".json"):
         dump = _read(path)
@@ -135,9 +133,7 @@ def _finished(dump: Dump, group: str, sequence: int) -> bool:
 
 
 class _PlainValues(pickle.Unpickler):
-    """Numbers, strings, lists, tuples and dicts. The type tags of torch's own pickler are
-    dropped.
-    """
+    """Numbers, strings, lists, tuples and dicts; the type tags of torch's pickler are dropped."""
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if module == "torch.jit._pickle" and name in {"restore_type_tag", "build_intlist"}:

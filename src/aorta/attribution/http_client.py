@@ -37,9 +37,7 @@ class JsonClient:
         *,
         find_token: Callable[[str], str | None] | None = None,
     ) -> None:
-        """`find_token` is asked at every call, where neither a token nor credentials are given: a
-        server may have come since.
-        """
+        """`find_token` is called at every request without credentials: a server may be new."""
         self.url = without_credentials(url).rstrip("/")
         self._given = f"Bearer {token}" if token else credentials_in(url)
         self._find_token = find_token

@@ -73,9 +73,7 @@ def place(root: str, inside: str) -> Path:
 
 
 def open_straight(path: Path) -> BinaryIO:
-    """Open a regular file without following a link anywhere in its path. Raises OSError for
-    whatever else is there.
-    """
+    """Open a regular file without following any link. Raises OSError for anything else."""
     *parents, name = path.parts[1:]
     directory = os.open("/", _WALK)
     try:

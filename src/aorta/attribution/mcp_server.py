@@ -67,9 +67,7 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
     @server.tool()
     @in_a_sentence
     def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
-        """The decision the attribution service gave for a cycle; waits up to `wait` seconds for
-        it.
-        """
+        """The decision the service gave for a cycle; waits up to `wait` seconds for it."""
         if service is None:
             raise UsageError("no attribution service is configured; start with --service-url")
         where = f"/v1/cycles/{quote(job_id, safe='')}/{quote(cycle_id, safe='')}/decision"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Action, FailureClass
+from aorta.core.failure import Failure
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class PastCycle:
     name: str = ""
     heartbeat_step: int | None = None
     lived_sec: float | None = None
+    failure: Failure | None = None  # None: an older version recorded the fingerprint alone
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Finding:
     made_steps: bool = False  # whether steps were seen, counted or not
     heartbeat_step: int | None = None  # as the launcher reported it, if it did
     lived_sec: float | None = None
-    basis: str = ""  # what the confidence rests on: a dialect, and how sure its row is
+    failure: Failure | None = None  # what failed, as `same_failure` compares it
+    basis: str = ""  # what the confidence rests on: a rule file, and how sure its pattern is
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ class Opinion:
 
 
 def with_opinion(attribution: Attribution, adviser: Adviser | None) -> Attribution:
-    """The attribution with what the adviser added; as it was where there is none, in time or at
-    all.
-    """
+    """The attribution with what the adviser added; unchanged where nothing came in time."""
     opinion = None if adviser is None else opinion_on(question(attribution), adviser)
     if opinion is None:
         return attribution

@@ -15,9 +15,7 @@ LINK, FILE, DIRECTORY, OTHER, MISSING = "link", "file", "directory", "other", "m
 
 
 def look(root: str, inside: str) -> tuple[str, int]:
-    """What `root/inside` is, and its size; LINK if any part below the root is one. What is not
-    there yet cannot be one.
-    """
+    """What `root/inside` is, and its size; LINK if any part below the root is one."""
     path = root
     found: os.stat_result | None = None
     for part in inside.split("/") if inside else ():

@@ -3,7 +3,7 @@
 A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up.
 So STOP needs a class that a restart cannot heal and a confidence of at least `SURE`, or the same
 failure again without progress in between. What has run for some steps was not wrong from the start:
-after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a mistake gets one restart
+after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a user error gets one restart
 first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
 """
 
@@ -14,6 +14,7 @@ from enum import Enum
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.progress import made_progress, progress_over, reached
 from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
+from aorta.core.failure import same_failure
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
 SURE = 0.8  # what a STOP at the first failure needs
@@ -100,9 +101,7 @@ def decide(
     *,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Decision:
-    """The first rule that applies. `history` is oldest first and does not hold the cycle just
-    found.
-    """
+    """The first rule that applies. `history`: the cycles before this one, oldest first."""
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
@@ -139,9 +138,7 @@ def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
 
 
 def _came_far(finding: Finding) -> bool:
-    """Whether it ran so long that a mistake would have shown before: something around it has
-    changed.
-    """
+    """Whether it ran so long that a user error would have shown before."""
     if finding.failure_class not in USER_ERRORS:
         return False
     if finding.last_step is None:
@@ -156,9 +153,7 @@ def _needed(finding: Finding) -> float:
 
 
 def _is_one_node_only(finding: Finding) -> bool:
-    """One of several nodes shows what the program alone would show on all: that node is the
-    suspect.
-    """
+    """One node alone shows what the program would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 
@@ -167,7 +162,7 @@ def _is_of_some_ranks_only(finding: Finding) -> bool:
     wrong.
 
     Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows
-    may well be the program's mistake; but every rank imports modules and reads its command line.
+    may well be a user error; but every rank imports modules and reads its command line.
     """
     if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
@@ -210,7 +205,10 @@ def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool
 
 
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
-    return cycle.fingerprint == finding.fingerprint
+    """By the one rule of `core`; a cycle whose failure was not recorded, by its fingerprint."""
+    if cycle.failure is None or finding.failure is None:
+        return cycle.fingerprint == finding.fingerprint
+    return bool(same_failure(cycle.failure, finding.failure))
 
 
 def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -> tuple[str, str]:

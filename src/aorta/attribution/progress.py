@@ -314,9 +314,7 @@ def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
 
 
 def growing_number(text: str) -> list[int]:
-    """The values of the one number that grows from line to line in lines that are otherwise
-    alike.
-    """
+    """The values of the one number that grows from line to line in lines otherwise alike."""
     alike: dict[str, list[str]] = {}
     for line in re.split(r"[\r\n]+", text)[-_LOOKED_AT:]:
         if (shape := _shape_of(line)) is not None:

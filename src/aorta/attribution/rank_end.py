@@ -42,9 +42,7 @@ _SPOKEN = {  # what shells and schedulers call a signal
 
 
 def signal_number(told: int | str) -> int | None:
-    """A signal given as a number or by a name: 9, "9", "SIGKILL", "KILL", "Segmentation fault".
-    None: no such signal.
-    """
+    """A signal's number: of 9, "9", "SIGKILL", "KILL", "Segmentation fault"; else None."""
     if isinstance(told, int):
         return told if 1 <= told <= signal.NSIG else None
     text = told.strip()
@@ -93,15 +91,11 @@ class RankEnd:
 
     @property
     def by_force(self) -> bool:
-        """Ended the way a launcher ends a rank, politely or not; who leaves with a code of its own
-        may have failed by itself.
-        """
+        """Killed as a launcher kills a rank; with a code of its own it may have failed itself."""
         return self.was_asked_to_stop or self.died_of == signal.SIGKILL
 
     def stopped_by_agent(self, told: bool) -> "RankEnd":
-        """The same, where its agent says that it stopped it; whoever dies otherwise on the way out
-        died by itself.
-        """
+        """The same where its agent says that it stopped it, unless it died otherwise on the way."""
         return replace(self, ended_by_launcher=True) if told and self.by_force else self
 
     @property
@@ -126,17 +120,13 @@ class RankEnd:
 
     @property
     def fits_an_exception(self) -> bool:
-        """Whether an uncaught Python exception could have ended it: that exits 1, aborts on its way
-        out, or is asked to hurry.
-        """
+        """Whether an uncaught Python exception fits how it exited: 1, an abort, or a signal."""
         return (
             self.died_of in {None, signal.SIGABRT, signal.SIGINT, *_POLITE} and self.exit_code != 0
         )
 
     def fits(self, failure_class: FailureClass) -> bool:
-        """Whether a line of this class could tell how it ended: nobody dies of a signal for
-        refusing its input.
-        """
+        """Whether a line of this class fits how it exited: bad input brings no signal."""
         return self.fits_an_exception or failure_class not in _WAYS_TO_EXIT
 
     @property

@@ -1,4 +1,4 @@
-"""The door of the room for one cycle on disk: everything that may be asked, and the one function
+"""The public API for one cycle on disk: everything that may be asked, and the one function
 that answers it.
 """
 

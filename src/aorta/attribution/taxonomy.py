@@ -1,4 +1,4 @@
-"""The classes of failure and the three answers: the vocabulary every other module of this room
+"""The classes of failure and the three answers: the vocabulary every other module of this package
 speaks.
 """
 
@@ -68,13 +68,13 @@ class Action(StrEnum):
 
 
 class Role(StrEnum):
-    """What a event says about the rank that shows it."""
+    """What an event says about the rank that shows it."""
 
     ROOT = "root"  # this can kill a job
     CASCADE = "cascade"  # only follows from another rank's failure
     WAITING = "waiting"  # waited in vain; the blame is on a rank that does not say so
     CONFIRM = "confirm"  # names the cause of a death that another fact reports
-    STANDING = "standing"  # where a rank stood when its stack was asked for
+    STACK = "standing"  # where a rank stood when its stack was asked for
     END = "end"  # how a process ended, in the words of whoever watched it
 
 

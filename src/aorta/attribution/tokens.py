@@ -37,9 +37,7 @@ def read_token(path: Path | None) -> str | None:
 
 @contextmanager
 def made_token(token: str, port: int) -> Iterator[Path]:
-    """The file that tells this user's callers of the server at `port` its token, while it is
-    served.
-    """
+    """The file that tells this user's callers the token of the server at `port`."""
     path = _place(socket.gethostname(), port)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

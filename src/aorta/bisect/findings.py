@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aorta.bisect.histories import commit_of, merge_of
+from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
@@ -47,7 +47,6 @@ class Counted:
 
     builds: int = 0
     tests: int = 0
-    cached: int = 0
     checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
     resumed_trials: int = 0
     other_failures: int = 0  # states that failed, and not like the first one
@@ -91,8 +90,6 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
-    good = {name: commit_of(version) for name, version in good.items()}
-    bad = {name: commit_of(version) for name, version in bad.items()}
     candidates = last.interval if status not in _NO_ANSWER else None
     culprits = _culprits(outcome) if candidates else []
     return Findings(
@@ -102,7 +99,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
-        bad={**bad, **{one["package"]: one["bad"] for one in culprits[:1] if good == bad}},
+        bad=bad,
         **_sides_seen(outcome),
         counted=counted(answers, outcome),
         skipped=list(skipped_states(main)),
@@ -403,9 +400,7 @@ def _about_paths(found: FinishedSearch) -> str | None:
 # -- counting
 
 
-def counted(
-    answers: Sequence[Answer], outcome: Investigation | None = None, cached: int = 0
-) -> Counted:
+def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> Counted:
     """Every trial once, as the journals have it. Without searches over versions, containers as they
     are count as states.
     """
@@ -423,7 +418,6 @@ def counted(
     return Counted(
         builds=len({*sought, *checks}),
         tests=len(sought) + len(checks),
-        cached=cached + sum(found.cached for found in (outcome.searched if outcome else ())),
         checks={"builds": len(set(checks) - set(sought)), "tests": len(checks)},
         resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
         other_failures=len(_failing_otherwise(answers)),

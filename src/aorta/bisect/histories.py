@@ -8,7 +8,7 @@ something.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from aorta.core.errors import UsageError
@@ -81,14 +81,6 @@ class CommitPath:
     def until(self, rank: int) -> "CommitPath":
         return CommitPath(self.states[: rank + 1], self.changes[:rank])
 
-    def graph(self, package: str) -> "Graph":
-        """The same, where each state says itself what it contains."""
-        ranks = range(len(self.changes))
-        shas = tuple(commit.sha for commit in self.states)
-        holds = tuple((1 << place) - 1 for place in range(len(shas)))
-        after = tuple(rank + 1 for rank in ranks)
-        return Graph(GraphHistory(package, shas, holds, tuple(ranks), after), self.changes)
-
 
 @dataclass(frozen=True)
 class Graph:
@@ -96,87 +88,6 @@ class Graph:
 
     history: GraphHistory
     changes: tuple[CommitChange, ...]
-
-    def cherry_picking(
-        self, ranks: Sequence[int], good: str, bad: str
-    ) -> "tuple[Graph, str, Mapping[str, int]] | None":
-        """Only these changes, all of them between two states, over the states that would hold some
-        of them with what the last of them brings; that commit; and by each of those states the
-        parent that the commit is compared to. So states can be tested that only lack that.
-        """
-        history, group = self.history, sum(1 << rank for rank in ranks)
-        last = next((r for r in ranks if not group & ~history.holds[history.after[r]]), None)
-        if last is None or self.changes[last].removed:
-            return None
-        commit = self.changes[last].commit
-        onto = _states_below(history, commit, group)
-        named = [
-            (held, sha + _PICKED if sha == good else sha, number) for held, (sha, number) in onto
-        ]
-        states = {sha: held for held, sha, _ in named if sha != bad}
-        between = sorted(((held, sha) for sha, held in states.items()), key=_size)
-        found = self._of(ranks, [(0, good), *between, (group, bad)])
-        return found, commit.sha, {sha: number for _, sha, number in named}
-
-    def _of(self, ranks: Sequence[int], states: Sequence[tuple[int, str]]) -> "Graph":
-        """These changes over other states, in the order in which those come to hold them."""
-        first = {r: next(i for i, (held, _) in enumerate(states) if held >> r & 1) for r in ranks}
-        order = sorted(ranks, key=lambda rank: (first[rank], rank))
-        shas = tuple(sha for _, sha in states)
-        holds = tuple(
-            sum(1 << bit for bit, rank in enumerate(order) if held >> rank & 1)
-            for held, _ in states
-        )
-        after = tuple(first[rank] for rank in order)
-        before = tuple(
-            max(i for i, held in enumerate(holds) if not (held >> bit & 1 or held & ~holds[place]))
-            for bit, place in enumerate(after)
-        )
-        changes = tuple(
-            _between_commits(self.changes[rank], commit_of(shas[low]), commit_of(shas[high]))
-            for rank, low, high in zip(order, before, after, strict=True)
-        )
-        return Graph(GraphHistory(self.history.package, shas, holds, before, after), changes)
-
-
-def _between_commits(change: CommitChange, good: str, bad: str) -> CommitChange:
-    """A state and the same with a cherry-pick: the change is the commit that was picked."""
-    return replace(change, good=good, bad=bad if bad != good else change.commit.sha)
-
-
-_PICKED = "^0"  # as git takes it: the same commit, told from the one without the cherry-pick
-
-
-def commit_of(version: str) -> str:
-    """The commit that a state stands for."""
-    return version.removesuffix(_PICKED)
-
-
-def _size(state: tuple[int, str]) -> int:
-    return state[0].bit_count()
-
-
-def _states_below(
-    history: GraphHistory, top: Commit, group: int
-) -> list[tuple[int, tuple[str, int]]]:
-    """What of a group a state holds with what `top` brings to one of its parents, the state, and
-    the parent's number.
-
-    One state for each that would be held: an ancestor of the parent where there is one, and the
-    newest of them.
-    """
-    chosen: dict[int, tuple[tuple[bool, int], str, int]] = {}
-    for number, parent in enumerate(top.parents, 1):
-        place = history.states.index(parent) if parent in history.states else None
-        below = history.holds[place] if place is not None else 0
-        for sha, held in zip(history.states, history.holds, strict=True):
-            would = held & group | group & ~below
-            if place is None or held & group & ~below or would == group:
-                continue
-            rank = not held & ~below, held.bit_count()
-            if would not in chosen or rank > chosen[would][0]:
-                chosen[would] = rank, sha, number
-    return [(held, (sha, number)) for held, (_, sha, number) in chosen.items()]
 
 
 def span_between(

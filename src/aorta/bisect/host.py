@@ -39,9 +39,8 @@ from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.checkout import forget_trees
+from aorta.runtimes.checkout import TreeJob, TreesJob, forget_trees
 from aorta.runtimes.git import Repository
-from aorta.runtimes.worktree_job import TreeJob, TreesJob
 
 
 def bisect_on_host(request: ResolvedRequest) -> Findings:
@@ -64,11 +63,8 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
                 return InPlace(root, those, here, request.directory, spec.build_timeout)
             return HostTrees(root, those, own, spec.build_timeout)
 
-        setting = replace(
-            run.setting(version_sets, command=command), cherry_picks=not spec.in_place
-        )
         try:
-            outcome = investigate(setting, packages)
+            outcome = investigate(run.setting(version_sets, command=command), packages)
         finally:
             trees.remove()
         findings = findings_of(outcome, list(run.stages.answers.values()))
@@ -352,7 +348,7 @@ class HostTrees(VersionSets):
             tree=str(tree) if tree else None,
             repository=spec.path,
             sha=versions[package.name] if tree else None,
-            cherry_pick=package.picks(versions[package.name]),
+            cherry_pick=spec.cherry_pick,
             files=self._own.files if package.name == self._own.package else {},
             build=build,
         )

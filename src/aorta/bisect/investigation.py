@@ -9,23 +9,20 @@ from dataclasses import dataclass, field
 
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, Versions, moving, whole
-from aorta.bisect.stages import MAIN, KnownT, OutcomeCache, Stages, known_at_first
+from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
 from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
-from aorta.engine.rundir import PRIVATE
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings, Candidates
-from aorta.search.remembered import Remembered
 from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
 _SENTINELS = 2
-_CHERRY_PICKED = "cherry-picked"  # its outcomes are not of the commits alone
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
@@ -40,7 +37,6 @@ class SearchSetup:
     stages: Stages
     command: ProbedCommand
     version_sets: MakeVersionSets
-    cache: OutcomeCache
     confidence: float
     check_bad_end: bool = True  # without, it is taken as it was said
     checks: bool = True
@@ -48,7 +44,6 @@ class SearchSetup:
     on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
-    cherry_picks: bool = False  # states that lack something may get it by a cherry-pick
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,6 @@ class FinishedSearch:
     search: Bisection
     packages: Sequence[Package]
     answer: Answer
-    cached: int = 0
     before: float = 1.0
     alike: str | None = None  # why its two ends cannot be told apart
     undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
@@ -136,8 +130,6 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
     searched = [main]
     while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
-    if not setting.stages.interrupted and (picked := _with_what_moved(setting, searched[-1])):
-        searched.append(picked)
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
@@ -186,35 +178,27 @@ def search_versions(
     sets = setting.version_sets(packages)
     experiment = VersionsExperiment(setting.command, packages, sets)
     listeners = list(setting.on_search(search))
-    if name != _CHERRY_PICKED:
-        listeners.append(setting.cache.listener(packages))
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
         return setting.stages.drive(name, asked, experiment, sets, listeners, judges)
 
     if setting.metric:
         listeners.append(setting.metric.listen)
-        ends = _measured_ends(setting.metric, setting, name, search, packages)
-        earlier = setting.metric.cached
+        ends = _measured_ends(setting.metric, setting, name, search)
         answer = drive(ends or search, setting.metric)
-        used = setting.metric.cached - earlier
         undecided = {**impossible, **setting.metric.undecided}
         alike = ends.alike if ends else None
-        return FinishedSearch(name, search, packages, answer, used, before, alike, undecided)
-    looked_up = setting.cache.known if name != _CHERRY_PICKED else lambda _: []
-    known = _known(setting, name, search, packages, looked_up)
-    remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
+        return FinishedSearch(name, search, packages, answer, before, alike, undecided)
     alone = None
     if partner_of is not None:
         good, bad = partner_of.search.sides()
-        alone = AloneFirst(remembered, search.timeline, good, bad, setting.confidence)
-    answer = drive(alone or remembered)
+        alone = AloneFirst(search, search.timeline, good, bad, setting.confidence)
+    answer = drive(alone or search)
     return FinishedSearch(
         name,
         search,
         packages,
         answer,
-        remembered.used,
         before,
         undecided=impossible,
         fails_alone=bool(alone and alone.fails),
@@ -280,13 +264,11 @@ def _measured_ends(
     setting: SearchSetup,
     name: str,
     search: Bisection,
-    packages: Sequence[Package],
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; the searches after it know the two levels
     already.
     """
-    cached = setting.cache.known_values
-    metric.begin_stage(_known(setting, name, search, packages, cached))
+    metric.begin_stage()
     if name == MAIN and setting.check_bad_end:
         return MeasuredEnds(search, metric)
     if metric.levels is None:
@@ -318,42 +300,6 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
     )
 
 
-def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """States that cannot be tested may lack something that the test needs, and that the first state
-    after them brings back. With that cherry-picked they can be.
-    """
-    interval, moved = found.interval, moving(found.packages)
-    if interval is None or len(moved) != 1 or not setting.cherry_picks:
-        return None
-    if not found.is_sure or not found.search.untestable or len(interval.changes) < 2:
-        return None
-    good, bad = found.search.sides()
-    if not sum(bad):  # the state that would bring it back could not be tested either
-        return None
-    (name,) = (package.name for package in moved)
-    ends = found.versions(interval.good)[name], found.versions(interval.bad)[name]
-    ranks = [change.rank for change in interval.changes]
-    package = moved[0].cherry_picking(ranks, *ends)
-    if package is None:
-        return None
-    setting.say(
-        f"cherry-picking {package.spec.cherry_pick[-1][:12]} onto the states that could not be "
-        "tested: the test needs it"
-    )
-    packages = [package if p.name == package.name else p for p in found.packages]
-    searched = search_versions(
-        setting,
-        _CHERRY_PICKED,
-        packages,
-        assume={(0,): good, (len(package.versions) - 1,): bad},
-        before=found.mass,
-        check_ends=False,
-    )
-    left = searched.interval
-    closer = left is not None and searched.is_sure and len(left.changes) < len(interval.changes)
-    return searched if closer else None
-
-
 def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """The culprit over the oldest of everything else: if that passes, it takes another commit to
     fail.
@@ -381,14 +327,3 @@ def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Pa
     if package.name == culprit.name or end == 0:
         return package.fixed_at(package.versions[end])
     return package.until(end)
-
-
-def _known(
-    setting: SearchSetup,
-    name: str,
-    search: Bisection,
-    packages: Sequence[Package],
-    look_up: Callable[[Versions], list[KnownT]],
-) -> dict[str, list[KnownT]]:
-    kept = setting.stages.stage_path(name) / PRIVATE / "known.json"
-    return known_at_first(kept, search.timeline, packages, look_up)

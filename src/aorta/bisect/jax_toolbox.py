@@ -115,7 +115,8 @@ def _check_metric(options: TriageOptions, *, dated: bool) -> None:
         raise UsageError("--metric-name is only supported in version-level search")
     if options.metric_name and not (options.passing_metric and options.failing_metric):
         raise UsageError(
-            "--metric-name takes seed values: pass them by --passing-metric and --failing-metric"
+            "You should pass seed metric values with --metric-name: by --passing-metric and "
+            "--failing-metric"
         )
     if (options.passing_metric or options.failing_metric) and not options.metric_name:
         raise UsageError("--metric-name must be passed if --passing-metric or --failing-metric is")

@@ -7,7 +7,7 @@ is built.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -72,11 +72,9 @@ class Metric:
         self.oracle = oracle
         self.wanted = math.log(_STRICTER / (1 - confidence) - 1)
         self.levels: Levels | None = None
-        self.cached = 0
         self.undecided: dict[str, str] = {}  # why, by the key of a configuration
         self._ambiguous = self._settled = 0
         self._values: dict[Point, list[float]] = {}
-        self._earlier: dict[str, list[float]] = {}
 
     @property
     def least_separation(self) -> float:
@@ -108,12 +106,8 @@ class Metric:
         check_samples(self.oracle)
         self.levels = Levels(self.oracle.good, self.oracle.bad)
 
-    def begin_stage(self, known: Mapping[str, Sequence[float]]) -> None:
-        """`known`: values that earlier runs measured, by the key of a configuration. Each is used
-        once.
-        """
+    def begin_stage(self) -> None:
         self._values = {}
-        self._earlier = {key: list(values) for key, values in known.items()}
 
     def forget_levels(self) -> None:
         """They are about to be measured."""
@@ -129,15 +123,6 @@ class Metric:
 
     def of(self, point: Point) -> Sequence[float]:
         return self._values.get(point, ())
-
-    def draw_earlier(self, point: Point) -> bool:
-        """Give the point one value of an earlier run, if there is one left."""
-        left = self._earlier.get(point.config_key)
-        if not left:
-            return False
-        self.cached += 1
-        self.take(point, left.pop(0))
-        return True
 
     # -- what the engine asks of an oracle and of judges
 
@@ -187,8 +172,6 @@ class MetricJudge:
 
     def verdict(self, tally: Tally) -> Verdict | None:
         found = self._by_values(tally)
-        while found is None and self.metric.draw_earlier(self.point):
-            found = self._by_values(tally)
         if found is None and tally.other:
             return Verdict(None, tally, "cannot be tested, or gives no number")
         return found

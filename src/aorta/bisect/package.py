@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
@@ -34,8 +34,6 @@ class Package:
     span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
-    # By a version the number of the parent that the last cherry-pick, a merge, is compared to.
-    parents: Mapping[str, int] = field(default_factory=dict)
     firm: bool = True  # it stands at this very version; without, near it where that cannot be
     times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
@@ -88,32 +86,6 @@ class Package:
         graph = span.graph(self.name)
         return replace(self, versions=graph.history.states, span=span, graph=graph)
 
-    def cherry_picking(self, ranks: Sequence[int], good: str, bad: str) -> "Package | None":
-        """These changes, between two states, with what the last of them brings cherry-picked onto
-        the states before it. The states keep the names of the commits that they are made of.
-        """
-        if self.span is None:
-            return None
-        graph = self.graph or self._line(self.span).graph(self.name)
-        found = graph.cherry_picking(ranks, good, bad)
-        if found is None or len(found[0].history.states) < 3:
-            return None
-        graph, commit, parents = found
-        spec = self.spec.model_copy(update={"cherry_pick": (*self.spec.cherry_pick, commit)})
-        return replace(
-            self, spec=spec, versions=graph.history.states, span=None, graph=graph, parents=parents
-        )
-
-    def picks(self, version: str) -> tuple[str, ...]:
-        """The cherry-picks of a state, as `git cherry-pick` takes them."""
-        *others, last = self.spec.cherry_pick or ("",)
-        if not self.parents or self.repository is None:
-            return self.spec.cherry_pick
-        if version not in self.parents:
-            return tuple(others)
-        merge = len(self.repository.commit(last).parents) > 1
-        return (*others, f"-m {self.parents[version]} {last}" if merge else last)
-
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
         times = self.times[: rank + 1] if self.times else None
@@ -160,7 +132,7 @@ def clone_lines(package: Package, version: str, tree: str) -> list[str]:
         f"{git} checkout --quiet --detach {version}",
         *(
             f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
-            for pick in package.picks(version)
+            for pick in package.spec.cherry_pick
         ),
     ]
 

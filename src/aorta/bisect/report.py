@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Counted, Findings
+from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
@@ -110,9 +110,6 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield first
         yield ""
         yield from (f"- {kind.strip()}" for kind in kinds)
-    if findings.counted.cached:
-        yield ""
-        yield cached_words(findings.counted)
     yield ""
 
 
@@ -236,8 +233,6 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         yield f"  warning: {warning}"
     yield from (f"  {line}" for line in findings.failed_differently)
     counted = findings.counted
-    if counted.cached:
-        yield f"  {cached_words(counted)}"
     checks = f" ({counted.checks['tests']} to check the answer)" if counted.checks["tests"] else ""
     yield (
         f"  {counted.builds} states, {counted.tests} trials{checks}; "
@@ -248,12 +243,6 @@ def summary_lines(findings: Findings) -> Iterator[str]:
 def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     good, bad = (f"{seen[side]['failed']} of {seen[side]['of']} trials" for side in ("good", "bad"))
     return f"The good side failed in {good}, the bad side in {bad}"
-
-
-def cached_words(counted: Counted) -> str:
-    return (
-        f"{counted.cached} outcomes are those of earlier runs (--no-cache to try everything anew)"
-    )
 
 
 def release_words(said: Mapping[str, Any]) -> str:

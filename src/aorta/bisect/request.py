@@ -26,7 +26,6 @@ from aorta.bisect.spec import (
     Runtime,
     load_spec,
 )
-from aorta.bisect.stages import default_cache
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
@@ -138,8 +137,6 @@ class BisectRequest:
     max_time: float | None = None  # in seconds
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
-    cache: bool = True  # use and keep outcomes of other runs
-    cache_dir: Path | None = None
     resume: Resume | None = None
 
     @property
@@ -337,17 +334,11 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
 
 
 def _asked(request: BisectRequest) -> dict[str, Any]:
-    spec = _spec(request)
-    containers = spec.containers
-    cache = request.cache_dir or default_cache(
-        knows_what_was_read=containers is not None and not containers.mounts
-    )
     return {
-        "spec": spec,
+        "spec": _spec(request),
         # Paths in a spec are relative to the spec.
         "directory": request.spec.resolve().parent if request.spec else Path.cwd(),
         "checks": request.checks,
-        "cache": cache if request.cache else None,
     }
 
 

@@ -17,7 +17,7 @@ from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
+from aorta.bisect.stages import Stages, Workplace, files_named_in, open_session
 from aorta.bisect.summary import SUMMARY, summary_of
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
@@ -31,7 +31,7 @@ from aorta.bisect.watching import (
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
-from aorta.core.oracle import ExitCodeOracle
+from aorta.core.oracle import known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Budget
@@ -59,7 +59,6 @@ class ResolvedRequest:
     say: Say = lambda _: None
     resume: Resume | None = None
     is_named: bool = True  # the prefix, by whoever asks
-    cache: Path | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
     summary: bool = False
@@ -145,16 +144,12 @@ class BisectRun:
         version_sets: MakeVersionSets,
         *,
         command: ProbedCommand | None = None,
-        image: str | None = None,
     ) -> SearchSetup:
         request = self.request
         return SearchSetup(
             self.stages,
             command or self.command(),
             version_sets,
-            OutcomeCache(
-                request.cache, {**_question(request), **_building(request), "image": image}
-            ),
             request.spec.confidence,
             check_bad_end=not request.spec.skip_precondition_checks,
             checks=request.checks,
@@ -163,11 +158,6 @@ class BisectRun:
             metric=self.metric,
             say=self.say,
         )
-
-    def cache_of_image(self, digest: str) -> OutcomeCache:
-        """Outcomes of an image as it is."""
-        root = self.request.cache if self.metric is None else None
-        return OutcomeCache(root, {**_question(self.request), "image": digest})
 
     def _show_search(self, search: Bisection) -> list[Listener]:
         """The first search is over the whole timeline; later ones look closer at a part of it."""
@@ -237,7 +227,12 @@ class BisectRun:
         request = self.request
         same = only_the_same_failure(request.spec)
         return Workplace(
-            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+            request.executor,
+            listeners,
+            request.budget,
+            same_failure=same,
+            expected=known_failure(request.spec.oracle),
+            builds=self.builds,
         )
 
 
@@ -249,7 +244,6 @@ def keep_request(request: ResolvedRequest, run: RunDir) -> None:
         "spec": _without_tokens(request.spec).model_dump_json(),
         "directory": str(request.directory),
         "checks": request.checks,
-        "cache": str(request.cache) if request.cache else None,
     }
     place = run.private / _ASKED
     if not place.exists():
@@ -286,7 +280,6 @@ def kept_request(directory: Path) -> dict[str, Any]:
         "spec": BisectSpec.model_validate_json(asked["spec"]),
         "directory": Path(asked["directory"]),
         "checks": asked["checks"],
-        "cache": Path(asked["cache"]) if asked["cache"] else None,
     }
 
 
@@ -310,29 +303,6 @@ def _sides_of(request: ResolvedRequest) -> dict[str, object]:
     if spec is None:
         return {}
     return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
-
-
-def _question(request: ResolvedRequest) -> dict[str, object]:
-    """What decides the outcome of a state, apart from its versions and its image."""
-    spec = request.spec
-    place = spec.containers
-    return {
-        "command": list(spec.command),
-        "files": _files(request),
-        "oracle": (spec.oracle or ExitCodeOracle()).model_dump(mode="json"),
-        "env": dict(spec.env),
-        "timeout": spec.timeout,
-        "place": [place.runtime, place.mounts, place.options] if place else None,
-    }
-
-
-def _building(request: ResolvedRequest) -> dict[str, object]:
-    """What decides how a version set is made."""
-    spec = request.spec
-    return {
-        "builds": {p.name: [p.path, p.build, p.cherry_pick, p.env] for p in spec.packages},
-        "repositories": [str(request.directory / p.path) for p in spec.packages if p.path],
-    }
 
 
 def _files(request: ResolvedRequest) -> dict[str, str]:

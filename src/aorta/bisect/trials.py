@@ -7,7 +7,6 @@ and hang watch never see the build.
 """
 
 import marshal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,16 +32,15 @@ from aorta.core.trial import (
 )
 from aorta.executors import Executor
 from aorta.executors.process_tree import own_program
-from aorta.runtimes import checkout
 from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.worktree_job import TreesJob
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT_WORDS = "it could not be made"
+BUILD_ID = "build-"  # how the id of a trial begins that only builds
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 
@@ -105,16 +103,15 @@ class VersionSets(Builder):
 def build_trial(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that makes something: the module of the job, or the one for checkouts, told by a
-    file that others may not read, since addresses and variables may be secrets.
+    """The process that makes something: the module of the job, told by a file that others may not
+    read, since addresses and variables may be secrets.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job"
     path.touch(mode=0o600)
     path.write_bytes(marshal.dumps(asdict(job), 2))
-    module = checkout if isinstance(job, TreesJob) else sys.modules[type(job).__module__]
     return TrialSpec(
-        argv=(*own_program(module.__name__), str(path)),
+        argv=(*own_program(type(job).__module__), str(path)),
         trial_dir=directory,
         cwd=directory,
         id=name,
@@ -197,7 +194,7 @@ class BuildFirst:
         self, key: str, order: TrialSpec, what: str, waiting: dict[str, TrialSpec]
     ) -> None:
         self._count += 1
-        build = _Build(replace(order, id=f"build-{self._count}-{key}"), what, waiting)
+        build = _Build(replace(order, id=f"{BUILD_ID}{self._count}-{key}"), what, waiting)
         self._building[key] = build
         if self._watch:
             self._watch.began(build.order, what)
@@ -212,11 +209,12 @@ class BuildFirst:
         build = self._building.pop(key)
         if self._watch:
             self._watch.ended(build.order, end)
-        if end.exit_code == GIT_FAULT and not end.cancelled:
+        fault = end.exit_code == GIT_FAULT and not end.cancelled
+        for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
+            self._end(_never_ran(trial))
+        if fault:
             said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
             raise InfrastructureError(without_secrets("; ".join(said[-2:])))
-        for trial in build.dropped:
-            self._end(_never_ran(trial))
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):

@@ -6,9 +6,10 @@ And what programs see: `status.json`. What stays for later: `info.log` with the 
 """
 
 import io
+import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,14 @@ from typing import TYPE_CHECKING
 from aorta.bisect.trials import BUILD_LOG
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
-from aorta.core.errors import InfrastructureError
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
-from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisection import Bisection
+from aorta.version import __version__
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -235,7 +235,7 @@ class StatusFile:
                 "why": without_secrets(record.why),
                 "seconds": round(record.duration, 2),
             }
-        elif not isinstance(event, events.PointSettled):
+        else:
             return
         self.write()
 
@@ -248,8 +248,12 @@ class StatusFile:
         self.write(status)
 
     def write(self, status: str = "running") -> None:
-        """A status that cannot be written is no reason to stop."""
+        """A status that cannot be written is no reason to stop, and none that a power cut must
+        spare.
+        """
         content = {
+            "schema": "aorta.bisect.status/1",
+            "aorta_version": __version__,
             "status": status,
             "stage": self._stage(),
             "building": self._builds.going(),
@@ -261,8 +265,10 @@ class StatusFile:
             "debug_log": str(self._debug_log),
             "updated": _now(),
         }
-        with suppress(InfrastructureError):
-            write_json(self._path, "aorta.bisect.status/1", content)
+        draft = self._path.with_name(f".{self._path.name}")
+        with suppress(OSError):
+            draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            draft.replace(self._path)
 
 
 class LogFiles:
@@ -278,7 +284,7 @@ class LogFiles:
 
     def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
         def record(event: Event) -> None:
-            self._debug.write(f"{type(event).__name__}: {_event_words(event)}\n")
+            self._debug.write(f"{event}\n")
             if isinstance(event, events.TrialEnded):
                 self._note(event)
                 if not event.replayed:
@@ -353,23 +359,3 @@ def _tail(path: Path) -> str:
         return read_end(path, _TAIL).decode("utf-8", "replace").strip()
     except OSError:
         return ""
-
-
-def _event_words(event: Event) -> str:
-    content: Mapping[str, object] = vars(event)
-    words = [
-        f"{name}={short(value)}"
-        if isinstance(value, Point)
-        else f"{name}={_record_words(value)}"
-        if isinstance(value, TrialRecord)
-        else f"{name}={value}"
-        for name, value in content.items()
-    ]
-    return " ".join(words)
-
-
-def _record_words(record: TrialRecord) -> str:
-    return (
-        f"{short(record.point)} {record.outcome.value} ({record.why}) exit={record.exit_code} "
-        f"signal={record.signal} in {record.duration:.2f}s at {record.path}"
-    )

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, UsageError
-from aorta.core.failure import Failure, failure_from_json
+from aorta.core.failure import failure_from_elsewhere
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import HitCount, misses_that_tell
-from aorta.core.templates import ANYTHING
 from aorta.core.trial import Outcome, TrialSpec
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -30,7 +29,6 @@ from aorta.executors.evidence import json_object
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
-from aorta.scrub.findings import PLACEHOLDER
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
@@ -45,11 +43,12 @@ def rehearse(
     bundle: Path,
     *,
     programs: Sequence[str] = (),
+    python: str | None = None,
     timeout: float | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Checked | None:
     """Unpack and run it; None where there is nothing in it to run. `programs` go before everything
-    else on the path.
+    else on the path; `python` is the one that the original ran in, else this one.
     """
     with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
         _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
@@ -58,7 +57,8 @@ def rehearse(
         home = Path(scratch) / "home"
         home.mkdir()
         try:
-            return _run(folder, Path(scratch) / "trials", _variables(home, programs), timeout)
+            variables = _variables(home, programs, python or sys.executable)
+            return _run(folder, Path(scratch) / "trials", variables, timeout)
         except AortaError as wrong:
             return Checked(reproduced=0, of=0, why=f"could not be run here: {wrong.message}")
 
@@ -74,7 +74,7 @@ def _run(
         judges=SameJudge(KOfN(1, _enough(result))),
         experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
-        expected=_expected(result),
+        expected=failure_from_elsewhere(result.get("failure"), result.get("signature")),
         private_trials=True,
     )
     with (
@@ -128,25 +128,6 @@ class _Recipe:
         return self.inner.trial(point, index, trial_dir)
 
 
-def _expected(result: Mapping[str, Any]) -> Failure | None:
-    """The original's failure; where something was taken out of it, anything may stand."""
-    found = failure_from_json(
-        _with_slots(result.get("failure")), _with_slots(result.get("signature"))
-    )
-    return None if found is None else replace(found, seen=max(2, found.seen))
-
-
-def _with_slots(content: Any) -> Any:
-    """JSON with a slot for each placeholder of the scrubber."""
-    if isinstance(content, str):
-        return PLACEHOLDER.sub(ANYTHING, content)
-    if isinstance(content, list):
-        return [_with_slots(item) for item in content]
-    if isinstance(content, dict):
-        return {key: _with_slots(value) for key, value in content.items()}
-    return content
-
-
 def _enough(result: Mapping[str, Any]) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a
     hundred times.
@@ -156,15 +137,15 @@ def _enough(result: Mapping[str, Any]) -> int:
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 
-def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:
-    """Another home and user, and a bare path: what the run itself named, this interpreter, and the
+def _variables(home: Path, programs: Sequence[str], python: str) -> dict[str, str]:
+    """Another home and user, and a bare path: what the run itself named, one interpreter, and the
     system's programs.
     """
-    path = os.pathsep.join([*programs, str(Path(sys.executable).parent), _BARE_PATH])
+    path = os.pathsep.join([*programs, str(Path(python).parent), _BARE_PATH])
     return {
         "HOME": str(home),
         "USER": _STRANGER,
         "LOGNAME": _STRANGER,
         "PATH": path,
-        "PYTHON": sys.executable,
+        "PYTHON": python,
     }

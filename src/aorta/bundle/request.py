@@ -116,4 +116,4 @@ def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
         path = pack.write(prepared, Path(scratch))
         programs = [str(place) for place in about.get("programs", [])]
-        return rehearse(path, programs=programs, timeout=timeout)
+        return rehearse(path, programs=programs, python=about.get("python"), timeout=timeout)

@@ -46,11 +46,20 @@ def this_site(run_dir: Path) -> Identity:
     """What the running system says of itself; whatever it cannot say is simply not known."""
     home = _home()
     roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve()), *_mounts()]
+    hosts = [socket.gethostname(), _fqdn(), *_compared_nodes(run_dir)]
     return Identity(
         users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name)),
-        hosts=tuple(dict.fromkeys(name for name in (socket.gethostname(), _fqdn()) if name)),
+        hosts=tuple(dict.fromkeys(name for name in hosts if name)),
         roots=tuple(dict.fromkeys(root for root in roots if root != "/")),
     )
+
+
+def _compared_nodes(run_dir: Path) -> list[str]:
+    """The hosts that an isolation placed its runs on; devices have numbers, which are no names."""
+    result = json_object(run_dir / "result.json") or {}
+    if not str(result.get("schema", "")).startswith("aorta.isolate/"):
+        return []
+    return [node["name"] for node in result.get("nodes", []) if not node["name"].isdigit()]
 
 
 def _home() -> str:

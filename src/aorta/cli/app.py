@@ -91,9 +91,7 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def _before_command(arguments: Sequence[str]) -> Sequence[str]:
-    """What stands before a literal `--`; behind it is the user's command, which is none of our
-    options.
-    """
+    """What stands before a literal `--`; behind it is the user's command."""
     return arguments[: list(arguments).index("--")] if "--" in arguments else arguments
 
 

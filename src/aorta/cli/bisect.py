@@ -29,8 +29,15 @@ class MountsOrVerbose(click.Command):
         return str(next(p.name for p in self.params if isinstance(p, click.Argument)))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = len(args) - self._command_length(ctx, _with_long_names(args))
-        return super().parse_args(ctx, [*_with_long_names(args)[:own], *args[own:]])
+        named = self.with_long_names(args)
+        own = len(args) - self._command_length(ctx, named)
+        return super().parse_args(ctx, [*named[:own], *args[own:]])
+
+    def with_long_names(self, args: list[str]) -> list[str]:
+        return [
+            word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
+            for word, follower in zip(args, [*args[1:], ""], strict=True)
+        ]
 
     def _command_length(self, ctx: click.Context, args: list[str]) -> int:
         try:
@@ -39,13 +46,6 @@ class MountsOrVerbose(click.Command):
             return 0
         words = found.get(self.command_words)
         return len(words) if isinstance(words, (list, tuple)) else 0
-
-
-def _with_long_names(args: list[str]) -> list[str]:
-    return [
-        word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
-        for word, follower in zip(args, [*args[1:], ""], strict=True)
-    ]
 
 
 _environment_options = options.stacked(
@@ -130,8 +130,6 @@ _CONTAINER_FIELDS = (
 @click.option("--max-time", type=options.Duration(), help="Stop after this long.")
 @click.option("--extra-env", multiple=True, metavar="NAME=VALUE", help="For the test; repeatable.")
 @click.option("--output-prefix", type=click.Path(path_type=Path), help="Where everything goes.")
-@click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
-@options.unless("--no-cache", "cache", help="Neither use nor keep outcomes of other runs.")
 @options.unless(
     "--no-checks", "checks", help="No trials to check the answer: its sides, partner, older break."
 )
@@ -217,9 +215,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
 
 
 def _a_line_a_trial(listener: "Listener") -> "Listener":
-    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps
-    both.
-    """
+    """Every verdict is one trial here, so one line says it all. A live view keeps both."""
     from aorta.engine.events import Event, PointSettled
     from aorta.views.lines import PlainProgress
 

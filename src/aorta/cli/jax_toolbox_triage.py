@@ -15,6 +15,18 @@ _NAME = "jax-toolbox-triage"
 
 
 class _UnderItsName(MountsOrVerbose):
+    """Its name in the usage; options may be cut short as far as they stay clear, as there."""
+
+    def with_long_names(self, args: list[str]) -> list[str]:
+        return [self._whole(word) for word in super().with_long_names(args)]
+
+    def _whole(self, word: str) -> str:
+        name, equals, value = word.partition("=")
+        options = [option for parameter in self.params for option in parameter.opts]
+        meant = [option for option in options if option.startswith(name)]
+        is_cut = name.startswith("--") and name not in options and len(meant) == 1
+        return f"{meant[0]}{equals}{value}" if is_cut else word
+
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(_NAME, " ".join(self.collect_usage_pieces(ctx)))
 

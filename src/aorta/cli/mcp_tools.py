@@ -33,17 +33,13 @@ def add_run_tools(server: "MCPServer", jail: PathJail, *, may_start: bool) -> No
     @server.tool()
     @in_a_sentence
     def solve_status(run_dir: str) -> dict[str, Any]:
-        """How a solve stands: running, done or stopped, its stages so far, and its answer when
-        there is one.
-        """
+        """A solve's state: running, done or stopped, its stages so far, and its answer."""
         return _status(jail.admit(run_dir))
 
     @server.tool()
     @in_a_sentence
     def get_report(run_dir: str) -> dict[str, Any]:
-        """The answer of any run directory with its documents; private paths, names and secrets are
-        replaced.
-        """
+        """The answer of any run directory with its documents; private values are replaced."""
         opened = reader_of(jail.admit(run_dir)).open()
         page = page_of(opened)
         return {

@@ -183,11 +183,6 @@ resumable = stacked(
         help="Go on with a run; without a value, the newest unfinished one.",
     ),
     click.option(
-        "--salvage",
-        is_flag=True,
-        help="With --resume: go on with what can be read of a damaged journal.",
-    ),
-    click.option(
         "--changed",
         is_flag=True,
         help="With --resume: go on though scripts of the command, or data, changed since.",
@@ -199,11 +194,10 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
-    for option, wanted in how.items():
-        if resume is None and wanted:
-            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, **how)
+    resume, changed = given.pop("resume"), given.pop("changed")
+    if resume is None and changed:
+        raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, changed)
 
 
 mitigations_files = click.option(
@@ -268,9 +262,7 @@ _ORACLE_KEYS = (
 
 
 def oracle_from(given: Given) -> "Oracle | None":
-    """What counts as the failure; None if nothing says so. Options are called like a spec's
-    keys.
-    """
+    """What counts as the failure; None if nothing says so. Options are a spec's keys."""
     kind, codes = given.pop("oracle_kind"), given.pop("codes")
     content = {name: given.pop(name) for name in _ORACLE_KEYS}
     if codes is not None:
@@ -311,9 +303,7 @@ def names_from(listed: str) -> tuple[str, ...]:
 
 
 def variables_from(assignments: tuple[str, ...], option: str = "--extra-env") -> dict[str, str]:
-    """`NAME=VALUE` options as variables. What is not of that form is not echoed: it may hold a
-    secret.
-    """
+    """`NAME=VALUE` options as variables. A wrong one is not echoed: it may hold a secret."""
     from aorta.core.names import check_variable
 
     variables = {}

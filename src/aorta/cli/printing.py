@@ -34,9 +34,7 @@ def say_plan(lines: Iterable[str]) -> None:
 
 
 def warn_of_stdin() -> None:
-    """Trials are run again and again, and read nothing: what was piped into the command line would
-    be lost without a word.
-    """
+    """Trials read nothing: what was piped into the command line would be lost silently."""
     if sys.stdin is None:
         return
     with suppress(OSError, ValueError):
@@ -53,7 +51,5 @@ def warn_of_stdin() -> None:
 
 
 def say_above(text: str) -> None:
-    """While a live view is up: it takes what is printed to `sys.stderr` and puts it above itself;
-    click writes past it.
-    """
+    """Above a live view, which takes over `sys.stderr`; click writes past it."""
     print(text, file=sys.stderr, flush=True)

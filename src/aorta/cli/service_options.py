@@ -42,9 +42,7 @@ def adviser_from(given: Given) -> "Adviser | None":
 
 
 class Access:
-    """Who may ask: whoever has the token that was given; without one, this user, and whoever has
-    the token that is made.
-    """
+    """Who may ask: whoever has the given token; without one, this user or the made token."""
 
     def __init__(self, token_file: Path | None, no_token: bool) -> None:
         from aorta.attribution.tokens import new_token, read_token

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 class _RunsByDefault(click.Group):
-    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`: the group has no options of
-    its own but for help.
-    """
+    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
@@ -40,24 +38,17 @@ def command() -> None:
 @click.option("--recipe", type=click.Path(path_type=Path), metavar="FILE", help="A recipe.")
 @click.option("--mode", type=click.Choice(["matrix", "optimize"]), default="matrix")
 @click.option("--workload", metavar="NAME", help="A registered workload.")
-@click.option(
-    "--mitigation-axis",
-    metavar="A,B",
-    help="The mitigations; none is the baseline. Beside --recipe: further cells.",
-)
-@click.option(
-    "--environment-axis",
-    metavar="E,image:REF",
-    help="The environments. Beside --recipe: further cells.",
-)
+@click.option("--mitigation-axis", metavar="A,B", help="The mitigations; none is the baseline.")
+@click.option("--environment-axis", metavar="E,image:REF", help="The environments.")
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
-@click.option("--exact-trials", is_flag=True, help="Exactly so many a cell: never stop early.")
+@click.option(
+    "--exact-trials", is_flag=True, default=None, help="Exactly so many a cell: never stop early."
+)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")
 @click.option("--confound-threshold", type=float, metavar="RATIO", help="[default: 1.15]")
 @click.option("--sets", type=click.IntRange(1), default=1, help="optimize: find so many sets.")
-@click.option("--max-rate", type=float, default=0.0, help="optimize: may still fail so often.")
 @options.mitigations_files
 @options.oracle_options
 @options.running_trials
@@ -80,7 +71,6 @@ def run(
     \b
     aorta triage run --recipe examples/triage/half_nan.yaml
     aorta triage run --recipe r.yaml -- torchrun --nproc-per-node 8 train.py
-    aorta triage run --recipe r.yaml --mitigation-axis tf32_off,omp_one_thread
     aorta triage run --workload half_nan --mitigation-axis none,omp_one_thread \\
         --environment-axis local --trials 8 --steps 200
     aorta triage run --mode optimize --trials 20 -- python train.py

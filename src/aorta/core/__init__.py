@@ -2,5 +2,5 @@
 
 A *point* is one configuration worth trying. A *trial* runs it once and ends in facts. An *oracle*
 turns the facts into one of four *outcomes*. A *judge* turns outcomes into a *verdict*. Nothing in
-this room opens a file, starts a process, reads a clock or draws a random number.
+this package opens a file, starts a process, reads a clock or draws a random number.
 """

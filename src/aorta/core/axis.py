@@ -374,7 +374,7 @@ def _require(holds: bool, where: str, message: str) -> None:
         raise UsageError(message, where=where)
 
 
-# -- a value as what its axis holds; anything else is a mistake of the program
+# -- a value as what its axis holds; anything else is a fault of the program
 
 
 def as_number(value: Value) -> Number:

@@ -7,7 +7,8 @@ Shells, interpreters, container engines, launchers and our own scripts say so in
 
 import re
 
-from aorta.core.raised import causes_in, lines_of
+from aorta.core.raised import causes_in
+from aorta.core.templates import lines_of
 from aorta.core.trial import TrialEnd
 
 CANNOT_EXECUTE = frozenset({126, 127})

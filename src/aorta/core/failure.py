@@ -9,30 +9,24 @@ code alone never makes two failures the same if their words share nothing.
     one = failure_of(end_of_first_trial)     # train.py:step > KeyError: no shard 'left' in queue
     two = failure_of(end_of_second_trial)    # train.py:step > KeyError: no shard 'right' in queue
     same_failure(one, two)     # same=True, why="same exception and frames; ..."
-    learned(one, two).text     # exit 1 | train.py:step > KeyError: no shard <*> in queue
 
-No other module compares failures.
+`core.learning` makes one of two failures of one configuration. No other module compares failures.
 """
 
 import hashlib
+import json
 import re
-import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aorta.core.raised import Cause, Raised, causes_in
 from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import Ended, TrialEnd
 from aorta.core.words import is_error, said_in, words_of
 
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
-
-SIGNALLED = 128
-"""Shells and container engines report a death by signal N as exit 128 + N."""
-
-_SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 # Classes whose place is an accident: memory runs out wherever the next request for it stands, and a
 # device reports an error at a later call.
@@ -54,48 +48,13 @@ _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a process ended. All of it empty: somehow, or nobody saw it."""
-
-    exit_code: int | None = None
-    signal: int | None = None
-    oom_killed: bool = False
-    hang: bool = False
-
-    @property
-    def status(self) -> int | None:
-        """The exit code as a shell reports it: 128 + N for a death by signal N."""
-        return self.exit_code if self.signal is None else SIGNALLED + self.signal
-
-    @property
-    def text(self) -> str:
-        if self.hang:
-            return "hang"
-        number = self.signal
-        if number is None and self.exit_code is not None and self.exit_code > SIGNALLED:
-            number = self.exit_code - SIGNALLED
-        if number in _SIGNALS and number is not None:
-            return signal.Signals(number).name
-        if self.signal is not None:
-            return f"signal {self.signal}"
-        return "failed" if self.exit_code is None else f"exit {self.exit_code}"
-
-    def is_like(self, other: "Ended") -> bool:
-        if self.hang or other.hang:
-            return self.hang == other.hang
-        if None in {self.status, other.status}:
-            return True
-        return self.status == other.status
-
-
-@dataclass(frozen=True)
 class Failure:
     """What failed. `causes` are its exceptions, `words` templates of its lines where there are none
     or where every exception was survived; `seen` is of how many failures of one configuration it
     was learned what varies.
     """
 
-    ended: Ended = Ended()
+    ended: Ended = field(default_factory=Ended)
     causes: tuple[Cause, ...] = ()
     words: tuple[str, ...] = ()
     failure_class: str | None = None
@@ -125,10 +84,6 @@ class Failure:
         named = ended.hang or ended.oom_killed or ended.signal is not None or self.told_by
         return not (self.causes or self.words or self.failure_class or named)
 
-    @property
-    def digest(self) -> str:
-        return digest_of(self.text)
-
     def without(self, harmless: Collection[str]) -> "Failure":
         """Without lines that are no failure's words, here and in what it is compared with: clean
         runs say them too. An exception needs no words.
@@ -144,9 +99,12 @@ class Failure:
             "type": first.type if first else None,
             "frames": list(first.frames) if first else [],
             "message": first.message if first else self.headline,
-            "ended": dict(vars(self.ended)),
+            "ended": _to_json(self.ended),
             "class": self.failure_class,
-            "causes": [_cause_to_json(cause) for cause in self.causes],
+            "causes": [
+                {"writer": cause.writer, "chain": [_to_json(one) for one in cause.chain]}
+                for cause in self.causes
+            ],
             "words": list(self.words),
             "harmless": sorted(self.harmless),
             "seen": self.seen,
@@ -157,7 +115,10 @@ class Failure:
     def from_json(cls, content: Mapping[str, Any]) -> "Failure":
         """What `to_json` wrote; the keys of the contract are enough."""
         ended = content.get("ended") or {}
-        causes = tuple(map(_cause_from_json, content.get("causes") or ()))
+        causes = tuple(
+            Cause(tuple(map(_raised_from_json, cause["chain"])), str(cause.get("writer") or ""))
+            for cause in content.get("causes") or ()
+        )
         kind, message = content.get("type"), str(content.get("message") or "")
         if not causes and kind:
             causes = (Cause((Raised(str(kind), message, tuple(content.get("frames") or ())),)),)
@@ -167,12 +128,22 @@ class Failure:
         return cls(
             Ended(**{key: ended[key] for key in Ended.__dataclass_fields__ if key in ended}),
             causes,
-            tuple(words),
+            tuple(map(str, words)),
             content.get("class"),
             int(content.get("seen") or 1),
             told_by if (told_by := str(content.get("told_by") or "")) in _NAMERS else "",
             frozenset(content.get("harmless") or ()),
         )
+
+
+def _to_json(part: Ended | Raised) -> dict[str, Any]:
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in vars(part).items()}
+
+
+def _raised_from_json(content: Mapping[str, Any]) -> Raised:
+    names = ("type", "message", "within", "statement")
+    kind, message, within, statement = (str(content.get(name) or "") for name in names)
+    return Raised(kind, message, tuple(map(str, content.get("frames") or ())), within, statement)
 
 
 def failure_to_json(failure: Failure | None) -> dict[str, Any] | None:
@@ -189,6 +160,18 @@ def failure_from_json(content: object, text: str | None = None) -> Failure | Non
     return Failure(words=(said,) if said else (), told_by=status)
 
 
+_TAKEN_OUT = re.compile(r"<[A-Z]+\d*:[1-9]\d*>")  # what a scrubber leaves in the place of a secret
+
+
+def failure_from_elsewhere(content: object, text: str | None = None) -> Failure | None:
+    """The failure of a record that was perhaps scrubbed on its way: where something was taken out
+    of it, anything may stand.
+    """
+    with_slots = json.loads(_TAKEN_OUT.sub(ANYTHING, json.dumps([content, text])))
+    found = failure_from_json(*with_slots)
+    return None if found is None else replace(found, seen=max(2, found.seen))
+
+
 def digest_of(text: str) -> str:
     """A short name for a failure that is known by its text alone."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -202,8 +185,7 @@ def named_failure(told_by: str, words: str) -> Failure:
 
 def failure_of(end: TrialEnd) -> Failure:
     """What failed, by how the trial ended and by what it wrote."""
-    ended = Ended(end.exit_code, end.signal, end.out_of_memory, end.hung)
-    texts = (end.stderr.tail, end.stdout.tail)
+    ended, texts = end.ended, (end.stderr.tail, end.stdout.tail)
     causes = next((c for c in map(causes_in, texts) if any(not one.wraps for one in c)), ())
     said = [said_in(text) for text in texts]
     words: tuple[str, ...] = ()
@@ -257,6 +239,8 @@ def same_failure(
         if len(classes) == 1:
             return Sameness(True, f"both are {known.failure_class}")
         return Sameness(False, f"{known.text} and {other.text}")
+    if None not in classes and len(classes) > 1:
+        return Sameness(False, f"{known.failure_class} and {other.failure_class}")
     if classes == {_DEVICE_ASSERT}:
         return _same_assertion(known, other)
     if known.causes and other.causes:
@@ -318,7 +302,7 @@ def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
 def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
     if not (covers(a.type, b.type) or covers(b.type, a.type)):
         return Sameness(False, f"{a.type} and {b.type}")
-    near = _frames_alike(a.frames, b.frames)
+    near = frames_alike(a.frames, b.frames)
     if near is None:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
@@ -346,7 +330,7 @@ def _place(raised: Raised) -> str:
     return raised.frames[-1] if raised.frames else "no known place"
 
 
-def _frames_alike(a: Sequence[str], b: Sequence[str]) -> bool | None:
+def frames_alike(a: Sequence[str], b: Sequence[str]) -> bool | None:
     """True where all frames that both show are the same, False where the two innermost are, None
     where not even those. A helper that raises for many causes is told by who called it.
     """
@@ -398,106 +382,3 @@ def _died_by_signal(known: Failure, other: Failure) -> bool:
 def _has(failure: Failure, line: str, learned: bool) -> bool:
     lines = (*failure.words, *failure.said)
     return any(says_the_same(line, one, learned=learned) for one in lines)
-
-
-# -- learning --------------------------------------------------------------------------------------
-
-
-def learned(one: Failure, two: Failure) -> Failure | None:
-    """What two failures of one configuration have in common, with a slot for what varies; None if
-    that is too little for one failure.
-    """
-    if same_failure(one, two) or (one.causes and two.causes):
-        return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
-    return None if one.causes or two.causes else _learned_words(one, two)
-
-
-def _learned_causes(one: Failure, two: Failure) -> Failure | None:
-    pairs = [
-        (mine, chain)
-        for mine in one.causes
-        for theirs in two.causes
-        if (chain := _learned_chain(mine, theirs))
-    ]
-    if not pairs:
-        return _seen_again(one, two) if same_failure(one, two) else None
-    if not same_failure(one, two) and len(one.causes) == len(two.causes) != len(pairs):
-        return None
-    causes = tuple(dict.fromkeys(Cause(chain, mine.writer) for mine, chain in pairs))
-    return replace(_seen_again(one, two), causes=causes)
-
-
-def _seen_again(one: Failure, two: Failure) -> Failure:
-    same_end = one.ended.is_like(two.ended)
-    words = tuple(line for line in one.words if line in two.words)
-    seen = one.seen + two.seen
-    return replace(one, ended=one.ended if same_end else Ended(), words=words, seen=seen)
-
-
-def _learned_chain(mine: Cause, theirs: Cause) -> tuple[Raised, ...]:
-    merged = []
-    for raised in mine.chain:
-        found = next((m for one in theirs.chain if (m := _learned_raised(raised, one))), None)
-        if found is not None:
-            merged.append(found)
-    return tuple(merged)
-
-
-def _learned_raised(a: Raised, b: Raised) -> Raised | None:
-    if a.type != b.type:
-        return None
-    frames, same_place = a.frames, _frames_alike(a.frames, b.frames) is not None
-    message = common(a.message, b.message)
-    if not same_place:
-        # raised in many places with the same words
-        frames = tuple(frame for frame in a.frames if frame in b.frames)
-        if not says_the_same(a.message, b.message) or not words_in(a.message):
-            return None
-    if message is None:
-        if not same_place or not a.statement or a.statement != b.statement:
-            return None
-        message = ANYTHING
-    statement = a.statement if a.statement == b.statement else ""
-    within = a.within if a.within == b.within else ""
-    return Raised(a.type, message, frames, within, statement)
-
-
-def _learned_words(one: Failure, two: Failure) -> Failure | None:
-    if not one.ended.is_like(two.ended):
-        return None
-    shared = [line for mine in one.words if (line := _best(mine, two.words))]
-    if not shared and (one.words or two.words) and not same_failure(one, two):
-        return None
-    words = tuple(dict.fromkeys(shared))
-    return replace(one, words=words, seen=one.seen + two.seen, said=one.said & two.said)
-
-
-def _best(line: str, others: Sequence[str]) -> str | None:
-    """What the line has in common with the one that is most like it."""
-    alike = [merged for other in others if (merged := common(line, other)) and words_in(merged)]
-    return max(alike, key=lambda merged: len(words_in(merged)), default=None)
-
-
-# -- JSON ------------------------------------------------------------------------------------------
-
-
-def _cause_to_json(cause: Cause) -> dict[str, Any]:
-    return {"writer": cause.writer, "chain": [_raised_to_json(one) for one in cause.chain]}
-
-
-def _raised_to_json(raised: Raised) -> dict[str, Any]:
-    return {**vars(raised), "frames": list(raised.frames)}
-
-
-def _cause_from_json(content: Mapping[str, Any]) -> Cause:
-    chain = tuple(
-        Raised(
-            str(one["type"]),
-            str(one.get("message") or ""),
-            tuple(one.get("frames") or ()),
-            str(one.get("within") or ""),
-            str(one.get("statement") or ""),
-        )
-        for one in content["chain"]
-    )
-    return Cause(chain, str(content.get("writer") or ""))

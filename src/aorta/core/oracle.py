@@ -9,9 +9,9 @@ kernel for want of memory among them.
 
 import math
 import re
-import signal
+import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
@@ -23,15 +23,15 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
     PATTERN,
-    SIGNALLED,
     WORKLOAD,
     Failure,
+    failure_from_elsewhere,
     failure_of,
     named_failure,
     same_failure,
 )
 from aorta.core.levels import Levels
-from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
 from aorta.core.words import progress_in, said_in
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
@@ -39,8 +39,6 @@ Stream = Literal["stdout", "stderr", "both"]
 
 ANOTHER_FAILURE = "another failure: "
 """How the reason begins where the oracle fired for a failure that is not the one meant."""
-
-_SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 
 @dataclass(frozen=True)
@@ -84,11 +82,21 @@ class _Oracle(StrictModel, ABC):
 
 class ExitCodeOracle(_Oracle):
     """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever
-    reports it.
+    reports it. `failure` is what another run learned of it, as the `failure` of its result.
     """
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
+    failure: dict[str, Any] | None = None
+
+    @field_validator("failure")
+    @classmethod
+    def _readable(cls, content: dict[str, Any] | None) -> dict[str, Any] | None:
+        try:
+            failure_from_elsewhere(content)
+        except (LookupError, TypeError, ValueError, AttributeError) as wrong:
+            raise UsageError(f"found no failure of a result here: {wrong!r}") from None
+        return content
 
     @field_validator("codes", mode="before")
     @classmethod
@@ -218,6 +226,8 @@ class MetricOracle(_Oracle):
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
+    # The number is how many times its late values are its early ones: see `late_against_early`.
+    relative: bool = False
 
     @field_validator("good", "bad", mode="before")
     @classmethod
@@ -249,11 +259,15 @@ class MetricOracle(_Oracle):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
         if bool(self.good) != bool(self.bad):
             raise UsageError("give both good and bad samples, or above or below")
+        if self.relative and (self.pattern is None or self.good):
+            raise UsageError("relative needs a pattern, and above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:
             return Watch(json_file=self.file)
-        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
+        numbers = WatchedPattern(
+            self.pattern, self.stream, stop=False, keep_last=True, every=self.relative
+        )
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
@@ -261,6 +275,8 @@ class MetricOracle(_Oracle):
         if problem is not None:
             return _error(problem)
         value = self.value_of(end)
+        if value is None and self.relative and not end.failed and not end.timed_out:
+            return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
@@ -290,6 +306,9 @@ class MetricOracle(_Oracle):
 
     def value_of(self, end: TrialEnd) -> float | None:
         """The last number a pattern saw, or the one the executor brought back from the file."""
+        if self.relative:
+            seen = [match.numbers for match in self._last_matches(end)]
+            return late_against_early(seen[0], rises=self.above is not None) if seen else None
         if self.pattern is not None:
             numbers = {match.groups[0] for match in self._last_matches(end)}
             return _number(numbers.pop()) if len(numbers) == 1 else None
@@ -305,6 +324,23 @@ class MetricOracle(_Oracle):
             return value < self.below
         odds = Levels(self.good, self.bad).log_odds((value,))
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
+
+
+_FEWEST = 8  # numbers that tell a trend
+
+
+def late_against_early(numbers: Sequence[float], *, rises: bool) -> float | None:
+    """How many times its first half the last quarter of a run is: the quarter of that which changed
+    least against the median. The first number warms up. None where there are too few.
+
+    >>> late_against_early([9.0, *[0.1] * 6, *[0.2] * 3], rises=True)
+    2.0
+    """
+    kept = list(numbers[1:])
+    if len(kept) < _FEWEST or min(kept) <= 0:
+        return None
+    late = sorted(kept[-(len(kept) // 4) :], reverse=not rises)
+    return late[len(late) // 4] / statistics.median(kept[: len(kept) // 2])
 
 
 def _tag(value: object) -> str:
@@ -334,6 +370,17 @@ class _OracleDocument(StrictModel):
 
 def oracle_from_json(content: Mapping[str, Any], *, file: str) -> Oracle:
     return validated(_OracleDocument, {"oracle": content}, file=file).oracle
+
+
+def known_failure(oracle: Oracle | None) -> Failure | None:
+    """The failure that is meant, where an oracle brings it along; else the first that is seen."""
+    return failure_from_elsewhere(oracle.failure) if isinstance(oracle, ExitCodeOracle) else None
+
+
+def naming(oracle: Mapping[str, Any], failure: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The JSON of an oracle with the failure that is meant; only an exit code leaves that open."""
+    open_to_any = oracle.get("kind") == ExitCodeOracle().kind
+    return {**oracle, "failure": dict(failure)} if open_to_any and failure else dict(oracle)
 
 
 def oracle_to_json(oracle: Oracle) -> dict[str, Any]:
@@ -410,20 +457,13 @@ def _never_began(end: TrialEnd) -> bool:
 
 def statuses_of(end: TrialEnd) -> frozenset[int]:
     """Every number under which this end is known: an exit code, and both spellings of a signal."""
-    if end.signal is not None:
-        return frozenset({-end.signal, SIGNALLED + end.signal})
-    if end.exit_code is None:
-        return frozenset()
-    number = end.exit_code - SIGNALLED
-    return frozenset({end.exit_code, -number} if number in _SIGNALS else {end.exit_code})
+    status, number = end.ended.status, end.ended.signal_number
+    return frozenset(n for n in (status, number and -number) if n is not None)
 
 
 def status_words(end: TrialEnd) -> str:
     """How it ended, for people: `exit 3`, `signal 9 (SIGKILL, out of memory)`."""
-    number = end.signal
-    if number is None:
-        number = (end.exit_code or 0) - SIGNALLED
-    notes = [signal.Signals(number).name] if number in _SIGNALS else []
+    notes = [end.ended.signal_name] if end.ended.signal_name else []
     if end.out_of_memory:
         notes.append("out of memory")
     if end.exit_code in CANNOT_EXECUTE:

@@ -8,16 +8,14 @@ The order in which several processes wrote makes no difference.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import takewhile
 
-from aorta.core.templates import ANYTHING, TERMINAL_SEQUENCE, template
+from aorta.core.templates import ANYTHING, HEADER, WRITER, by_writer, lines_of, template
 
-_HEADER = "Traceback (most recent call last)"
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.+?))?\s*$')
@@ -40,11 +38,6 @@ _IGNORED = re.compile(
     r"^Exception (?:in thread|ignored|in callback)|^Error in (?:atexit|sys\.)|never retrieved"
 )
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
-_WRITER = re.compile(
-    r"^\s*(?:\[(?P<rank>(?:rank|default|worker)[ _:-]?\d+|\d+,\d+)\](?:<std(?:err|out)>)?:?\s?"
-    r"|(?P<task>\d{1,5}): |\((?P<actor>[^()]*\bpid=\d+[^()]*)\)\s?"
-    r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
-)
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?.*rank\s*: (\d+)")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen ")
 _ABOVE_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/python\d(?:\.\d+)?/")
@@ -123,7 +116,7 @@ def causes_in(text: str) -> tuple[Cause, ...]:
     wrapper's stands where nothing else does.
     """
     found: dict[tuple[Raised, ...], Cause] = {}
-    for writer, lines in _by_writer(lines_of(text)).items():
+    for writer, lines in by_writer(lines_of(text)).items():
         for cause in _chains(_blocks(lines), writer):
             known = found.get(cause.chain)
             if known is None or cause.weight < known.weight:
@@ -135,59 +128,6 @@ def causes_in(text: str) -> tuple[Cause, ...]:
         began = f"rank{root[1]}" if root else ""
         kept.sort(key=lambda cause: (cause.writer != began, [one.text for one in cause.chain]))
     return tuple(kept)
-
-
-# -- lines -----------------------------------------------------------------------------------------
-
-_MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
-_TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
-
-
-def lines_of(text: str) -> list[str]:
-    """Without colours; progress bars, JSON records and tracebacks folded into one line apart."""
-    lines: list[str] = []
-    for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
-        if raw.startswith("{") and raw.rstrip().endswith("}"):
-            lines += _unfolded_json(raw)
-        elif _HEADER in raw and "\\n" in raw:
-            lines += raw.replace('\\"', '"').split("\\n")
-        else:
-            lines.append(raw.rstrip())
-    return lines
-
-
-def _unfolded_json(raw: str) -> list[str]:
-    """What a record of a structured logger says, with its level in front."""
-    try:
-        record = json.loads(raw)
-    except ValueError:
-        return [raw]
-    said = [str(record[key]) for key in _MESSAGE_KEYS if isinstance(record.get(key), str)]
-    traces = [record[key] for key in _TRACE_KEYS if isinstance(record.get(key), str)]
-    if not said and not traces:
-        return [raw]
-    level = str(record.get("level") or record.get("levelname") or record.get("severity") or "")
-    head = f"{level.upper()}: " if level.isalpha() else ""
-    rank = record.get("rank")
-    writer = f"[rank{rank}]: " if isinstance(rank, int) else ""
-    folded = [f"{head}{' '.join(said)}", *traces]
-    return [f"{writer}{line}" for part in folded for line in part.split("\n")]
-
-
-def _by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Each process's own lines; those that name none are one writer's, named ""."""
-    writers: dict[str, list[str]] = {}
-    for line in lines:
-        found = _WRITER.match(line)
-        name = ""
-        if found is not None:
-            name = found["rank"] or found["task"] or found["actor"] or found["service"] or ""
-        own = line[found.end() :] if found else line
-        writers.setdefault(name.replace("default", "rank"), []).append(own)
-    return writers
-
-
-# -- tracebacks ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -263,7 +203,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
     while at < len(lines):
         line = lines[at]
         crash = _CRASH.match(line)
-        if not (crash or _HEADER in line or _FRAME.match(line)):
+        if not (crash or HEADER in line or _FRAME.match(line)):
             at += 1
             continue
         read = _read_crash if crash else _read_traceback
@@ -281,7 +221,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str) -> None:
     """How a traceback follows from the one before it, and whether the program survived it."""
-    head = between[-1].partition(_HEADER)[0] if between else ""
+    head = between[-1].partition(HEADER)[0] if between else ""
     block.ignored = _IGNORED.search(above) is not None
     block.survived = bool(_LOGGED.search(head) or _LOGGED.search(above))
     if last is None:
@@ -300,7 +240,7 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
     first = at
     strip = _margin_of(lines, at)
     block, foreign = _Block(), 0
-    at += _HEADER in lines[at]
+    at += HEADER in lines[at]
     while at < len(lines) and foreign <= _FOREIGN:
         text = strip(lines[at])
         frame = _FRAME.match(text) or _BOXED_FRAME.match(text)
@@ -310,7 +250,7 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
             block.frames.append(_Frame(frame["file"], function))
         elif boxed and block.frames:
             block.frames[-1].source = boxed["text"].strip()
-        elif _HEADER in text or not text.strip() or _BOX.match(text):
+        elif HEADER in text or not text.strip() or _BOX.match(text):
             # of another process that writes at the same time, or an empty part of a box
             foreign += not _BOX.match(text)
         elif text[0].isspace():
@@ -325,19 +265,23 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
 
 
 def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_Strip") -> _Block:
-    found = _EXCEPTION.match(strip(lines[at]))
-    assert found is not None
-    kind, _, inner = found["type"].partition("(")
-    block.type = (inner.rstrip(")") or kind).rsplit(".", 1)[-1]
-    block.message = found["message"] or ""
+    block.type, block.message = _type_and_message(strip(lines[at]))
     ahead = at + 1
     while not block.message and ahead < min(len(lines), at + 3):
         text = strip(lines[ahead]).strip()
-        if _HEADER in text or text.startswith((_CAUSE, _HANDLING)) or set(text) <= set("=-"):
+        if HEADER in text or text.startswith((_CAUSE, _HANDLING)) or set(text) <= set("=-"):
             break
         block.message, ahead = text, ahead + 1
     block.lines = (first, at)
     return block
+
+
+def _type_and_message(line: str) -> tuple[str, str]:
+    found = _EXCEPTION.match(line)
+    if found is None:
+        return line.partition(":")[0], line.partition(":")[2].strip()
+    kind, _, inner = found["type"].partition("(")
+    return (inner.rstrip(")") or kind).rsplit(".", 1)[-1], found["message"] or ""
 
 
 def _names_exception(text: str) -> bool:
@@ -361,8 +305,8 @@ class _Strip:
 
 def _margin_of(lines: Sequence[str], at: int) -> _Strip:
     """A prefix of the header is one of every line where the next has it too, with other digits."""
-    head = _HEADER in lines[at]
-    prefix = lines[at].partition(_HEADER)[0] if head else ""
+    head = HEADER in lines[at]
+    prefix = lines[at].partition(HEADER)[0] if head else ""
     if not prefix.strip():
         return _Strip(None, len(prefix))
     following = lines[at + 1] if at + 1 < len(lines) else ""
@@ -404,6 +348,17 @@ def _chains(blocks: Iterable[_Block], writer: str) -> Iterator[Cause]:
         yield _cause(chain, writer)
 
 
+def cause_of(chain: Iterable[tuple[str, Iterable[tuple[str, str, str]]]]) -> Cause:
+    """The cause of a chain that another reader found: of each exception its line ("Type: message")
+    and its frames, the innermost last, each with file, function and source.
+    """
+    blocks = [
+        _Block([_Frame(*frame) for frame in frames], *_type_and_message(line))
+        for line, frames in chain
+    ]
+    return _cause(blocks, "")
+
+
 def _cause(chain: Sequence[_Block], writer: str) -> Cause:
     least = min(block.weight for block in chain)
     kept = [block.raised() for block in chain if block.weight is least]
@@ -413,7 +368,7 @@ def _cause(chain: Sequence[_Block], writer: str) -> Cause:
 
 def lines_outside_tracebacks(text: str) -> Iterator[str]:
     """Every other line, one process after the other, without what names the process."""
-    for lines in _by_writer(lines_of(text)).values():
+    for lines in by_writer(lines_of(text)).values():
         told: set[int] = set()
         for block in _blocks(lines):
             told.update(range(block.lines[0], block.lines[1] + 1))
@@ -424,7 +379,7 @@ def exception_line_of(text: str) -> str:
     """The line of the exception that counts, as it was written; empty where there is none."""
     causes = causes_in(text)
     for line in lines_of(text) if causes else ():
-        found = _EXCEPTION.match(_WRITER.sub("", line))
+        found = _EXCEPTION.match(WRITER.sub("", line))
         if found and _names_exception(found[0]) and _is_of(found, causes[0].first):
             return line
     return ""

@@ -3,12 +3,13 @@ allows.
 
 Wald's sequential probability ratio test weighs two rates against each other: the rate at which the
 failure shows where it is `present`, and the rate of false alarms where it is `absent`. Every trial
-moves one sum; the sum crosses one of two lines, and the question is settled. Of all tests with the
+moves one sum; the sum crosses one of two lines, and the question is decided. Of all tests with the
 same two error rates it needs the fewest trials on average. This module knows counts and rates; it
 does not know points, searches or processes.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,44 +77,9 @@ def misses_that_tell(seen: HitCount, chance: float) -> int:
     return misses
 
 
-@dataclass(frozen=True)
-class PresenceTest:
-    """Wald's test where the rate of the failure is only known by what was `seen` of it."""
+class _Wald(ABC):
+    """Two lines that the weight of the evidence may cross."""
 
-    seen: HitCount
-    absent: float  # the rate of false alarms where it is not there
-    alpha: float
-    beta: float
-    certain: float = 0.0  # how likely it was, before anything was seen, that it always fails
-
-    @property
-    def reject_at(self) -> float:
-        return math.log(self.beta / (1 - self.alpha))
-
-    def weight(self, evidence: HitCount) -> float:
-        """The log of how much likelier the evidence is where the failure is present."""
-        alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
-        silence = _times(evidence.misses, math.log1p(-self.absent))
-        return log_chance(evidence, self.seen, self.certain) - alarms - silence
-
-    def decide(self, evidence: HitCount) -> bool | None:
-        """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number
-        of misses outweighs it.
-        """
-        weight = self.weight(evidence)
-        if weight >= math.log((1 - self.beta) / self.alpha):
-            return True
-        return False if weight <= self.reject_at else None
-
-
-@dataclass(frozen=True)
-class Sprt:
-    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta`
-    (misses what is there).
-    """
-
-    present: float
-    absent: float
     alpha: float
     beta: float
 
@@ -125,11 +91,9 @@ class Sprt:
     def reject_at(self) -> float:
         return math.log(self.beta / (1 - self.alpha))
 
+    @abstractmethod
     def weight(self, evidence: HitCount) -> float:
         """The log of how much likelier the evidence is where the failure is present."""
-        return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(
-            evidence.misses, _log_ratio(1 - self.present, 1 - self.absent)
-        )
 
     def decide(self, evidence: HitCount) -> bool | None:
         """True or False once a line is crossed; None between the lines.
@@ -140,6 +104,39 @@ class Sprt:
         if weight >= self.accept_at:
             return True
         return False if weight <= self.reject_at else None
+
+
+@dataclass(frozen=True)
+class PresenceTest(_Wald):
+    """Wald's test where the rate of the failure is only known by what was `seen` of it."""
+
+    seen: HitCount
+    absent: float  # the rate of false alarms where it is not there
+    alpha: float
+    beta: float
+    certain: float = 0.0  # how likely it was, before anything was seen, that it always fails
+
+    def weight(self, evidence: HitCount) -> float:
+        alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
+        silence = _times(evidence.misses, math.log1p(-self.absent))
+        return log_chance(evidence, self.seen, self.certain) - alarms - silence
+
+
+@dataclass(frozen=True)
+class Sprt(_Wald):
+    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta`
+    (misses what is there).
+    """
+
+    present: float
+    absent: float
+    alpha: float
+    beta: float
+
+    def weight(self, evidence: HitCount) -> float:
+        return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(
+            evidence.misses, _log_ratio(1 - self.present, 1 - self.absent)
+        )
 
 
 @dataclass(frozen=True)

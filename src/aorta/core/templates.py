@@ -1,4 +1,5 @@
-"""Lines of output as templates: what varies from run to run becomes a slot, written `<*>`.
+"""The lines of a process's output, and lines as templates: what varies from run to run becomes a
+slot, written `<*>`.
 
 In:  "[rank3]: Tried to allocate 32.00 MiB. GPU 0 has 1.25 GiB free"
 Out: "Tried to allocate <*>. GPU <*> has <*> free"
@@ -7,7 +8,9 @@ Two templates say the same if the fixed parts of one stand in the other, in orde
 exceptions or of how a process ended.
 """
 
+import json
 import re
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -70,6 +73,60 @@ _QUOTED = re.compile(
     r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*[`']|\u2018[^\u2019]*\u2019|\u201c[^\u201d]*\u201d"
 )
 _TOKENS = re.compile(r"<\*>|\w+|\W")
+
+
+HEADER = "Traceback (most recent call last)"
+WRITER = re.compile(
+    r"^\s*(?:\[(?P<rank>(?:rank|default|worker)[ _:-]?\d+|\d+,\d+)\](?:<std(?:err|out)>)?:?\s?"
+    r"|(?P<task>\d{1,5}): |\((?P<actor>[^()]*\bpid=\d+[^()]*)\)\s?"
+    r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
+)
+_MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
+_TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
+
+
+def lines_of(text: str) -> list[str]:
+    """Without colours; progress bars, JSON records and tracebacks folded into one line apart."""
+    lines: list[str] = []
+    for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
+        if raw.startswith("{") and raw.rstrip().endswith("}"):
+            lines += _unfolded_json(raw)
+        elif HEADER in raw and "\\n" in raw:
+            lines += raw.replace('\\"', '"').split("\\n")
+        else:
+            lines.append(raw.rstrip())
+    return lines
+
+
+def _unfolded_json(raw: str) -> list[str]:
+    """What a record of a structured logger says, with its level in front."""
+    try:
+        record = json.loads(raw)
+    except ValueError:
+        return [raw]
+    said = [str(record[key]) for key in _MESSAGE_KEYS if isinstance(record.get(key), str)]
+    traces = [record[key] for key in _TRACE_KEYS if isinstance(record.get(key), str)]
+    if not said and not traces:
+        return [raw]
+    level = str(record.get("level") or record.get("levelname") or record.get("severity") or "")
+    head = f"{level.upper()}: " if level.isalpha() else ""
+    rank = record.get("rank")
+    writer = f"[rank{rank}]: " if isinstance(rank, int) else ""
+    folded = [f"{head}{' '.join(said)}", *traces]
+    return [f"{writer}{line}" for part in folded for line in part.split("\n")]
+
+
+def by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Each process's own lines; those that name none are one writer's, named ""."""
+    writers: dict[str, list[str]] = {}
+    for line in lines:
+        found = WRITER.match(line)
+        name = ""
+        if found is not None:
+            name = found["rank"] or found["task"] or found["actor"] or found["service"] or ""
+        own = line[found.end() :] if found else line
+        writers.setdefault(name.replace("default", "rank"), []).append(own)
+    return writers
 
 
 def template(line: str) -> str:

@@ -5,6 +5,7 @@ set of outcomes says.
 either way.
 """
 
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -57,6 +58,7 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
+    every: bool = False  # beside `keep_last`: with the numbers of all matches before it
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,12 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
+    numbers: tuple[float, ...] = ()  # of every match; of a long run each second, fourth, ... one
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Match":
+        numbers = tuple(content.get("numbers", ()))
+        return cls(**{**content, "groups": tuple(content["groups"]), "numbers": numbers})
 
 
 @dataclass(frozen=True)
@@ -137,10 +145,56 @@ class StreamEnd:
 
     path: "Path"
     bytes_seen: int = 0
-    first_at: float | None = None
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement
     problem: str | None = None  # why not every byte could be kept, such as a full disk
+
+
+SIGNALLED = 128
+"""Shells and container engines report a death by signal N as exit 128 + N."""
+
+_SIGNALS = frozenset(int(number) for number in signal.Signals)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended. All of it empty: somehow, or nobody saw it."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    hang: bool = False
+
+    @property
+    def status(self) -> int | None:
+        """The exit code as a shell reports it: 128 + N for a death by signal N."""
+        return self.exit_code if self.signal is None else SIGNALLED + self.signal
+
+    @property
+    def signal_number(self) -> int | None:
+        """The signal that ended it, whoever reports it."""
+        if self.signal is not None or self.exit_code is None:
+            return self.signal
+        return self.exit_code - SIGNALLED if self.exit_code - SIGNALLED in _SIGNALS else None
+
+    @property
+    def signal_name(self) -> str:
+        """Such as SIGSEGV; empty where no signal ended it, or none that has a name."""
+        number = self.signal_number
+        return signal.Signals(number).name if number in _SIGNALS and number is not None else ""
+
+    @property
+    def text(self) -> str:
+        if self.hang:
+            return "hang"
+        if self.signal is not None:
+            return self.signal_name or f"signal {self.signal}"
+        return "failed" if self.exit_code is None else self.signal_name or f"exit {self.exit_code}"
+
+    def is_like(self, other: "Ended") -> bool:
+        if self.hang or other.hang:
+            return self.hang == other.hang
+        return None in {self.status, other.status} or self.status == other.status
 
 
 @dataclass(frozen=True)
@@ -173,6 +227,10 @@ class TrialEnd:
     @property
     def failed(self) -> bool:
         return self.signal is not None or self.exit_code not in {0, None}
+
+    @property
+    def ended(self) -> Ended:
+        return Ended(self.exit_code, self.signal, self.out_of_memory, self.hung)
 
 
 class Outcome(StrEnum):

@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from aorta.core.raised import exception_line_of, lines_of, lines_outside_tracebacks
-from aorta.core.templates import template, words_in
+from aorta.core.raised import exception_line_of, lines_outside_tracebacks
+from aorta.core.templates import lines_of, template, words_in
 
 _ERROR_LINE = re.compile(
     r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|"

@@ -245,9 +245,7 @@ class _Walk:
                 self._pair(a, alike.pop(0))
 
     def _pair_by_agreement(self, a: Operation) -> None:
-        """With one of the same place and shapes that read, or gave, the same within rounding,
-        whatever led there.
-        """
+        """With one of the same place and shapes that read or gave the same within rounding."""
         there = self.second.places.get((a.place, a.shapes), [])
         while there and there[0].index in self.second.partner:
             there.pop(0)

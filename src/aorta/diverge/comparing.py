@@ -16,16 +16,18 @@ from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import Judged, outputs_apart
+from aorta.diverge.rounding import Judged, one_is_low, outputs_apart
 from aorta.diverge.stream import Operation, Stream
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
-_AMPLIFIERS = 5
 # Moves numbers, and makes none: of the operations of a line the one that computes is named.
 _MOVES = re.compile(
     r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
     r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
 )
+
+
+_ARGUMENT = ("name", "bad", "good")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Parting:
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
     cast: Operation | None = None  # that gave what it reads another type
+    # What it is called with beside tensors, where the sides differ: name, bad, good.
+    arguments: tuple[tuple[str, Any, Any], ...] = ()
 
     @property
     def operation(self) -> Operation:
@@ -51,6 +55,16 @@ class Parting:
     def module(self) -> str:
         """Where the operation stands, or else the one that first computes with its result."""
         return self.operation.module or self.bad.module
+
+    def called_with(self, bad: Mapping[str, Any], good: Mapping[str, Any]) -> "Parting":
+        """With the arguments that differ; of lists, those of its own element."""
+
+        def own(value: Any) -> Any:
+            is_each = isinstance(value, list) and self.bad.is_of_list
+            return value[self.bad.element] if is_each else value
+
+        both = ((name, own(bad[name]), own(good[name])) for name in bad if name in good)
+        return replace(self, arguments=tuple(one for one in both if one[1] != one[2]))
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
@@ -68,6 +82,8 @@ class Parting:
             "other_dtype": self.judged.other_type,
             "apart": place_of(self.bad, self.rank) if self.begins else None,
             "cast": place_of(self.cast, self.rank) if self.cast else None,
+            "element": self.bad.element if self.bad.is_of_list else None,
+            "arguments": [dict(zip(_ARGUMENT, one, strict=True)) for one in self.arguments],
             "inputs": inputs,
             "bad": _side(self.bad),
             "good": _side(self.good),
@@ -76,12 +92,9 @@ class Parting:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides, rank by rank. `first` is the earliest guilty operation; `grew` are later ones that
-    made it worse.
-    """
+    """Two sides, rank by rank. `first` is the earliest guilty operation."""
 
     first: Parting | None
-    grew: tuple[Parting, ...]
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
@@ -106,7 +119,6 @@ def compare(
     chosen = min(guilty, key=lambda c: _when(c.first), default=found[0])
     return Comparison(
         first=chosen.first,
-        grew=chosen.grew,
         compared=sum(c.compared for c in found),
         unmatched=tuple(o for c in found for o in c.unmatched),
         is_aligned=len(ranks) == 1 and all(c.is_aligned for c in found),
@@ -130,14 +142,9 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
     first = blame.first(guilty)
     both = sorted((*alignment.pairs, *alignment.beside), key=lambda pair: pair.first.index)
-    grew = sorted(
-        (p for p in guilty if p.judged.inherited and (first is None or p.first != first.bad)),
-        key=lambda p: -p.judged.growth,
-    )
     shorter = min(len(bad.operations), len(good.operations)) or 1
     return Comparison(
         first=first,
-        grew=tuple(blame.parting(pair) for pair in grew[:_AMPLIFIERS]),
         compared=len(both),
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
@@ -156,9 +163,7 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
 
 
 def _least(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]:
-    """The least difference between any run of one side and any of the other: what chance may
-    explain is not more.
-    """
+    """Between any run of one side and any of the other: what chance may explain is not more."""
     least: dict[int, float] = {}
     for bad in bads:
         to_first = {b.index: a.index for a, b, _ in align(bads[0], bad).pairs}
@@ -216,14 +221,16 @@ class _Blame:
     # -- sides that do not do the same -------------------------------------------------------------
 
     def _surviving(self) -> list[Pair]:
-        """What stands beside each other, gives other numbers, and leads to an end of the program
-        that differs. What agrees where both sides read it again does not.
+        """What stands beside each other and is in low precision on one side, or gives other numbers
+        and leads to an end of the program that differs. Numbers that agree where both sides read
+        them again do not.
         """
         apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
         read = self.bad.all_read()
         ends = [index for index in apart if index not in read]
         reached = self._upwards(ends, self._bad, self._partner)
-        return [pair for index, pair in sorted(apart.items()) if index in reached]
+        low = {i for i, p in apart.items() if p.judged.other_type and one_is_low(p.first, p.second)}
+        return [pair for index, pair in sorted(apart.items()) if index in reached | low]
 
     @staticmethod
     def _upwards(
@@ -301,9 +308,7 @@ class _Blame:
         return sorted(operations, key=self._position)
 
     def _position(self, operation: Operation) -> float:
-        """Among the operations of the bad side: one of the good side comes behind the last partner
-        before it.
-        """
+        """On the bad side: what is of the good side comes behind the last partner before it."""
         if self._is_bad(operation):
             return operation.index
         before = bisect(self._paired, operation.index)
@@ -329,14 +334,12 @@ def _moves(operation: Operation) -> bool:
 
 
 def _nth(stream: Stream, operation: Operation) -> int:
-    same = (o for o in stream.operations if o.place == operation.place)
-    return next(n for n, o in enumerate(same) if o.index == operation.index)
+    same = (o for o in stream.operations if o.place == operation.place and o.element == 0)
+    return sum(o.index < operation.index - operation.element for o in same)
 
 
 def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
-    """Where runs of one and the same side part by more than rounding explains; None if they do
-    not.
-    """
+    """Where runs of one side part by more than rounding explains; None if they do not."""
     found = [
         comparison.first
         for a, b in combinations(runs, 2)

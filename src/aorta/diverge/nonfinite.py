@@ -90,26 +90,22 @@ def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magn
     """
     (stream,) = (s for s in streams if s.rank == found.rank)
     end = found.operation
-    largest: dict[tuple[str, int, str], tuple[float, float]] = {}
+    largest: dict[tuple[str, int], dict[str, tuple[float, float]]] = {}
     for operation in stream.operations:
         if operation.index >= end.index:
             break
         if operation.step >= end.step - _STEPS_BEFORE and operation.phase in "fb":
-            key = (operation.module, operation.step, operation.phase)
-            size = _size(operation)
-            before = largest.get(key, (0.0, 0.0))
-            largest[key] = (max(before[0], size[0]), max(before[1], size[1]))
-    modules = dict.fromkeys(module for module, _, _ in largest)
-    kept = sorted(modules, key=lambda m: (m != end.module, -_growth(m, largest)))[:_MOST_MODULES]
-    steps = sorted({step for _, step, _ in largest})
-    return tuple(
-        Magnitudes(step, module, activation, gradient)
-        for module in modules
-        if module in kept
-        for step in steps
-        if (activation := largest.get((module, step, "f"))) or largest.get((module, step, "b"))
-        for gradient in (largest.get((module, step, "b")),)
-    )
+            both = largest.setdefault((operation.module, operation.step), {})
+            size, before = _size(operation), both.get(operation.phase, (0.0, 0.0))
+            both[operation.phase] = (max(before[0], size[0]), max(before[1], size[1]))
+    history = [
+        Magnitudes(step, module, both.get("f"), both.get("b"))
+        for (module, step), both in largest.items()
+    ]
+    order = list(dict.fromkeys(module for module, _ in largest))
+    kept = _grown(history, end.module)[:_MOST_MODULES]
+    chosen = (one for one in history if one.module in kept)
+    return tuple(sorted(chosen, key=lambda one: (order.index(one.module), one.step)))
 
 
 def _size(operation: Operation) -> tuple[float, float]:
@@ -121,32 +117,29 @@ def _size(operation: Operation) -> tuple[float, float]:
 _NUMBERS = ("float", "bfloat", "complex")
 
 
-def _growth(module: str, largest: dict[tuple[str, int, str], tuple[float, float]]) -> float:
-    sizes = [size for (name, _, _), (size, _) in largest.items() if name == module and size > 0]
-    return max(sizes) / min(sizes) if sizes else 0.0
+def _grown(history: Sequence[Magnitudes], first: str) -> list[str]:
+    """The modules, beginning with `first`, then those whose numbers grew most."""
+    sizes: dict[str, list[float]] = {}
+    for one in history:
+        known = sizes.setdefault(one.module, [])
+        known += [of[0] for of in (one.activation, one.gradient) if of and of[0] > 0]
+    growth = {module: max(known) / min(known) if known else 0.0 for module, known in sizes.items()}
+    return sorted(growth, key=lambda module: (module != first, -growth[module]))
 
 
 def history_lines(history: Sequence[Magnitudes], found: NonFinite) -> Iterator[str]:
     """A small table: the largest activation and gradient of the modules that grew most."""
-    by_module: dict[str, list[Magnitudes]] = {}
-    for one in history:
-        by_module.setdefault(one.module, []).append(one)
-
-    def grew(module: str) -> float:
-        sizes = [m.activation[0] for m in by_module[module] if m.activation and m.activation[0]]
-        return max(sizes) / min(sizes) if sizes else 0.0
-
-    chosen = sorted(by_module, key=lambda m: (m != found.operation.module, -grew(m)))
-    chosen = chosen[:_SHOWN_MODULES]
+    modules = _grown(history, found.operation.module)
+    chosen = modules[:_SHOWN_MODULES]
     steps = sorted({one.step for one in history})
     last = len(steps) - 1
     shown = sorted({steps[round(i * last / (_SHOWN_STEPS - 1))] for i in range(_SHOWN_STEPS)})
     wide = max(6, *(len(_named(module)) for module in chosen))
-    yield f"  largest activation / gradient before it, of {len(by_module)} modules:"
+    at = {(one.module, one.step): one for one in history}
+    yield f"  largest activation / gradient before it, of {len(modules)} modules:"
     yield f"    {'module':<{wide}}" + "".join(f"{f'step {step}':>20}" for step in shown)
     for module in chosen:
-        at = {one.step: one for one in by_module[module]}
-        cells = (f"{_cell(at.get(step)):>20}" for step in shown)
+        cells = (f"{_cell(at.get((module, step))):>20}" for step in shown)
         yield f"    {_named(module):<{wide}}" + "".join(cells)
 
 

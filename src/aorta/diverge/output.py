@@ -1,6 +1,4 @@
-"""The answer of a comparison: ten lines, one document, and a script with the one operation in
-it.
-"""
+"""The answer of a comparison: ten lines, one document, a script with the one operation in it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +33,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 def placed(value):
     if isinstance(value, torch.Tensor):
         return value.to(device)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [placed(item) for item in value]
     return value
 
@@ -93,17 +91,10 @@ class DivergeReport:
     @property
     def exit_code(self) -> int:
         if self.ended is not Reason.DONE:
-            return int(
-                {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}[
-                    self.ended
-                ]
-            )
-        answered = self.status in {"found", "same"} or (
-            self.status == "nondeterministic" and self.self_parting is not None
-        )
-        return int(
-            Exit.OK if answered else Exit.BUDGET if self.status == "partial" else Exit.NO_ANSWER
-        )
+            stopped = {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}
+            return int(stopped.get(self.ended, Exit.BUDGET))
+        others = {"partial": Exit.BUDGET, "not_aligned": Exit.NO_ANSWER}
+        return int(others.get(self.status, Exit.OK))
 
     def to_json(self) -> dict[str, Any]:
         compared = self.comparison
@@ -114,7 +105,6 @@ class DivergeReport:
             "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
             "history": [one.to_json() for one in self.history],
             "self_difference": parted.to_json() if parted else None,
-            "amplified": [p.to_json() for p in compared.grew] if compared else [],
             "compared_ops": compared.compared if compared else 0,
             "recorded_ops": self.recorded,
             "unmatched": len(compared.unmatched) if compared else 0,
@@ -155,12 +145,6 @@ class DivergeReport:
             )
         compared = self.comparison
         if compared is not None:
-            for grown in compared.grew[:3]:
-                at = grown.operation
-                yield (
-                    f"  grows {grown.judged.growth:.0f} times at "
-                    f"{at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
-                )
             yield (
                 f"  compared {compared.compared} operations, {len(compared.unmatched)} without "
                 f"a partner, in {self.trials} runs"
@@ -200,8 +184,12 @@ def sentence(first: Parting) -> str:
             f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
             f"by {judged.difference:.3g}"
         )
+    called = "".join(
+        f"is called with {name}={ours} on the bad side and {theirs} on the good side; "
+        for name, ours, theirs in first.arguments
+    )
     said = (
-        f"differs by {judged.difference:.3g}; rounding and its inputs explain "
+        f"{called}differs by {judged.difference:.3g}; rounding and its inputs explain "
         f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
     )
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]

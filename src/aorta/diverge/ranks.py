@@ -1,6 +1,4 @@
-"""Ranks against each other: which one's gradients or parameters differ first, and who took part in
-a collective alone.
-"""
+"""Ranks against each other: whose gradients or parameters differ first, who is alone in a call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,9 +64,7 @@ def _odd(by_rank: Mapping[int, Operation]) -> tuple[int, ...]:
         for rank in by_rank
     }
     most = max(alike.values(), key=len)
-    return (
-        tuple(sorted({*by_rank} - most)) if 2 * len(most) > len(by_rank) else tuple(sorted(by_rank))
-    )
+    return tuple(sorted({*by_rank} - most if 2 * len(most) > len(by_rank) else by_rank))
 
 
 def lonely_collectives(streams: Sequence[Stream]) -> list[tuple[int, Operation]]:

@@ -1,6 +1,4 @@
-"""The door of the room: everything that may be asked of a comparison, and the one function that
-answers it.
-"""
+"""The public API of the package: every option of a comparison, and the function that runs it."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +20,7 @@ from aorta.registry.mitigations import get_mitigation
 
 @dataclass(frozen=True, kw_only=True)
 class DivergeRequest:
-    """A run directory or a command, and what makes its good side; without one the bad side alone is
-    looked at.
-    """
+    """A run directory or a command, and what makes its good side; None: the bad side alone."""
 
     run_dir: Path | None = None
     command: tuple[str, ...] | str = ()  # words, or a text for a shell
@@ -50,9 +46,7 @@ class DivergeRequest:
 def diverge(
     request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
 ) -> DivergeReport:
-    """At which operation do the numbers part? `listeners` makes fresh ones for each of its
-    searches.
-    """
+    """The whole comparison. `listeners` makes fresh ones for each of its searches."""
     plan = _plan(request, _known_sides(request), _good_side(request))
     with request.executor.opened() as executor:
         return run_diverge(plan, executor, listeners, resume=request.resume)

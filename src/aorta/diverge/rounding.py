@@ -97,6 +97,13 @@ def types_differ(a: Digest, b: Digest) -> bool:
     return a.dtype != b.dtype and (a.dtype in EPSILON or b.dtype in EPSILON)
 
 
+def one_is_low(mine: Operation, theirs: Operation) -> bool:
+    """Whether one side alone computes in less than single precision."""
+    pairs = zip(mine.outputs, theirs.outputs, strict=False)
+    low = ([EPSILON.get(d.dtype, 0.0) > EPSILON["float32"] for d in pair] for pair in pairs)
+    return any(a != b for a, b in low)
+
+
 @dataclass(frozen=True)
 class Judged:
     """What an operation's difference is, and what is expected of it."""
@@ -109,11 +116,6 @@ class Judged:
     @property
     def is_guilty(self) -> bool:
         return self.other_type or self.difference > self.expected
-
-    @property
-    def growth(self) -> float:
-        """How much larger than what came in."""
-        return self.difference / self.inherited if self.inherited > 0 else math.inf
 
 
 def judge(
@@ -150,9 +152,7 @@ def judge(
 
 @dataclass(frozen=True)
 class Stretch:
-    """What operations without partners made of the rounding, and of the differences, of what they
-    read.
-    """
+    """What operations without partners made of the rounding and the differences they read."""
 
     roundings: float  # in units of the precision
     epsilon: float  # the coarsest precision on the way
@@ -222,7 +222,7 @@ def _short_name(op: str) -> str:
 
 
 def roundings(operation: Operation, inputs: Sequence[Digest | None], least: float) -> float:
-    """How many roundings of the precision `least` its result may be off by, if what it read is
+    """By how many roundings of the precision `least` its result may be off if its inputs are
     exact.
     """
     name, length = _short(operation), _sum_length(operation)

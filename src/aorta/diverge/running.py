@@ -1,6 +1,4 @@
-"""`aorta diverge`: run both sides twice, compare, repeat what is not told apart, then look at the
-one operation.
-"""
+"""Run both sides twice, compare, repeat what is not told apart, then look at the one operation."""
 
 import json
 import os
@@ -52,9 +50,7 @@ class DivergePlan:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """Any run that ended has recorded what it did, however it ended; how it failed is not the
-    question here.
-    """
+    """Any run that ended has recorded what it did, however it ended."""
 
     def watch(self) -> Watch:
         return Watch()
@@ -114,9 +110,7 @@ def run_diverge(
     *,
     resume: Resume | None = None,
 ) -> DivergeReport:
-    """The whole comparison, to its report. A run that was cut short goes on from what it
-    recorded.
-    """
+    """To the report. A run that was cut short goes on from what it recorded."""
     if resume is not None:
         session = Session.resuming(plan.output, "diverge", resume)
     else:
@@ -153,7 +147,8 @@ class _Work:
         any_type = good is not None and "dtype" in good.orders
         usable = _usable(runs)
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
-        self._keep(comparison)
+        if comparison is not None and comparison.first is not None:
+            comparison = replace(comparison, first=self._kept(comparison, comparison.first))
         return self._report(runs, comparison, parted)
 
     def _self_difference(self, runs: Mapping[str, Sequence[Sequence[Stream]]]) -> Parting | None:
@@ -162,9 +157,7 @@ class _Work:
 
     def _recorded(self, stage: str, runs: int) -> dict[str, list[list[Stream]]]:
         """So many runs of each side, as the streams of their ranks."""
-        points = [Point.of({"side": name}) for name in self.sides.names]
-        experiment = _Recording(self.sides, self.plan)
-        path, answer = self._driven(stage, points, experiment, runs)
+        path, answer = self._driven(stage, runs)
         found: dict[str, list[list[Stream]]] = {name: [] for name in self.sides.names}
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
@@ -173,22 +166,22 @@ class _Work:
         return found
 
     def _driven(
-        self, stage: str, points: Sequence[Point], experiment: _Recording, runs: int
+        self, stage: str, runs: int, keep: Mapping[str, Any] | None = None
     ) -> tuple[Path, Answer]:
         question = Question(
-            search=EveryPoint(points),
+            search=EveryPoint([Point.of({"side": name}) for name in self.sides.names]),
             judges=SameJudge(EveryTrial(runs)),
-            experiment=experiment,
+            experiment=_Recording(self.sides, self.plan, keep),
             fingerprint={**self.plan.about, "stage": stage},
             budget=self.plan.budget,
         )
-        executor = self.open_executor()
+        executor, path = self.open_executor(), self.session.path
         if stage == _MAIN:
-            path, answer = self.session.path, self._answer(self.session, question, executor)
+            answer = self.session.answer(question, executor, self.listeners())
         else:
-            path = self.session.path / "stages" / stage
+            path = path / "stages" / stage
             with _side_stage(path) as session:
-                answer = self._answer(session, question, executor)
+                answer = session.answer(question, executor, self.listeners())
         self.trials += len(answer.records)
         if answer.ending.reason is not Reason.DONE:
             self.ended = answer.ending.reason
@@ -196,22 +189,23 @@ class _Work:
                 raise InfrastructureError(answer.ending.detail)
         return path, answer
 
-    def _answer(self, session: Session, question: Question, executor: Executor) -> Answer:
-        return session.answer(question, executor, self.listeners())
-
-    def _keep(self, comparison: Comparison | None) -> None:
-        """Once more on both sides, with the inputs and outputs of the one operation saved whole."""
-        first = comparison.first if comparison is not None else None
-        if first is None or comparison is None or self.ended is not Reason.DONE or first.begins:
-            return
+    def _kept(self, comparison: Comparison, first: Parting) -> Parting:
+        """Both sides once more: the tensors of the one operation are saved whole, and what else it
+        was called with is compared.
+        """
+        if self.ended is not Reason.DONE or first.begins:
+            return first
         at = first.bad
         keep = {"op": at.op, "s": at.step, "p": at.phase, "m": at.module, "nth": comparison.nth}
-        points = [Point.of({"side": name}) for name in self.sides.names]
-        path, answer = self._driven("inspect", points, _Recording(self.sides, self.plan, keep), 1)
+        path, answer = self._driven("inspect", 1, keep)
+        arguments: dict[str, Mapping[str, Any]] = {BAD: {}, GOOD: {}}
         for record in answer.records:
             kept = path / record.path / _STREAMS / f"kept-{first.rank}.pt"
             if kept.is_file():
-                kept.replace(self.session.path / f"{record.point['side']}.pt")
+                side = str(record.point["side"])
+                arguments[side] = json.loads(kept.with_suffix(".json").read_text())
+                kept.replace(self.session.path / f"{side}.pt")
+        return first.called_with(arguments[BAD], arguments[GOOD])
 
     def _report(
         self,

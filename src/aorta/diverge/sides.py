@@ -15,9 +15,7 @@ BAD, GOOD = "bad", "good"
 
 @dataclass(frozen=True)
 class Side:
-    """One way to run the program. `orders` go to the recorder: another precision, another
-    device.
-    """
+    """One way to run the program. `orders` (another precision or device) go to the recorder."""
 
     workload: str
     config: Mapping[str, Any]
@@ -142,9 +140,7 @@ def _of_recipe(path: Path) -> Side:
 
 
 def _of_matrix(run_dir: Path) -> Sides:
-    """Bad is the baseline; good is the cell that is proved to work, or else one that never
-    failed.
-    """
+    """Bad is the baseline; good is a cell that is proved to work, or else one that never failed."""
     matrix = _mapping(load_document(run_dir / "matrix.json"), run_dir / "matrix.json")
     cells: list[Mapping[str, Any]] = matrix.get("cells", [])
     common = _of_recipe(run_dir / "recipe.resolved.yaml")

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 HOOK = Path(__file__).resolve().parent / "hook"  # on the path of a recorded process
 _STATISTICS = 4  # norm, sum, minimum, maximum; samples follow
 _HASH = _STATISTICS + 16  # the place of the hash
 _WHOLE = 32  # elements up to which a tensor is written down whole
+_OF_LISTS = "aten::_foreach_"
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,16 @@ class Digest:
         }
 
 
-# One result of a record: the number of the record, and which of its results it is.
+# One result of an operation: the index of the operation, and which of its results it is.
 Writer = tuple[int, int]
-_RESULT = 40  # bits of a written number that are the record's
+_RECORD = (1 << 40) - 1  # the bits of a writer that say which record it is; above: which result
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of one rank. `inputs` are, for each tensor it read, the results of the records
-    that wrote it; `input_shapes` say which part of that memory it read: shape, type and offset.
+    """One operation of one rank. `inputs` are, for each tensor it read, the results of the
+    operations that wrote it; `input_shapes` say which part of that memory it read: shape, type and
+    offset. An operation on a list of tensors is one for each of its elements.
     """
 
     index: int
@@ -76,6 +78,11 @@ class Operation:
     outputs: tuple[Digest, ...]
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
+    element: int = 0  # which one of a list
+
+    @property
+    def is_of_list(self) -> bool:
+        return self.op.startswith(_OF_LISTS)
 
     @cached_property
     def place(self) -> tuple[int, str, str, str]:
@@ -127,22 +134,25 @@ def read_streams(directory: Path) -> list[Stream]:
 
 
 def _read(paths: Sequence[Path]) -> tuple[int | None, Stream]:
-    operations: list[Operation] = []
     rank: int | None = None
     end: Mapping[str, Any] = {}
+    reader = _Reader()
     for line in _lines(paths):
         try:
-            record = json.loads(line)
+            found = json.loads(line)
         except ValueError:
             break  # the last line of a process that was killed
-        if "begin" in record or "end" in record:
-            rank = rank if record["rank"] is None else int(record["rank"])
-            end = record if "end" in record else end
+        if "records" in found:
+            reader.read(found)
+            continue
+        rank = rank if found["rank"] is None else int(found["rank"])
+        if "end" in found:
+            end = found
         else:
-            operations.append(_operation(record))
+            reader.shared.clear()
     stream = Stream(
         rank=rank or 0,
-        operations=tuple(operations),
+        operations=tuple(reader.operations),
         notes=tuple(end.get("notes", ())),
         truncated=bool(end.get("truncated", False)),
         ended=bool(end),
@@ -156,39 +166,94 @@ def _lines(paths: Sequence[Path]) -> Iterator[str]:
             yield from file
 
 
-def _operation(record: Mapping[str, Any]) -> Operation:
-    numbers = memoryview(a2b_base64(record["v"]))
-    outputs = []
-    for facts in record["d"]:
-        size = 8 * facts["n"]
-        outputs.append(_digest(facts, numbers[:size]))
-        numbers = numbers[size:]
-    # What is made like a tensor takes its shape alone.
-    reads = [] if record["op"].endswith("_like") else record["in"]
-    return Operation(
-        index=record["i"],
-        step=record["s"],
-        phase=record["p"],
-        module=record["m"],
-        op=record["op"],
-        file=record["f"],
-        line=record["l"],
-        inputs=tuple(
-            tuple((w & ((1 << _RESULT) - 1), w >> _RESULT) for w in writers) for writers in reads
-        ),
-        input_shapes=tuple((tuple(shape), dtype, at) for shape, dtype, at in record["ish"]),
-        outputs=tuple(outputs),
-        is_random=bool(record.get("r")),
-        tf32=bool(record.get("t")),
-    )
+class _Reader:
+    """The operations of one process, from lines of records."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.shared: list[Any] = []  # what the records of a file refer to by number
+        self._first: dict[int, int] = {}  # operation of a record
+        self._lists: set[int] = set()  # records with one operation for each of their results
+
+    def read(self, line: Mapping[str, Any]) -> None:
+        self.shared += line["new"]
+        numbers = memoryview(a2b_base64(line["numbers"]))
+        at, begins = 0, {}
+        for lot, width in line["widths"]:
+            begins[lot] = at
+            at += 8 * width
+        for number, record in enumerate(line["records"], line["first"]):
+            self._add(number, record, numbers, begins)
+
+    def _add(
+        self, number: int, record: Sequence[Any], numbers: memoryview, begins: dict[int, int]
+    ) -> None:
+        step, head, writers, read, offsets, given = record
+        op, phase, module, file, line, is_random, tf32 = self.shared[head]
+        outputs = []
+        for kind in given:
+            shape, dtype, device, count, weighed, lot = self.shared[kind]
+            begin = begins.get(lot, 0)
+            begins[lot] = end = begin + 8 * count
+            facts = (tuple(shape), dtype, device)
+            outputs.append(_digest(facts, numbers[begin:end], is_weighed=weighed))
+        # What is made like a tensor takes its shape alone.
+        inputs = [] if op.endswith("_like") else [self._writers(w) for w in writers]
+        kinds = [self.shared[kind] for kind in read]
+        shapes = [
+            (tuple(shape), dtype, at)
+            for (shape, dtype, *_), at in zip(kinds, offsets or [0] * len(read), strict=True)
+        ]
+        self._first[number] = len(self.operations)
+        is_list = op.startswith(_OF_LISTS) and len(outputs) > 1
+        if is_list:
+            self._lists.add(number)
+        for element in range(len(outputs) if is_list else 1):
+            operation = Operation(
+                len(self.operations),
+                step,
+                phase,
+                module,
+                op,
+                file,
+                line,
+                tuple(_of_element(inputs, element, len(outputs)) if is_list else inputs),
+                tuple(_of_element(shapes, element, len(outputs)) if is_list else shapes),
+                tuple(outputs[element : element + 1] if is_list else outputs),
+                is_random,
+                tf32,
+                element,
+            )
+            self.operations.append(operation)
+
+    def _writers(self, written: int | list[int]) -> tuple[Writer, ...]:
+        return tuple(map(self._writer, [written] if isinstance(written, int) else written))
+
+    def _writer(self, written: int) -> Writer:
+        record, result = written & _RECORD, written >> _RECORD.bit_length()
+        first = self._first.get(record)
+        if first is None:
+            return (-1 - record, result)  # is not recorded
+        return (first + result, 0) if record in self._lists else (first, result)
 
 
-def _digest(content: Mapping[str, Any], numbers: memoryview) -> Digest:
-    shape, values = tuple(content["sh"]), tuple(array("d", numbers.tobytes()))
-    facts = (shape, content["dt"], content["dev"])
+_Read = TypeVar("_Read")
+
+
+def _of_element(read: list[_Read], element: int, count: int) -> list[_Read]:
+    """Of lists that were read one behind the other, and of what all elements share."""
+    whole = len(read) - len(read) % count
+    return read[element:whole:count] + read[whole:]
+
+
+def _digest(
+    facts: tuple[tuple[int, ...], str, str], numbers: memoryview, *, is_weighed: bool
+) -> Digest:
+    shape, dtype, _ = facts
+    values = tuple(array("d", numbers.tobytes()))
     if not values:
         return Digest(*facts, (), 0.0, 0.0, 0.0, 0.0)
-    size = math.prod(shape) * (2 if content["dt"].startswith("complex") else 1)
+    size = math.prod(shape) * (2 if dtype.startswith("complex") else 1)
     if size <= _WHOLE:
         nan = any(math.isnan(v) for v in values)
         low, high = (math.nan, math.nan) if nan else (min(values), max(values))
@@ -200,7 +265,7 @@ def _digest(content: Mapping[str, Any], numbers: memoryview) -> Digest:
     norm, total, low, high = values[:_STATISTICS]
     samples, beyond = values[_STATISTICS:_HASH], numbers[8 * _HASH :]
     of_bits = int.from_bytes(beyond, "little") if beyond else None
-    weighed = values[_HASH] if beyond and content.get("w") else None
+    weighed = values[_HASH] if beyond and is_weighed else None
     return Digest(*facts, samples, norm, total, low, high, of_bits, weighed)
 
 

@@ -39,9 +39,7 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Of a file that is only appended to; a last line that was cut short is taken away. Nothing
-    where there is no file.
-    """
+    """Of a file that is only appended to, if there is one; a torn last line is cut off."""
     content = path.read_bytes() if path.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
@@ -50,9 +48,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def _claim_draft(path: Path) -> tuple[Path, int]:
-    """The first of a few names beside `path` that no living writer has; what a killed one left
-    there is written over.
-    """
+    """The first draft beside `path` that no living writer has, emptied, and its handle."""
     for number in count():
         draft = path.with_name(f".{path.name[:_LONGEST_BEGINNING]}.{number}.draft")
         try:
@@ -76,18 +72,14 @@ def _claim_draft(path: Path) -> tuple[Path, int]:
 
 
 def _is_still(draft: Path, handle: int) -> bool:
-    """Whether the name still means what was opened: another writer may have moved it into place
-    meanwhile.
-    """
+    """Whether the name still means what was opened: another writer may have moved it."""
     with suppress(FileNotFoundError):
         return os.path.samestat(draft.stat(), os.fstat(handle))
     return False
 
 
 def _sync_directory(folder: Path) -> None:
-    """A rename is on the disk when its directory is. Some shared file systems cannot say; they do
-    it themselves.
-    """
+    """A rename is on the disk when its directory is. Some file systems cannot say so."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

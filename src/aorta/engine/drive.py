@@ -19,7 +19,6 @@ from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
-    Cooled,
     Dropped,
     Ending,
     Entry,
@@ -29,6 +28,7 @@ from aorta.engine.events import (
     Reason,
     Settled,
     TrialRecord,
+    WarmDisabled,
 )
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
@@ -72,9 +72,7 @@ class _Trial:
 
 
 class Engine:
-    """Drives one question to its answer. Everything it knows is in the journal; everything it does
-    is an event.
-    """
+    """Drives one question to its answer. All it knows is in the journal; all it does, an event."""
 
     def __init__(
         self,
@@ -106,9 +104,7 @@ class Engine:
         self._ended: deque[TrialEnd] = deque()
 
     def run(self) -> Answer:
-        """Until the search is done, a budget is spent, or the run is stopped. The executor is left
-        idle; whoever opened it closes it.
-        """
+        """Until the search is done, a budget spent or the run stopped. Leaves the executor idle."""
         resumed = 0
         self._emit(events.RunStarted(self._run_dir))
         for note in self._journal.notes:
@@ -155,8 +151,8 @@ class Engine:
                     self._tell(point, verdict)
                 case Dropped(point):
                     self._dropped[point] = self._open.pop(point)
-                case Cooled(why):
-                    self._begin_cold(why)
+                case WarmDisabled(why):
+                    self._begin_again_cold(why)
         if self._records:
             self._replayed_seconds = self._records[-1].elapsed
             self._began = self._clock() - self._replayed_seconds
@@ -180,17 +176,12 @@ class Engine:
 
     def _catch_up(self) -> None:
         """A process that is killed between two lines leaves a decision that follows from the line
-        before.
-
-        And of a point that was open where a journal was damaged, trials from behind the damage may
-        be at hand.
-        """
+        before."""
         for point in list(self._open):
             if point in self._open:  # settling one may have dropped another
-                self._use_spare_trials(self._open[point])
                 self._settle_if_sure(self._open[point])
         self._drop_unwanted()
-        self._cool_if_different()
+        self._disable_warm_if_different()
 
     # -- choosing what runs ------------------------------------------------------------------------
 
@@ -207,7 +198,6 @@ class Engine:
                 break
             self._write(Opened(asked[0]))
             state = self._open_point(asked[0])
-            self._use_spare_trials(state)
             if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
         for state in list(self._open.values()):
@@ -243,12 +233,6 @@ class Engine:
             for record in self._records_of(point):
                 state.count(record)
         return state
-
-    def _use_spare_trials(self, state: _OpenPoint) -> None:
-        for record in self._journal.spare_trials(self._question.name, state.point):
-            if record.index not in state.indexes and self._verdict(state) is None:
-                self._write(record)
-                self._use(record, replayed=True)
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
         """Start trials until `useful` are under way, as far as slots and the trial budget reach."""
@@ -334,7 +318,7 @@ class Engine:
         if proposal := self._warmth.proposal(end.imports, end.duration, left):
             self._emit(events.Note(proposal))
         self._settle_if_sure(state)
-        self._cool_if_different()
+        self._disable_warm_if_different()
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         self._records.append(record)
@@ -384,18 +368,17 @@ class Engine:
         self._warmth.decided(point, verdict)
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
-        self._emit(events.PointSettled(point, verdict, self._search.best))
+        left = getattr(self._search, "left", None)
+        self._emit(events.PointSettled(point, verdict, self._search.best, left))
 
-    def _cool_if_different(self) -> None:
+    def _disable_warm_if_different(self) -> None:
         why = self._warmth.difference()
         if why:
-            self._write(Cooled(why))
-            self._begin_cold(why)
+            self._write(WarmDisabled(why))
+            self._begin_again_cold(why)
 
-    def _begin_cold(self, why: str) -> None:
-        """What warm trials said is forgotten; what cold ones said counts wherever it is asked for
-        again.
-        """
+    def _begin_again_cold(self, why: str) -> None:
+        """Forget what warm trials said; what cold ones said counts where it is asked for again."""
         self._warmth.drop(why)
         self._emit(events.Note(f"{why}: warm trials are dropped, and the search goes on cold"))
         for state in self._open.values():

@@ -101,19 +101,17 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Cooled:
+class WarmDisabled:
     """Warm trials are not believed: the search begins again, with what cold ones said."""
 
     why: str
 
 
-Entry = Opened | TrialRecord | Settled | Dropped | Cooled
+Entry = Opened | TrialRecord | Settled | Dropped | WarmDisabled
 
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
-    """How many trials failed, but not with the failure that is sought, and what those said; nothing
-    if none did.
-    """
+    """How many trials failed with another failure, and what those said; nothing if none."""
     return different_failures(
         Counter(r.failure.text for r in records if r.outcome is Outcome.OTHER and r.failure)
     )
@@ -151,9 +149,7 @@ class Ending:
     warm_dropped: str = ""  # why what warm trials said does not count
 
     def warm_to_json(self) -> dict[str, object]:
-        """For every verb's result: how many trials started warm, and why those of before do not
-        count, if so.
-        """
+        """For every verb's result: how many trials started warm, and why none of them counts."""
         return {"trials": self.warm_trials, "dropped": self.warm_dropped or None}
 
     @property
@@ -220,6 +216,7 @@ class PointSettled:
     point: Point
     verdict: Verdict
     best: Point | None
+    left: int | None = None  # about so many points are still to be judged; None: it is not known
 
 
 @dataclass(frozen=True)

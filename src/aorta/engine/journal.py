@@ -5,9 +5,9 @@ A line says that a point was opened, that a trial of it ended, that the point wa
 verdict told to the search, or that it was dropped. A resume reads these lines and does again what
 they say: it needs to know neither how many trials ran side by side nor on which machine. A trial is
 on disk before its outcome is used. Killed at any byte, the file loses at most the line being
-written: a torn end is dropped with a note. Damage before the end is another matter: it is said, the
-file is kept, and nothing goes on unless the user says so. Its first line carries a fingerprint of
-everything that decides what a trial means, so that a resume never mixes two questions.
+written: a torn end is dropped with a note. A file that is damaged before its end is refused, and
+not changed. Its first line carries a fingerprint of everything that decides what a trial means, so
+that a resume never mixes two questions.
 """
 
 import hashlib
@@ -22,24 +22,21 @@ from typing import Any
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
-from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
-from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
-_COOLED = "cooled"
+_WARM_DISABLED = "cooled"
+_UNFIT = (KeyError, ValueError, TypeError, AttributeError)  # what a line that does not fit raises
 SCRIPT, DATA = "script ", "data"
 """Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
-_SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
-    """A digest a part, so that a refusal can name what changed. The tool's own version is one of
-    them.
-    """
+    """A digest a part, so that a refusal can name what changed; our version is a part too."""
     return {
         name: hashlib.sha256(
             json.dumps(part, sort_keys=True, default=str, separators=(",", ":")).encode()
@@ -49,15 +46,13 @@ def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 class Journal:
-    """Open with `create` or `resume`. A run may ask several questions one after the other; each has
-    entries of its own.
-    """
+    """Open with `create` or `resume`. A run may ask several questions, one after the other."""
 
     def __init__(self, path: Path, read: "_Reading") -> None:
         self.path = path
         self.notes = read.notes
         self.trials = read.trials
-        self._read = read
+        self._entries = read.entries
         self._lines = read.lines
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
@@ -70,30 +65,23 @@ class Journal:
         return cls(path, _Reading(lines=1))
 
     @classmethod
-    def resume(
-        cls,
-        path: Path,
-        parts: Mapping[str, object],
-        *,
-        salvage: bool = False,
-        changed: bool = False,
-    ) -> "Journal":
-        """`salvage`: go on with what can be read of a damaged journal, which is kept beside it.
-        `changed`: go on though scripts or data are others now; ResumeError where anything else is.
-        """
+    def resume(cls, path: Path, parts: Mapping[str, object], *, changed: bool = False) -> "Journal":
+        """`changed`: go on though scripts or data are others now. ResumeError where anything else
+        is, or where the file is damaged."""
         with _disk_errors(path):
             content = path.read_bytes()
         read = _read(content)
+        damage = (
+            f"{read.damage}: what was decided from there on is lost; nothing was changed. Restore "
+            "the file, or start a new run; `aorta report` shows what can be read"
+        )
         if read.header is None:
-            raise ResumeError(_headless_words(read), where=str(path))
+            why = damage if read.damage else "the journal holds no header: nothing was run yet"
+            raise ResumeError(why, where=str(path))
         read.notes += _check_header(read.header, fingerprint(parts), path, changed)
-        if read.damage is not None:
-            if not salvage:
-                raise ResumeError(_damage_words(read.damage), where=str(path))
-            notes = read.notes
-            read = _salvaged(path, content, read.damage)
-            read.notes += notes
-        elif read.torn:
+        if read.damage:
+            raise ResumeError(damage, where=str(path))
+        if read.torn:
             with _disk_errors(path):
                 os.truncate(path, len(content) - read.torn)
             read.notes.append(f"dropped a torn last line of {read.torn} bytes from {path.name}")
@@ -101,12 +89,7 @@ class Journal:
 
     def entries(self, question: str) -> Sequence[Entry]:
         """What earlier processes wrote about this question, in order."""
-        return self._read.entries.get(question, ())
-
-    def spare_trials(self, question: str, point: Point) -> Sequence[TrialRecord]:
-        """Trials of this point that stood behind damage and were not used since."""
-        lines = self._read.spares.get((question, point.key), ())
-        return [_record_in(line, point) for line in lines]
+        return self._entries.get(question, ())
 
     def append(self, entry: Entry, question: str) -> None:
         """Written when this returns, and never half a line; a trial is on the disk, which a power
@@ -140,30 +123,17 @@ def read_records(path: Path) -> list[TrialRecord]:
     """Every trial that can be read, also while another process is writing, or around damage."""
     points: dict[str, Point] = {}
     records: list[TrialRecord] = []
-    for line in _parsed(path.read_bytes()):
-        if line is None:
-            continue
-        with suppress(KeyError, ValueError, TypeError, AttributeError):
+    for raw in path.read_bytes().split(b"\n"):
+        with suppress(*_UNFIT):
+            line = json.loads(raw)
             if line["kind"] == _OPENED:
                 points[line["key"]] = _point_in(line["point"])
-            elif line["kind"] in {_TRIAL, _SPARE}:
-                point = _point_in(line["point"]) if "point" in line else points[line["key"]]
-                records.append(_record_in(line, point))
+            elif line["kind"] == _TRIAL:
+                records.append(_record_in(line, points[line["key"]]))
     return records
 
 
 # -- reading a whole file --------------------------------------------------------------------------
-
-
-@dataclass
-class _Damage:
-    """What is wrong with a journal: from which line on, and what stands behind it."""
-
-    line: int  # the first that cannot be used, counted from 1
-    lines: int  # of the whole file
-    why: str
-    spares: list[dict[str, Any]] = field(default_factory=list)  # whole trials behind it
-    before: bytes = b""
 
 
 @dataclass
@@ -173,18 +143,15 @@ class _Reading:
     lines: int = 0
     header: dict[str, Any] | None = None
     entries: dict[str, list[Entry]] = field(default_factory=dict)
-    spares: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     trials: int = 0
     torn: int = 0
-    damage: _Damage | None = None
+    damage: str = ""
     notes: list[str] = field(default_factory=list)
     _points: dict[tuple[str, str], Point] = field(default_factory=dict)
     _open: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Raises what a line that does not fit raises: ValueError, KeyError, TypeError or
-        AttributeError.
-        """
+        """ValueError, KeyError, TypeError or AttributeError for a line that does not fit."""
         if self.lines == 0:
             self.header = {"fingerprint": {}, "schema": None, **line}
         elif line["n"] != self.lines:
@@ -195,14 +162,11 @@ class _Reading:
 
     def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
         question = line["question"]
-        if kind == _COOLED:
+        if kind == _WARM_DISABLED:
             self._open = {place for place in self._open if place[0] != question}
-            self.entries.setdefault(question, []).append(Cooled(str(line["why"])))
+            self.entries.setdefault(question, []).append(WarmDisabled(str(line["why"])))
             return
         place = (question, line["key"])
-        if kind == _SPARE:
-            self.spares.setdefault(place, []).append(dict(line))
-            return
         if kind == _OPENED:
             self._points[place] = _point_in(line["point"])
         elif place not in self._open:
@@ -215,7 +179,6 @@ class _Reading:
         elif kind == _TRIAL:
             entry = _record_in(line, point)
             self.trials += 1
-            self._forget_spare(place, entry.index)
         elif kind == _SETTLED:
             self._open.remove(place)
             entry = Settled(point, _verdict_in(line))
@@ -226,98 +189,47 @@ class _Reading:
             raise ValueError(f"it is of no known kind: {kind!r}")
         self.entries.setdefault(question, []).append(entry)
 
-    def _forget_spare(self, place: tuple[str, str], index: int) -> None:
-        if place in self.spares:
-            left = [spare for spare in self.spares[place] if spare["index"] != index]
-            self.spares[place] = left
-
-
-def _parsed(content: bytes) -> Iterator[dict[str, Any] | None]:
-    """Each whole line as what it says; None for what is no JSON object."""
-    for raw in content.split(b"\n")[:-1]:
-        try:
-            line = json.loads(raw)
-        except ValueError:
-            line = None
-        yield line if isinstance(line, dict) else None
-
 
 def _read(content: bytes) -> _Reading:
-    """Up to the first line that does not fit. If whole lines follow it, that is damage; if none
-    does, a torn end.
-    """
-    read, good, found = _Reading(), 0, list(_parsed(content))
-    raw = content.split(b"\n")
-    for number, line in enumerate(found):
-        wrong = ""
+    """Up to the first line that does not fit: damage if it or one behind it is whole JSON, else a
+    torn end."""
+    read, lines = _Reading(), content.split(b"\n")[:-1]
+    read.torn = len(content)
+    for number, raw in enumerate(lines):
         try:
-            if line is None:
-                wrong = "it is no whole line"
-            else:
-                read.take(line)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            wrong = str(error)
-        if wrong:
-            behind = [entry for entry in found[number + 1 :] if entry is not None]
-            if behind or line is not None:
-                rest = ([line] if line is not None else []) + behind
-                read.damage = _Damage(number + 1, len(found), wrong, _trials_in(rest))
-                read.damage.before = content[:good]
+            read.take(_object(raw))
+        except _UNFIT as wrong:
+            if any(_is_whole(line) for line in lines[number:]):
+                where = f"line {number + 1} of {len(lines)}"
+                read.damage = f"{where} is damaged ({wrong or 'it says too little'})"
             break
-        good += len(raw[number]) + 1
-    read.torn = len(content) - good
+        read.torn -= len(raw) + 1
     return read
 
 
-def _trials_in(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    whole = []
-    for line in lines:
-        with suppress(KeyError, ValueError, TypeError, AttributeError):
-            if line["kind"] in {_TRIAL, _SPARE} and isinstance(line["question"], str):
-                _record_in(line, Point.of({}))
-                whole.append({**line, "kind": _SPARE, "key": str(line["key"])})
-    return whole
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        line = json.loads(raw)
+    except ValueError:
+        line = None
+    if not isinstance(line, dict):
+        raise TypeError("it is no whole line")
+    return line
 
 
-def _damage_words(damage: _Damage) -> str:
-    return (
-        f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from "
-        "there on is lost, "
-        f"though {counted(len(damage.spares), 'trial')} behind it can still be read; nothing was "
-        "changed. "
-        "--salvage goes on from before the damage, uses those trials where the search asks for "
-        "them again, "
-        "and keeps the damaged file"
-    )
-
-
-def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
-    """The lines before the damage and the trials behind it, in place of the damaged file, which is
-    kept.
-    """
-    with _disk_errors(path):
-        number = 1
-        while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
-            number += 1
-        write_whole(aside, content)
-        first = damage.before.count(b"\n")
-        lines = [_line(first + i, spare) for i, spare in enumerate(damage.spares)]
-        mended = damage.before + b"".join(lines)
-        write_whole(path, mended)
-    read = _read(mended)
-    read.notes.append(
-        f"line {damage.line} of the journal was damaged: went on from before it, with "
-        f"{len(damage.spares)} trials from behind it at hand; the damaged file is {aside.name}"
-    )
-    return read
+def _is_whole(raw: bytes) -> bool:
+    with suppress(TypeError):
+        _object(raw)
+        return True
+    return False
 
 
 # -- single lines ----------------------------------------------------------------------------------
 
 
 def _content(entry: Entry) -> dict[str, Any]:
-    if isinstance(entry, Cooled):
-        return {"kind": _COOLED, "why": entry.why}
+    if isinstance(entry, WarmDisabled):
+        return {"kind": _WARM_DISABLED, "why": entry.why}
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):
@@ -360,16 +272,6 @@ def _verdict_in(line: Mapping[str, Any]) -> Verdict:
 
 def _line(number: int, content: Mapping[str, Any]) -> bytes:
     return json.dumps({**content, "n": number}, separators=(",", ":")).encode() + b"\n"
-
-
-def _headless_words(read: _Reading) -> str:
-    if read.damage is None:
-        return "the journal holds no header, so nothing was run yet"
-    return (
-        "the first line of the journal, which says what was asked, is damaged, so it cannot be "
-        "gone on with; "
-        f"{len(read.damage.spares)} trials behind it can still be read; nothing was changed"
-    )
 
 
 def _check_header(

@@ -10,7 +10,7 @@ and "does not fail". What happens next is a function of what was learned, in its
 judges the same.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
@@ -23,9 +23,7 @@ class Judge(Protocol):
         """The verdict once the evidence settles it; None while it is open."""
 
     def needs(self, tally: Tally) -> int:
-        """The fewest further trials that could settle it: these are certain not to be wasted. 0
-        when settled.
-        """
+        """The fewest further trials that could decide it; none of them is wasted. 0: decided."""
 
     def at_most(self, tally: Tally) -> int:
         """The most further trials it could use. 0 when settled."""
@@ -41,9 +39,7 @@ class Judges(Protocol):
 
 @dataclass(frozen=True)
 class KOfN:
-    """Reproduces if `k` of `n` trials do; stops at the k-th hit, and as soon as k is out of
-    reach.
-    """
+    """Reproduces if `k` of `n` trials do; stops at the k-th, or when k is out of reach."""
 
     k: int
     n: int
@@ -98,9 +94,7 @@ class SameJudge:
 
 @dataclass(frozen=True)
 class SequentialRules:
-    """The error rates. A wrong acceptance loses the bug, a wrong rejection only costs size: hence
-    alpha << beta.
-    """
+    """Error rates. A wrong acceptance loses the bug, a wrong rejection costs size alone."""
 
     alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
     beta: float = 0.1
@@ -127,9 +121,7 @@ _DRIFT_TEST_ALPHA = 0.02
 
 @dataclass(frozen=True)
 class SequentialJudge:
-    """Accepts when every test accepts; rejects when one rejects, at the cap, or when the rate has
-    drifted down.
-    """
+    """Accepts when every test does; rejects when one does, at the cap, or at a lower rate."""
 
     tests: tuple[Sprt | PresenceTest, ...]
     cap: int
@@ -171,9 +163,7 @@ class SequentialJudge:
 
 @dataclass(frozen=True)
 class CalibrationJudge:
-    """Runs the original until its rate is known well enough, or until it is plain that it does not
-    fail.
-    """
+    """Runs the original until its rate is known well enough, or it plainly does not fail."""
 
     calibration: Calibration
 
@@ -194,10 +184,13 @@ class CalibrationJudge:
 
 
 class SequentialJudges:
-    """Chooses the judge of each point from the evidence of all points before it."""
+    """Chooses the judge of each point from the evidence of all points before it, and from what was
+    `known` of the original before the first.
+    """
 
-    def __init__(self, rules: SequentialRules | None = None) -> None:
+    def __init__(self, rules: SequentialRules | None = None, known: HitCount = NOTHING) -> None:
         self.rules = rules or SequentialRules()
+        self._known = known
         self._ledger: dict[str, HitCount] = {}
         self._accepted: set[str] = set()
         self._original: str | None = None
@@ -207,7 +200,9 @@ class SequentialJudges:
     def judge_for(self, point: Point) -> Judge:
         rules = self.rules
         if point.purpose is Purpose.CALIBRATE:
-            return CalibrationJudge(rules.calibration)
+            known = self._known.hits >= rules.calibration.straight and not self._known.misses
+            again = replace(rules.calibration, straight=1) if known else rules.calibration
+            return CalibrationJudge(again)
         if point.purpose is Purpose.REPLAY:
             return self._judge(self._tests(rules.alpha, rules.replay_beta))
         if point.purpose is Purpose.CONFIRM:
@@ -239,10 +234,8 @@ class SequentialJudges:
 
     @property
     def _seen(self) -> HitCount:
-        """Every trial of what was accepted, and the misses that such points had without being
-        accepted.
-        """
-        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
+        """Every trial of what was accepted, and the misses of such points that were not."""
+        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), self._known)
         return pooled + HitCount(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
@@ -265,9 +258,7 @@ class SequentialJudges:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
     def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
-        """Stricter after every setback; from the first one on, rarer failures no longer pass for
-        the same one.
-        """
+        """Stricter after every setback; from the first one on, a rarer failure is another one."""
         alpha = self.rules.alpha / 10**self._setbacks
         tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
         return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
@@ -285,7 +276,7 @@ class SequentialJudges:
 
     def _anchor(self) -> HitCount:
         """What is known of the original alone."""
-        return NOTHING if self._original is None else self._ledger[self._original]
+        return self._known if self._original is None else self._known + self._ledger[self._original]
 
 
 def _said(fresh: HitCount, prior: HitCount | None = None, decision: bool | None = True) -> str:

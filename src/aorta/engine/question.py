@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.failure import Failure, learned
+from aorta.core.failure import Failure
+from aorta.core.learning import learned
 from aorta.core.oracle import Classified, Deciding, classify, guarded
 from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord
@@ -38,16 +39,12 @@ class Experiment(Protocol):
         """What counts as the failure."""
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        """The trial number `index` of `point`. Files it needs are written into `trial_dir`, which
-        is its own.
-        """
+        """Trial number `index` of `point`. Its files are written into `trial_dir`, its own."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend. A point is given up once its errors outnumber its evidence by more than
-    `retries`.
-    """
+    """What a run may spend, and by how much errors may outnumber evidence at a point."""
 
     max_trials: int | None = None
     max_seconds: float | None = None
@@ -69,9 +66,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the search, how its points are judged and tried, and what makes it the same
-    question.
-    """
+    """The search, how its points are judged and tried, and what makes it the same question."""
 
     search: Search
     judges: Judges
@@ -94,9 +89,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """How the run ended, and every trial that counts, in order: those that came from the journal
-    first.
-    """
+    """How the run ended, and every trial that counts; those from the journal come first."""
 
     ending: Ending
     records: Sequence[TrialRecord]
@@ -114,7 +107,8 @@ class SoughtFailure:
     def __init__(self, question: Question) -> None:
         self.failure = question.expected
         self._question = question
-        self._seen_at: str | None = None  # the configuration
+        self._original: str | None = None  # the configuration where it was first seen
+        self._seen_at: set[str] = set()  # those where it was seen since
         known = question.expected
         self._harmless: set[str] = set(known.harmless if known is not None else ())
 
@@ -130,9 +124,20 @@ class SoughtFailure:
         alone = self._with_news(classify(self._question.experiment.oracle, end))
         if alone.outcome is not Outcome.REPRODUCED or alone.failure is None:
             return found
-        if point.config_key == self._seen_at and learned(known, alone.failure) is not None:
-            return alone
-        return guarded(alone, known)
+        return alone if self._varies(point, known, alone.failure) else guarded(alone, known)
+
+    def _varies(self, point: Point, known: Failure, seen: Failure) -> bool:
+        """Whether it is the failure in other words."""
+        return self._is_known_at(point.config_key, seen) and learned(known, seen) is not None
+
+    def _is_known_at(self, here: str, seen: Failure) -> bool:
+        """Whether what differs there is an accident: two failures of one configuration. Elsewhere
+        than in the original that holds for words alone, and where the failure was seen before.
+        """
+        if here == self._original:
+            return True
+        guarded = self._question.guard_signature
+        return guarded and here in self._seen_at and not seen.causes
 
     def _with_news(self, found: Classified) -> Classified:
         """Only lines that are new are kept with a trial."""
@@ -148,17 +153,17 @@ class SoughtFailure:
         seen, here = record.failure, record.point.config_key
         if record.outcome is not Outcome.REPRODUCED or seen is None:
             return
+        if self._original is None and self._question.shows_it(record.point):
+            self._original = here
         if self.failure is None:
-            if self._question.shows_it(record.point):
-                self.failure, self._seen_at = seen, here
-        elif here == self._seen_at:
+            self.failure = seen if here == self._original else None
+        elif self._is_known_at(here, seen):
             self.failure = learned(self.failure, seen) or self.failure
+        self._seen_at.add(here)
 
     @property
     def doubt(self) -> str:
-        """What a user should know before trials are spent: that nothing tells the failure from
-        another; empty where something does.
-        """
+        """That nothing tells the failure from another; empty where something does."""
         known = self.failure
         if known is None or not known.is_silent:
             return ""

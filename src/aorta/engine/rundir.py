@@ -1,6 +1,4 @@
-"""Run directories: claimed atomically, written atomically, locked by one process, private state
-apart.
-"""
+"""Run directories: claimed and written atomically, locked by one process, with private state."""
 
 import fcntl
 import json
@@ -58,9 +56,7 @@ class RunDir:
         return self.private / "lock"
 
     def describe(self, **facts: Any) -> None:
-        """Add to what the run says of itself (verb, ticket, state ...); `bundle` and `runs` read
-        it.
-        """
+        """Add to what the run says of itself (verb, state ...); `bundle` and `runs` read it."""
         about = {**self.about(), **facts}
         write_atomically(self.private / "run.json", json.dumps(about, indent=2) + "\n")
 
@@ -124,9 +120,7 @@ def is_output(folder: Path) -> bool:
 
 
 def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
-    """The run directory to go on with: the one given, or the newest unfinished one of this
-    output.
-    """
+    """The run to go on with: the one given, or the newest unfinished one of this output."""
     if given is not None:
         run = RunDir(given)
         if run.private_beside and not run.private.is_dir():
@@ -150,9 +144,7 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
 
 
 def _is_begun(run: RunDir) -> bool:
-    """A run that was killed before its first trial has no journal yet, and begins when it is gone
-    on with.
-    """
+    """A run that was killed before its first trial has no journal, and begins when resumed."""
     return run.journal.is_file() or "verb" in run.about()
 
 

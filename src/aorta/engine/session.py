@@ -22,21 +22,15 @@ class Resume:
     """Which run to go on with, and how."""
 
     run: Path | None = None  # None: the newest unfinished one
-    salvage: bool = False  # go on with what can be read of a damaged journal
     changed: bool = False  # go on though scripts or data changed since
 
 
 class Session:
-    """A locked run directory. Use as a context manager: the lock goes when it is left, however it
-    is left.
-    """
+    """A locked run directory. A context manager: the lock goes however it is left."""
 
-    def __init__(
-        self, run: RunDir, *, resumed: bool, salvage: bool = False, changed: bool = False
-    ) -> None:
+    def __init__(self, run: RunDir, *, resumed: bool, changed: bool = False) -> None:
         self.run = run
         self.resumed = resumed
-        self.salvage = salvage
         self.changed = changed
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
@@ -59,7 +53,7 @@ class Session:
     def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
         resume = resume or Resume()
         run = find_resumable(output, verb, resume.run)
-        return cls(run, resumed=True, salvage=resume.salvage, changed=resume.changed)
+        return cls(run, resumed=True, changed=resume.changed)
 
     @property
     def path(self) -> Path:
@@ -74,9 +68,7 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Only a run whose results are written is over: killed or failing before that, it can be
-        taken up again.
-        """
+        """A run is over when its results are written; until then it can be resumed."""
         try:
             if kind is None and self._ending is not None:
                 ended = self._ending
@@ -88,9 +80,7 @@ class Session:
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end. How the run stands is written down when the session is
-        left.
-        """
+        """Drive the question to its end. Its state is written down when the session is left."""
         if question.name in self._asked:
             raise ValueError(
                 f"this run asked {question.name!r} already; give a question a name of its own"
@@ -104,12 +94,11 @@ class Session:
             listeners,
         )
         answer = engine.run()
-        self._ending = answer.ending
+        if self._ending is None or self._ending.reason is Reason.DONE:
+            self._ending = answer.ending  # what was stopped is not over, whatever is asked after it
         return answer
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(
-                self.run.journal, fingerprint, salvage=self.salvage, changed=self.changed
-            )
+            return Journal.resume(self.run.journal, fingerprint, changed=self.changed)
         return Journal.create(self.run.journal, fingerprint)

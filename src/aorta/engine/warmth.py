@@ -26,6 +26,7 @@ _ALIKE = 3  # warm trials that end as every cold one did
 _MIXED = 4
 _MOST_PROOF = 12
 _COLD_ALWAYS = frozenset({Purpose.CALIBRATE, Purpose.CONFIRM})
+_FIRST_COLD = 2  # trials of each configuration, where the rate itself is the answer
 _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
 _WORTH = 0.3  # seconds of imports
 
@@ -34,10 +35,10 @@ _WORTH = 0.3  # seconds of imports
 class WarmRules:
     """`proof`: the original, once its rate is known, is tried warm first. Otherwise the first
     trials of each configuration are cold, and servers are changed often, since the rate itself is
-    the answer; with none cold, what they say is confirmed elsewhere."""
+    the answer. `at_once`: what warm trials say is confirmed elsewhere, by cold ones."""
 
     proof: bool = False
-    first_cold: int = 2
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,14 @@ class Warmth:
             return Start.COLD if self._cold else Start.WATCHED
         if point.purpose in _COLD_ALWAYS:
             return Start.WATCHED
-        if self.rules.proof:
-            if point.replica != PROOF_REPLICA and not self.proven:
-                return Start.WATCHED
-            return Start.WARM_OF_FEW if self.proven and self._original_is_flaky else Start.WARM
-        if not self.rules.first_cold:
+        if self.rules.at_once:
             return Start.WARM
         cold = self._cold.get(point.config_key, Tally())
-        return Start.WARM_OF_FEW if cold.evidence >= self.rules.first_cold else Start.WATCHED
+        if not self.rules.proof:
+            return Start.WARM_OF_FEW if cold.evidence >= _FIRST_COLD else Start.WATCHED
+        if not self.proven:
+            return Start.WARM if point.replica == PROOF_REPLICA else Start.WATCHED
+        return Start.WARM_OF_FEW if _is_mixed(self._cold_original) else Start.WARM
 
     def note(self, record: TrialRecord) -> None:
         kind = self._warm if record.saved else self._cold
@@ -111,9 +112,8 @@ class Warmth:
         kind[key] = kind.get(key, Tally()) + record.outcome
 
     def proposal(self, imports: float | None, duration: float, left: int) -> str:
-        """What --warm would save, said once: where imports are much of a trial. `left`: how many
-        trials are certain to follow.
-        """
+        """What --warm would save, said once, where imports are much of a trial. `left`: how many
+        trials are certain to follow."""
         if imports is None or self.rules is None or self.imports:
             return ""
         self.imports = imports
@@ -136,8 +136,7 @@ class Warmth:
         return self.original.asked_for(Purpose.PROBE, PROOF_REPLICA)
 
     def judge_of_proof(self) -> ProofJudge:
-        key = self.original.config_key if self.original else ""
-        return ProofJudge(self._cold.get(key, Tally()))
+        return ProofJudge(self._cold_original)
 
     def learn(self, verdict: Verdict) -> None:
         """How the proof went."""
@@ -146,32 +145,27 @@ class Warmth:
             self.dropped = verdict.why
 
     def difference(self) -> str:
-        """Where warm and cold trials of one configuration part beyond chance, in words; nothing if
-        nowhere.
-        """
-        if self.dropped:
-            return ""
-        for key, warm in self._warm.items():
-            cold = self._cold.get(key)
-            if cold is not None and _differ(cold, warm, _ALPHA):
-                return _compared(cold, warm)
-        return ""
+        """Where warm and cold trials of a configuration part beyond chance; nothing if nowhere."""
+        pairs = [(self._cold.get(key, Tally()), warm) for key, warm in self._warm.items()]
+        apart = (_compared(cold, warm) for cold, warm in pairs if _differ(cold, warm, _ALPHA))
+        return "" if self.dropped else next(apart, "")
 
     def drop(self, why: str) -> None:
         self.dropped = why
         self._warm.clear()
 
     @property
-    def _original_is_flaky(self) -> bool:
-        return self.original is not None and _is_mixed(self._cold[self.original.config_key])
+    def _cold_original(self) -> Tally:
+        key = self.original.config_key if self.original else ""
+        return self._cold.get(key, Tally())
 
 
 def independent_starts(records: Iterable[TrialRecord]) -> int:
     """How many processes with a hash seed of their own stand behind these trials: a cold one has
     its own, the forks of one server have one together. Trials that could not tell do not count.
     """
-    told = [record for record in records if record.outcome is not Outcome.ERROR]
-    return sum(not record.saved for record in told) + len({r.server for r in told if r.saved})
+    telling = [record for record in records if record.outcome is not Outcome.ERROR]
+    return sum(not record.saved for record in telling) + len({r.server for r in telling if r.saved})
 
 
 def of_independent_starts(tally: Tally, records: Iterable[TrialRecord]) -> Tally:

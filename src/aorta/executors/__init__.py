@@ -26,14 +26,10 @@ class Executor(Protocol):
         InfrastructureError."""
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
-        """Block until at least one trial ended, or the time is up (then nothing). Each end comes
-        once.
-        """
+        """Block until a trial ended, or the time is up (then nothing). Each end comes once."""
 
     def cancel(self, trial_id: str) -> None:
         """Stop a trial and everything it started; its end comes through `wait` as cancelled."""
 
     def close(self) -> None:
-        """Cancel what runs, leave no process, container, job or file handle behind. Safe to call
-        twice.
-        """
+        """Cancel what runs; leave no process, container, job or handle. May be called twice."""

@@ -51,9 +51,7 @@ class ExecutorChoice:
 
 
 def _added(name: str) -> Callable[[ExecutorChoice], Executor]:
-    """What an installed distribution calls so. Asked last: a look through all of them takes 10 ms
-    for a hundred.
-    """
+    """An installed distribution's. Asked last: to look through a hundred takes 10 ms."""
     points = {point.name: point for point in registered(GROUP)}
     if name not in points:
         known = sorted({*_BUILT_IN, *points})

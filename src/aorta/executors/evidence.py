@@ -18,7 +18,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -33,6 +33,7 @@ TAIL = 32 * 1024
 PATTERN_SECONDS = 2.0
 _LINE = 400
 _MOST_CHUNKS = 4096
+_MOST_NUMBERS = 8192
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -46,25 +47,43 @@ class SlowPatternError(Exception):
     """A pattern took too long on one window."""
 
 
-class CompiledPattern:
-    """No dataclass, as nothing else that a supervisor loads: to load those takes a fifth of its
-    start.
-    """
+class Numbers:
+    """The numbers that a pattern found, at even distances over however many there were."""
 
-    def __init__(self, text: str, *, stop: bool, keep_last: bool) -> None:
+    def __init__(self) -> None:
+        self.kept: list[float] = []
+        self._seen, self._stride = 0, 1
+
+    def add(self, texts: Iterable[bytes]) -> None:
+        for text in texts:
+            try:
+                number = float(text)
+            except (TypeError, ValueError):
+                continue
+            if self._seen % self._stride == 0:
+                self.kept.append(number)
+            self._seen += 1
+            if len(self.kept) >= _MOST_NUMBERS:
+                del self.kept[1::2]
+                self._stride *= 2
+
+
+class CompiledPattern:
+    """No dataclass: to load those takes a fifth of a supervisor's start."""
+
+    def __init__(self, text: str, *, stop: bool, keep_last: bool, every: bool) -> None:
         self.text = text
         self.regex = re.compile(text.encode())
         self.stop = stop
         self.keep_last = keep_last
+        self.numbers = Numbers() if every else None
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
 
 
 class Log:
-    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a
-    longer stream.
-    """
+    """The first `limit` bytes of a stream in a file and, behind a marker, the last `TAIL`."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._file = path.open("wb", buffering=0)
@@ -108,19 +127,12 @@ class Log:
 class WatchedStream:
     """Bytes in, log and matches out. Memory is bounded whatever is written."""
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        patterns: list[CompiledPattern],
-        limit: int,
-    ) -> None:
+    def __init__(self, name: str, path: Path, patterns: list[CompiledPattern], limit: int) -> None:
         self.name = name
         self.path = path
         self.log = Log(path, limit)
         self.patterns = patterns
         self.seen = 0
-        self.first_at: float | None = None
         self.last_at: float | None = None
         self._tail = bytearray()
         self._window = bytearray()
@@ -132,7 +144,6 @@ class WatchedStream:
     def feed(self, data: bytes, at: float) -> None:
         self.log.write(data)
         self.seen += len(data)
-        self.first_at = at if self.first_at is None else self.first_at
         self.last_at = at
         self._tail += data[-TAIL:]
         if len(self._tail) > 2 * TAIL:
@@ -180,8 +191,13 @@ class WatchedStream:
         try:
             with _time_limit(pattern.text):
                 if pattern.keep_last:
-                    last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
-                    found = last[0] if last else None
+                    matches = list(pattern.regex.finditer(self._window, start))
+                    if matches and matches[-1].end() == len(self._window) and not settled:
+                        self._held = True
+                        matches.pop()
+                    found = matches[-1] if matches else None
+                    if pattern.numbers is not None:
+                        pattern.numbers.add(match[1] for match in matches)
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -199,6 +215,7 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self._came_at(pattern.searched_to),
+            "numbers": pattern.numbers.kept if pattern.numbers is not None else [],
         }
         return pattern.stop
 
@@ -211,18 +228,19 @@ class WatchedStream:
         self.log.close()
         return {
             "bytes_seen": self.seen,
-            "first_at": self.first_at,
             "last_at": self.last_at,
             "tail": _text(bytes(self._tail[-TAIL:])),
             "problem": self.log.problem,
         }
 
 
-def compiled(order: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
-    """The patterns of an order that look at this stream."""
+def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
+    """Those that look at this stream."""
     return [
-        CompiledPattern(p["pattern"], stop=p["stop"], keep_last=p["keep_last"])
-        for p in order
+        CompiledPattern(
+            p["pattern"], stop=p["stop"], keep_last=p["keep_last"], every=p.get("every", False)
+        )
+        for p in patterns
         if p["stream"] in {stream, "both"}
     ]
 
@@ -254,9 +272,8 @@ def _text(data: bytes) -> str:
 
 # The kernel stamps files a few milliseconds coarse; two writes within that look like one.
 _CLOCK_TICK = 0.02
-SHARED = (
-    "metrics_shared"  # in a result: the place of the metric file, where other trials may write too
-)
+# In a result: the place of the metric file, where other trials may write too.
+SHARED = "metrics_shared"
 
 
 class MetricFile:
@@ -303,9 +320,7 @@ def _settled_stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory: of our control group, or of this
-    machine.
-    """
+    """How many processes the kernel killed for want of memory: in our group, or here."""
     for counter in (*_counters_of_our_group(), Path("/proc/vmstat")):
         with suppress(OSError, ValueError):
             for line in counter.read_text(encoding="ascii").splitlines():
@@ -330,7 +345,5 @@ def _counters_of_our_group() -> list[Path]:
 
 
 def _group(root: Path, inside: str) -> Path:
-    """In a container the path is that of the host, and what is mounted is the container's own
-    group.
-    """
+    """In a container the path is the host's, and what is mounted the container's own group."""
     return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112 - a path above root is no error

@@ -1,6 +1,6 @@
 """Trials as processes on this machine, one supervisor a slot.
 
-The executor sends requests to its supervisors and turns their facts into `TrialEnd`. Supervisors
+The executor sends requests to its supervisors and turns responses into `TrialEnd`. Supervisors
 start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
 """
 
@@ -22,7 +22,7 @@ from aorta.executors.messages import (
     GRACE_SECONDS,
     MAX_LOG_BYTES,
     SharedMetrics,
-    order_for,
+    request_for,
     trial_end,
 )
 from aorta.executors.process_tree import own_program
@@ -94,11 +94,11 @@ class LocalExecutor:
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
         self._metrics.started(trial)
-        order = order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
+        request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
         if self._warm_starts is not None and trial.start is not Start.COLD:
-            order |= self._warm_starts.instructions(trial, launch, order["env"])
+            request |= self._warm_starts.instructions(trial, launch, request["env"])
         try:
-            slot.line.send(order)
+            slot.line.send(request)
         except OSError:
             slot.trial, slot.launch = trial, launch
             self._supervisor_died(slot)
@@ -128,9 +128,7 @@ class LocalExecutor:
                     slot.line.send({"op": "cancel"})
 
     def close(self) -> None:
-        """TERM, grace, KILL for what runs. Interrupted once more, the supervisors are left to kill
-        at once.
-        """
+        """TERM, grace, KILL for what runs. Interrupted again, the supervisors kill at once."""
         try:
             for slot in self._slots:
                 if slot.trial is not None:
@@ -171,9 +169,9 @@ class LocalExecutor:
 
     def _receive(self, slot: _Slot) -> None:
         try:
-            for facts in slot.line.receive(0):
+            for response in slot.line.receive(0):
                 if slot.trial is not None and slot.launch is not None:
-                    self._end(slot.trial, trial_end(slot.trial, slot.launch, facts, self._host))
+                    self._end(slot.trial, trial_end(slot.trial, slot.launch, response, self._host))
                     slot.trial = slot.launch = None
         except OwnerGoneError:
             self._supervisor_died(slot)
@@ -184,9 +182,7 @@ class LocalExecutor:
         self._ended.append(self._metrics.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
-        """Only `kill -9` of a supervisor brings this about; its direct child died with it, the rest
-        we find by name.
-        """
+        """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
         trial, launch = slot.trial, slot.launch
         self._close_slot(slot)
         if trial is None or launch is None:
@@ -195,8 +191,11 @@ class LocalExecutor:
         for argv in launch.cleanup:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
-        facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._end(trial, trial_end(trial, launch, facts, self._host))
+        response = {
+            "started_at": time.time(),
+            "lost": "the process that kept this trial was killed",
+        }
+        self._end(trial, trial_end(trial, launch, response, self._host))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
@@ -228,9 +227,7 @@ def _is_killed_or_not_told(entry: Path, wanted: set[bytes]) -> bool:
 
 
 def _may_be_a_trials(entry: Path) -> bool:
-    """Not what is left of one, nor older than we are, nor a part of the kernel, which has no
-    program.
-    """
+    """Not a zombie, nor older than we are, nor a part of the kernel, which has no program."""
     began = started(int(entry.name))
     return (
         began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())

@@ -1,10 +1,10 @@
-"""What a supervisor is told of a trial, and what its facts amount to: the same wherever the trial
-runs.
+"""The request for a trial that a supervisor gets, and its response: the same wherever it runs.
 
 Standard library only, because it also runs beside a supervisor on another machine.
 """
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,14 +30,13 @@ GRACE_SECONDS = 5.0
 MAX_LOG_BYTES = 256 * 1024 * 1024
 
 
-def order_for(
+def request_for(
     trial: TrialSpec, launch: Launch, *, grace: float, max_log_bytes: int
 ) -> dict[str, Any]:
-    """The order to run `launch` on this machine."""
+    """The request to run `launch` on this machine."""
     watch = trial.watch
     return {
         "op": "run",
-        "trial_id": trial.id,
         "argv": list(launch.argv),
         "cwd": str(launch.cwd),
         "env": launch.environ(os.environ),
@@ -62,65 +61,74 @@ def _metric_places(trial: TrialSpec) -> list[str] | None:
     return [str(own), str(trial.cwd / trial.watch.json_file)]
 
 
-def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: str) -> TrialEnd:
-    """The supervisor's facts as a `TrialEnd`, with what the trial left in its files."""
-    exit_code = facts.get("exit_code")
-    lost = facts.get("lost")
-    if lost is None and (refusal := launch.refusal(exit_code, facts["stderr"]["tail"])):
+def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:
+    """The supervisor's response as a `TrialEnd`, with what the trial left in its files."""
+    exit_code = response.get("exit_code")
+    lost = response.get("lost")
+    if lost is None and (refusal := launch.refusal(exit_code, response["stderr"]["tail"])):
         lost = refusal
     return TrialEnd(
         trial_id=trial.id,
-        stdout=_stream_end(trial, facts, "stdout"),
-        stderr=_stream_end(trial, facts, "stderr"),
+        stdout=_stream_end(trial, response, "stdout"),
+        stderr=_stream_end(trial, response, "stderr"),
         exit_code=exit_code,
-        signal=facts.get("signal"),
-        timed_out=facts.get("timed_out", False),
-        hung=facts.get("hung", False),
-        cancelled=facts.get("cancelled", False),
+        signal=response.get("signal"),
+        timed_out=response.get("timed_out", False),
+        hung=response.get("hung", False),
+        cancelled=response.get("cancelled", False),
         lost=lost,
-        matches=tuple(
-            Match(m["pattern"], m["stream"], m["line"], m["at"], tuple(m["groups"]))
-            for m in facts.get("matches", ())
-        ),
-        started_at=facts["started_at"],
-        duration=facts.get("duration", 0.0),
+        matches=tuple(map(Match.from_json, response.get("matches", ()))),
+        started_at=response["started_at"],
+        duration=response.get("duration", 0.0),
         host=host,
         image_digest=launch.image_digest,
-        result=_left_behind(trial, facts),
-        out_of_memory=facts.get("out_of_memory", False),
-        saved=facts.get("saved", 0.0),
-        server=facts.get("server", ""),
+        result=_left_behind(trial, response),
+        out_of_memory=response.get("out_of_memory", False),
+        saved=response.get("saved", 0.0),
+        server=response.get("server", ""),
     )
 
 
-def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> StreamEnd:
-    seen = facts.get(name, {})
+def _stream_end(trial: TrialSpec, response: Mapping[str, Any], name: str) -> StreamEnd:
+    seen = response.get(name, {})
     return StreamEnd(
         path=trial.trial_dir / f"{name}.log",
         bytes_seen=seen.get("bytes_seen", 0),
-        first_at=seen.get("first_at"),
         last_at=seen.get("last_at"),
         tail=seen.get("tail", ""),
         problem=seen.get("problem"),
     )
 
 
-def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """result.json of a workload, and the file of a metric oracle. An unreadable one counts as
-    none.
-    """
+def _left_behind(trial: TrialSpec, response: Mapping[str, Any]) -> dict[str, Any] | None:
+    """result.json of a workload, and the metric's file. An unreadable one counts as none."""
     place = trial.trial_dir / RESULT_FILE
     result = json_object(place) if place.is_file() else None
-    metric = facts.get("metric")
+    metric = response.get("metric")
     return {**(result or {}), **metric} if metric else result
+
+
+def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:
+    """The trial as another machine can run it, its directory made. One that does not say what it
+    needs gets what the user asked for."""
+    trial_dir = trial.trial_dir.absolute()
+    trial_dir.mkdir(parents=True, exist_ok=True)
+    needs = resources if trial.resources == Resources() else trial.resources
+    return replace(trial, resources=needs, trial_dir=trial_dir, cwd=trial.cwd.absolute())
+
+
+def unreported(trial: TrialSpec, *, host: str = "", lost: str | None = None) -> TrialEnd:
+    """The end of a trial whose worker did not report any."""
+    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, out, err, started_at=time.time(), host=host, lost=lost)
 
 
 def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
     return {
         **asdict(trial),
         "varied": sorted(trial.varied),
-        "trial_dir": str(trial.trial_dir.absolute()),
-        "cwd": str(trial.cwd.absolute()),
+        "trial_dir": str(trial.trial_dir),
+        "cwd": str(trial.cwd),
     }
 
 
@@ -165,9 +173,7 @@ def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
         name: StreamEnd(**{**content[name], "path": trial.trial_dir / f"{name}.log"})
         for name in ("stdout", "stderr")
     }
-    matches = tuple(
-        Match(**{**match, "groups": tuple(match["groups"])}) for match in content["matches"]
-    )
+    matches = tuple(map(Match.from_json, content["matches"]))
     return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})
 
 

@@ -24,9 +24,7 @@ _spared: set[int] = set()
 
 
 def own_program(module: str) -> list[str]:
-    """The command that runs `main()` of a module of ours and sees nothing of what is installed:
-    standard library only.
-    """
+    """The command that runs `main()` of a module of ours, with the standard library alone."""
     program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from {module} import main; main()"
     return [sys.executable, "-S", "-E", "-s", "-c", program]
 
@@ -36,9 +34,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Be sent this signal when the process that started this one is gone; end here if it is gone
-    already.
-    """
+    """Be sent this signal when the parent is gone; end here if it is gone already."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told, and no signal will come
         os._exit(1)
@@ -115,7 +111,7 @@ def alive() -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    return not _spared or bool(_unspared())
+    return not _spared or bool(descendants(os.getpid(), _spared))
 
 
 def spare(pid: int) -> None:
@@ -124,9 +120,7 @@ def spare(pid: int) -> None:
 
 
 def end_spared(pid: int) -> None:
-    """End a spared child and everything below it, at once; none of them has anything to put in
-    order.
-    """
+    """Kill a spared child and everything below it."""
     if pid not in _spared:
         return
     for one in (*descendants(pid), pid):
@@ -137,14 +131,8 @@ def end_spared(pid: int) -> None:
     _spared.discard(pid)
 
 
-def _unspared() -> list[int]:
-    return descendants(os.getpid(), _spared)
-
-
 def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
-    """Every living process below `root`, children before grandchildren; nothing below those left
-    out.
-    """
+    """Every living process below `root`, children first; nothing below `leaving_out`."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs three times as much over thousands of processes
         if entry.isdigit():
@@ -165,30 +153,24 @@ def _never() -> bool:
     return False
 
 
-def end_all(grace: float, hurried: Callable[[], bool] = _never) -> int:
-    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many
-    were signalled.
-    """
+def end_all(grace: float, hurried: Callable[[], bool] = _never) -> None:
+    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left."""
     reap()
-    signalled: set[int] = set()
     if not alive():
-        return 0
+        return
     if grace > 0:
-        signalled |= _signal(signal.SIGTERM)
+        _signal(signal.SIGTERM)
         _wait_until_gone(grace, hurried)
     deadline = time.monotonic() + _PATIENCE
     while alive() and time.monotonic() < deadline:
-        signalled |= _signal(signal.SIGKILL)
+        _signal(signal.SIGKILL)
         _wait_until_gone(0.05)
-    return len(signalled)
 
 
-def _signal(number: signal.Signals) -> set[int]:
-    pids = _unspared()
-    for pid in pids:
+def _signal(number: signal.Signals) -> None:
+    for pid in descendants(os.getpid(), _spared):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-    return set(pids)
 
 
 def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = _never) -> None:

@@ -34,9 +34,7 @@ code=$(cat "$rank.exit"); rm -f "$rank.exit"; exit "$code"
 
 
 def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
-    """The launch on all tasks of the trial through `srun OPTIONS`; as it is where it needs no
-    srun.
-    """
+    """The launch on all tasks of the trial through `srun OPTIONS`; unchanged without any."""
     if srun is None:
         return launch
     if trial.environment.kind is RuntimeKind.PYXIS:  # its launch is an srun already
@@ -54,9 +52,7 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
 
 
 def main() -> None:
-    """One rank: run the command, copy its output to the rank's own logs, leave no process
-    behind.
-    """
+    """One rank: run the command, copy its output to the rank's logs, leave no process behind."""
     directory = Path(os.environ["AORTA_TRIAL_DIR"])
     name = f"rank_{os.environ.get('SLURM_PROCID', '0')}"
     process_tree.adopt_orphans()
@@ -83,9 +79,7 @@ def main() -> None:
 
 
 def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[bool]) -> int:
-    """The command's wait status; TERM's own if the rank was told to stop. What it left behind may
-    write for ever, and is not waited for.
-    """
+    """The command's wait status, or TERM's if the rank was told to stop."""
     while wanted:
         _copy(targets, time.monotonic() + 0.05)
         if not targets:  # it closed its output, and goes on

@@ -25,15 +25,22 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import Resources, StreamEnd, TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, SharedMetrics, end_from_json, trial_to_json
+from aorta.core.trial import Resources, TrialEnd, TrialSpec
+from aorta.executors.messages import (
+    GRACE_SECONDS,
+    SharedMetrics,
+    end_from_json,
+    prepared,
+    trial_to_json,
+    unreported,
+)
 from aorta.executors.slurm_commands import fitting
 from aorta.executors.supervisor import Line, OwnerGoneError
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
 _CLOSE_PATIENCE = 10.0
-_FAREWELL_SECONDS = 7.0
+_CLEANUP_SECONDS = 7.0
 # On a cluster that Ray starts for us: without this it starts a process for each core before there
 # is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
@@ -101,7 +108,7 @@ class _Driver:
         """It cancels its tasks, and ends the cluster if it was its own, when the socket closes."""
         self.control.close()
         try:
-            self._process.wait(_FAREWELL_SECONDS)
+            self._process.wait(_CLEANUP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -151,14 +158,7 @@ class RayExecutor:
         return max(1, fits) if self._jobs is None else min(max(1, fits), self._jobs)
 
     def start(self, trial: TrialSpec) -> None:
-        resources = self._resources if trial.resources == Resources() else trial.resources
-        trial = replace(
-            trial,
-            resources=resources,
-            trial_dir=trial.trial_dir.absolute(),
-            cwd=trial.cwd.absolute(),
-        )
-        trial.trial_dir.mkdir(parents=True, exist_ok=True)
+        trial = prepared(trial, self._resources)
         self._metrics.started(trial)
         self._held[trial.id] = trial
         self._submit(trial)
@@ -228,7 +228,7 @@ class RayExecutor:
         now = time.monotonic()
         for trial_id, at in list(self._cancelled.items()):
             if now - at > self._grace + _CLOSE_PATIENCE:  # told to stop, and silent
-                self._end(self._held[trial_id], _nothing(self._held[trial_id]))
+                self._end(self._held[trial_id], unreported(self._held[trial_id]))
 
     def _take(self, trial: TrialSpec, news: Mapping[str, Any]) -> None:
         if news.get("unseen") and trial.id not in self._cancelled:
@@ -238,13 +238,12 @@ class RayExecutor:
                 self._submit(trial)
             except InfrastructureError as wrong:
                 why = f"{trial.cwd} cannot be seen on a node, nor sent there: {wrong.message}"
-                self._end(trial, replace(_nothing(trial), lost=why))
+                self._end(trial, unreported(trial, lost=why))
             return
-        end = _nothing(trial)
         if news.get("end"):
             end = end_from_json(news["end"], trial)
-        elif "lost" in news:
-            end = replace(end, lost=news["lost"])
+        else:
+            end = unreported(trial, lost=news.get("lost"))
         if end.lost and news.get("node"):
             self._avoided.append(news["node"])
         self._end(trial, end)
@@ -253,12 +252,6 @@ class RayExecutor:
         del self._held[trial.id]
         cancelled = self._cancelled.pop(trial.id, None) is not None
         self._ended.append(self._metrics.ended(replace(end, cancelled=cancelled)))
-
-
-def _nothing(trial: TrialSpec) -> TrialEnd:
-    """The end of a trial that could not speak for itself."""
-    stdout, stderr = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
-    return TrialEnd(trial.id, stdout, stderr, started_at=time.time())
 
 
 def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:

@@ -165,9 +165,7 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _runtime_env(working_dir: str | None) -> dict[str, Any]:
-    """Run directories inside the working directory stay where they are: they hold every earlier
-    trial.
-    """
+    """Without run directories inside the working directory: they hold every earlier trial."""
     excludes = list(_LEFT_AT_HOME)
     if working_dir is None:
         return {"py_modules": [str(_PACKAGE)], "excludes": excludes}

@@ -1,6 +1,4 @@
-"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of trials
-but what one needs.
-"""
+"""Slurm's own commands: what we ask them, and how we read their answers."""
 
 import math
 import os
@@ -80,6 +78,10 @@ class JobState:
         return _FINAL.get(self._word)
 
     @property
+    def is_running(self) -> bool:
+        return self._word == "RUNNING"
+
+    @property
     def out_of_memory(self) -> bool:
         return self._word == "OUT_OF_MEMORY"
 
@@ -95,6 +97,10 @@ class NodeState:
     cpus: int
     gpus: int
     usable: bool
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.cpus, self.gpus
 
 
 def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
@@ -142,9 +148,7 @@ def nodes_of(partition: str | None) -> list[NodeState]:
 
 
 def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobState]:
-    """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of
-    them.
-    """
+    """The state of each of these array tasks, each as `JOB_INDEX`, by one question."""
     found = dict(_in_queue(_jobs_of(tasks)))
     forgotten = tasks - found.keys()
     # The controller forgets ended tasks after MinJobAge, and all of them with its state.
@@ -174,9 +178,7 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """How forgotten tasks ended. One that only the database still takes for running ends nobody's
-    waiting.
-    """
+    """How forgotten tasks ended. `RUNNING` in the database alone does not count."""
     try:
         answer = ask(
             "sacct", "--noheader", "--parsable2", "--allocations",
@@ -212,10 +214,37 @@ def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
             yield task, JobState(fields.get("JobState", ""), fields.get("NodeList", ""))
 
 
+def job_options(resources: Resources) -> list[str]:
+    """Of `sbatch`, for one worker."""
+    options = _sizes(resources)
+    if resources.partition:
+        options.append(f"--partition={resources.partition}")
+    if resources.account:
+        options.append(f"--account={resources.account}")
+    if resources.time_limit is not None:
+        options.append(f"--time={math.ceil(resources.time_limit / 60)}")
+    return options
+
+
+def step_options(resources: Resources) -> list[str]:
+    """Of `srun`, for one trial. One rank that fails ends the others: they would wait for it."""
+    # The order of chosen nodes is that of their ranks, which Slurm would sort by name.
+    order = ["--distribution=arbitrary"] if resources.nodelist and resources.tasks > 1 else []
+    return [*_sizes(resources), f"--ntasks={resources.tasks}", "--kill-on-bad-exit=1", *order]
+
+
+def _sizes(resources: Resources) -> list[str]:
+    return [
+        f"--nodes={resources.nodes}",
+        f"--ntasks-per-node={resources.tasks_per_node}",
+        f"--cpus-per-task={resources.cpus}",
+        *([f"--gpus-per-node={resources.gpus}"] if resources.gpus else []),
+        *([f"--nodelist={','.join(resources.nodelist)}"] if resources.nodelist else []),
+    ]
+
+
 def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
-    """How many trials fit on nodes of (CPUs, GPUs) at once, one trial's nodes being different
-    ones.
-    """
+    """How many trials fit at once on nodes of (CPUs, GPUs), each on nodes that differ."""
     cpus = wanted.cpus * wanted.tasks_per_node
     on_each = [
         min(have // cpus, gpus // wanted.gpus if wanted.gpus else have // cpus)

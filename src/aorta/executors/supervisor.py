@@ -2,7 +2,7 @@
 
 It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree
 when the trial is over, and does the same when its owner is gone, so even `kill -9` of the owner
-leaves no process and no container behind. It gets a request and gives back bare facts, both as JSON
+leaves no process and no container behind. It gets a request and gives back a response, both JSON
 objects; it knows nothing of oracles. Standard library only.
 """
 
@@ -71,9 +71,7 @@ class Line(TrialOwner):
         self._control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
     def receive(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
-        """What has come, after waiting up to `timeout` for something to come. OwnerGoneError at the
-        end of the socket.
-        """
+        """What came within `timeout`, if anything. OwnerGoneError at the end of the socket."""
         if b"\n" not in self._received:
             if not select.select([self._control], [], [], timeout)[0]:
                 return
@@ -110,9 +108,7 @@ class Line(TrialOwner):
 
 
 class Supervisor:
-    """What the trials of one process have in common: who wakes it, and what they are forked
-    from.
-    """
+    """What the trials of one process share: who wakes it, and what they are forked from."""
 
     def __init__(self) -> None:
         self.wake, waker = os.pipe()
@@ -123,9 +119,9 @@ class Supervisor:
         process_tree.adopt_orphans()
         self._servers: ForkServers | None = None
 
-    def run(self, order: dict[str, Any], owner: TrialOwner) -> dict[str, Any]:
+    def run(self, request: dict[str, Any], owner: TrialOwner) -> dict[str, Any]:
         """One trial, to the last of its processes. OwnerGoneError if its owner left meanwhile."""
-        return SupervisedTrial(self, order, owner).run()
+        return SupervisedTrial(self, request, owner).run()
 
     @property
     def servers(self) -> ForkServers:
@@ -147,13 +143,12 @@ class Supervisor:
 class SupervisedTrial:
     """One request, from fork to the last process gone."""
 
-    def __init__(self, supervisor: Supervisor, order: dict[str, Any], owner: TrialOwner) -> None:
+    def __init__(self, supervisor: Supervisor, request: dict[str, Any], owner: TrialOwner) -> None:
         self.supervisor = supervisor
-        self.order = order
+        self.request = request
         self.owner = owner
         self.status: int | None = None
-        self.facts: dict[str, Any] = {
-            "trial_id": order["trial_id"],
+        self.response: dict[str, Any] = {
             "exit_code": None,
             "signal": None,
             "timed_out": False,
@@ -165,31 +160,31 @@ class SupervisedTrial:
 
     def run(self) -> dict[str, Any]:
         # Of an earlier attempt.
-        (Path(self.order["trial_dir"]) / RESULT_FILE).unlink(missing_ok=True)
-        places = self.order["metric"]
+        (Path(self.request["trial_dir"]) / RESULT_FILE).unlink(missing_ok=True)
+        places = self.request["metric"]
         metric = MetricFile(*(Path(place) for place in places)) if places else None
         oom_kills_before = oom_kills()
         self.began = time.monotonic()
-        self.facts["started_at"] = time.time()
+        self.response["started_at"] = time.time()
         try:
             pid = self._start()
         except OSError as wrong:
-            self.facts["lost"] = f"could not start {self.order['argv'][0]!r}: {wrong.strerror}"
+            self.response["lost"] = f"could not start {self.request['argv'][0]!r}: {wrong.strerror}"
             return self._finish()
         try:
             self._attend(pid)
         except SlowPatternError as wrong:
-            self.facts["lost"] = str(wrong)
+            self.response["lost"] = str(wrong)
         except OwnerGoneError:
             self._end_tree(grace=0)
             self._clean_up()
             raise
-        self._end_tree(self.order["grace"])
+        self._end_tree(self.request["grace"])
         if metric is not None:
-            self.facts["metric"] = metric.found()
+            self.response["metric"] = metric.found()
         if self._was_killed():
             counted = oom_kills() > oom_kills_before
-            self.facts["out_of_memory"] = counted or self._engine_says_out_of_memory()
+            self.response["out_of_memory"] = counted or self._engine_says_out_of_memory()
         self._clean_up()
         return self._finish()
 
@@ -202,7 +197,7 @@ class SupervisedTrial:
         return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
 
     def _engine_says_out_of_memory(self) -> bool:
-        question = self.order["ran_out_of_memory"]
+        question = self.request["ran_out_of_memory"]
         if not question:
             return False
         import subprocess
@@ -219,7 +214,7 @@ class SupervisedTrial:
         return False
 
     def _start(self) -> int:
-        directory = Path(self.order["trial_dir"])
+        directory = Path(self.request["trial_dir"])
         write_ends = []
         for name in ("stdout", "stderr"):
             read_end, write_end = os.pipe()
@@ -227,8 +222,8 @@ class SupervisedTrial:
             os.set_blocking(read_end, False)
             with suppress(OSError):  # a smaller pipe is only slower
                 fcntl.fcntl(read_end, _F_SETPIPE_SZ, 1 << 20)
-            patterns = compiled(self.order["patterns"], name)
-            limit = self.order["max_log_bytes"]
+            patterns = compiled(self.request["patterns"], name)
+            limit = self.request["max_log_bytes"]
             self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:
             return self._start_warm(*write_ends) or self._start_cold(*write_ends)
@@ -242,24 +237,24 @@ class SupervisedTrial:
         Its clock stands where it would stand if it had done the imports itself, so that a time-out,
         a hang or a gate means the same for it as for a cold trial.
         """
-        warm, owner = self.order.get("warm"), self.owner.descriptor
+        warm, owner = self.request.get("warm"), self.owner.descriptor
         if not warm or owner is None:
             return None
         fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
         self.began = time.monotonic() - (fork.saved if fork else 0.0)
-        self.facts["started_at"] = time.time()
+        self.response["started_at"] = time.time()
         if fork is None:
             return None
-        self.facts |= {"saved": fork.saved, "server": fork.server}
+        self.response |= {"saved": fork.saved, "server": fork.server}
         return fork.pid
 
     def _start_cold(self, stdout: int, stderr: int) -> int:
-        env, file = self.order["env"], self.order.get("watch_imports")
+        env, file = self.request["env"], self.request.get("watch_imports")
         if file:
             from aorta.executors.warm import watched
 
             env = partial(watched, env, file)
-        return process_tree.start(self.order["argv"], env, self.order["cwd"], stdout, stderr)
+        return process_tree.start(self.request["argv"], env, self.request["cwd"], stdout, stderr)
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""
@@ -267,7 +262,7 @@ class SupervisedTrial:
         heard = [] if self.owner.descriptor is None else [self.owner.descriptor]
         while True:
             if self.owner.cancels():
-                self.facts["cancelled"] = True
+                self.response["cancelled"] = True
                 return
             watched = [*heard, self.supervisor.wake, *open_ends]
             ready = select.select(watched, [], [], self._until_next_deadline())[0]
@@ -298,13 +293,13 @@ class SupervisedTrial:
     def _deadlines(self) -> list[tuple[float, str]]:
         """(seconds after the start, the fact that is then true)."""
         found = []
-        if self.order["timeout"] is not None:
-            found.append((self.order["timeout"], "timed_out"))
-        if self.order["longer_than"] is not None:
-            found.append((self.order["longer_than"], "hung"))
-        if self.order["silent_for"] is not None:
+        if self.request["timeout"] is not None:
+            found.append((self.request["timeout"], "timed_out"))
+        if self.request["longer_than"] is not None:
+            found.append((self.request["longer_than"], "hung"))
+        if self.request["silent_for"] is not None:
             last = max((s.last_at or 0.0 for s in self.streams.values()), default=0.0)
-            found.append((last + self.order["silent_for"], "hung"))
+            found.append((last + self.request["silent_for"], "hung"))
         return found
 
     def _until_next_deadline(self) -> float | None:
@@ -317,7 +312,7 @@ class SupervisedTrial:
     def _out_of_time(self) -> bool:
         passed = [fact for at, fact in sorted(self._deadlines()) if at <= self._now()]
         if passed:
-            self.facts[passed[0]] = True
+            self.response[passed[0]] = True
         return bool(passed)
 
     def _end_tree(self, grace: float) -> None:
@@ -326,9 +321,7 @@ class SupervisedTrial:
         self._drain()
 
     def _drain(self) -> None:
-        """What the tree wrote before it ended; bounded, for a process that could not be killed
-        writes on.
-        """
+        """What the tree wrote before it ended; bounded: an unkillable process writes on."""
         at = self._now()
         until = at + 1.0
         for end, stream in self.streams.items():
@@ -342,10 +335,10 @@ class SupervisedTrial:
         try:
             stream.scan(self._now(), final=final)
         except SlowPatternError as wrong:
-            self.facts["lost"] = self.facts["lost"] or str(wrong)
+            self.response["lost"] = self.response["lost"] or str(wrong)
 
     def _clean_up(self) -> None:
-        for argv in self.order["cleanup"]:
+        for argv in self.request["cleanup"]:
             import subprocess  # 3 ms of a start, for trials in containers
 
             with suppress(OSError, subprocess.TimeoutExpired):
@@ -359,20 +352,20 @@ class SupervisedTrial:
                 )
 
     def _finish(self) -> dict[str, Any]:
-        facts = self.facts
-        facts["duration"] = self._now()
+        response = self.response
+        response["duration"] = self._now()
         if self.status is not None:
             if os.WIFSIGNALED(self.status):
-                facts["signal"] = os.WTERMSIG(self.status)
+                response["signal"] = os.WTERMSIG(self.status)
             else:
-                facts["exit_code"] = os.WEXITSTATUS(self.status)
+                response["exit_code"] = os.WEXITSTATUS(self.status)
         matches = []
         for end, stream in self.streams.items():
             os.close(end)
-            facts[stream.name] = stream.end()
+            response[stream.name] = stream.end()
             matches += [p.match for p in stream.patterns if p.match]
-        facts["matches"] = sorted(matches, key=lambda match: match["at"])
-        return facts
+        response["matches"] = sorted(matches, key=lambda match: match["at"])
+        return response
 
     def _now(self) -> float:
         return time.monotonic() - self.began

@@ -20,7 +20,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import process_tree
-from aorta.executors.messages import end_to_json, order_for, trial_end, trial_from_json
+from aorta.executors.messages import end_to_json, request_for, trial_end, trial_from_json
 from aorta.executors.ranks import across_ranks
 from aorta.executors.spool import OWNER, SILENT, Spool
 from aorta.executors.supervisor import OwnerGoneError, Supervisor, TrialOwner
@@ -116,31 +116,29 @@ class Worker:
         except AortaError as wrong:
             return _lost(trial, str(wrong))
         limits = {"grace": request["grace"], "max_log_bytes": request["max_log_bytes"]}
-        facts = self._supervisor.run(order_for(trial, launch, **limits), self._owner)
-        if _looks_ended(facts):
+        response = self._supervisor.run(request_for(trial, launch, **limits), self._owner)
+        if _looks_ended(response):
             self._await_dismissal()
-        return trial_end(trial, launch, facts, _node())
+        return trial_end(trial, launch, response, _node())
 
     def _await_dismissal(self) -> None:
-        """A scheduler that ends a job signals all of its processes: the trial's may be gone before
-        we hear of it.
-        """
+        """A scheduler signals all processes of a job: the trial's may end before we hear of it."""
         deadline = time.monotonic() + _DISMISSAL_SECONDS
         while not self._owner.dismissed and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
-def _looks_ended(facts: Mapping[str, Any]) -> bool:
+def _looks_ended(response: Mapping[str, Any]) -> bool:
     """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
-    if facts.get("out_of_memory"):
+    if response.get("out_of_memory"):
         return False
-    number = facts.get("signal") or (facts.get("exit_code") or 0) - 128
+    number = response.get("signal") or (response.get("exit_code") or 0) - 128
     return number in _ENDING
 
 
 def _lost(trial: TrialSpec, why: str) -> TrialEnd:
-    facts = {"started_at": time.time(), "lost": why}
-    return trial_end(trial, Launch(trial.argv, trial.cwd), facts, _node())
+    response = {"started_at": time.time(), "lost": why}
+    return trial_end(trial, Launch(trial.argv, trial.cwd), response, _node())
 
 
 def _unseen(trial: TrialSpec) -> str:

@@ -114,6 +114,12 @@ class IsolateReport:
             return f"Not the hardware: it follows {name} wherever it runs {sure}"
         return f"More than one node {sure}: {name} come first"
 
+    @property
+    def broken(self) -> str:
+        """The hardware that the answer names; empty where it names none."""
+        answer = self.search.answer
+        return "" if answer is None or answer.kind in {SOFTWARE, RANK} else self._name(answer)
+
     # -- parts of the document ---------------------------------------------------------------------
 
     def _probability(self, what: Hypothesis) -> float:

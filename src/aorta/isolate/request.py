@@ -12,7 +12,7 @@ from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.hosts import expand_hosts
-from aorta.core.oracle import Deciding, Oracle
+from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
@@ -20,6 +20,7 @@ from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import write_json
 from aorta.engine.session import Resume, Session
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.report import SCHEMA, IsolateReport
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.isolation import NODES, Isolation
@@ -46,6 +47,7 @@ class IsolateRequest:
     cwd: Path | None = None
     ranks_per_node: int = 1
     world_size: int | None = None  # the fewest ranks that the job runs with; None: one node's
+    most_nodes: int | None = None  # of a placement; None: all of them
     history: tuple[Path, ...] = ()  # logs or cycle directories of earlier failures
     confidence: float = 0.95
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
@@ -55,6 +57,7 @@ class IsolateRequest:
     max_wall_clock: float | None = None
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output: Path = Path("isolate")
+    name: str | None = None  # of the run directory below it; None: the time
     resume: Resume | None = None
 
     @property
@@ -76,12 +79,13 @@ def isolate(
     needs more of them than there are.
     """
     _check(request)
+    _check_hosts(request)
     search, priors = _search(request)
     experiment = _Placements(request, _experiment(request))
     if request.resume is not None:
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
-        session = Session.fresh(request.output, "isolate")
+        session = Session.fresh(request.output, "isolate", name=request.name)
     with session, closing(_executor(request).open()) as executor:
         question = Question(
             search=search,
@@ -91,6 +95,7 @@ def isolate(
             budget=Budget(
                 max_trials=request.max_trials, max_seconds=request.max_wall_clock, retries=1
             ),
+            expected=known_failure(request.oracle),
             keep=_first_rank,
             learn=lambda record: _note_first_rank(search, record, request.ranks_per_node),
         )
@@ -154,6 +159,16 @@ def _check(request: IsolateRequest) -> None:
         )
 
 
+def _check_hosts(request: IsolateRequest) -> None:
+    if request.executor.name != "slurm":
+        return
+    partition = request.executor.resources.partition
+    known = {node.name for node in nodes_of(partition)}
+    if missing := [name for name in request.names if name not in known]:
+        where = f"the partition {partition}" if partition else "the default partition"
+        raise UsageError(f"{where} has no node {', '.join(missing)}", where="--nodes")
+
+
 def _executor(request: IsolateRequest) -> ExecutorChoice:
     """A placement is a job of its own: no worker takes the next one on the same nodes."""
     return replace(request.executor, job_per_trial=True)
@@ -165,6 +180,7 @@ def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
     return Isolation(
         nodes=len(names),
         smallest=request.smallest,
+        largest=request.most_nodes,
         confidence=request.confidence,
         suspicion=suspicion,
     ), priors

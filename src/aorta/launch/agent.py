@@ -91,9 +91,7 @@ class DecidingAgent(TorchAgent):
                 self.start_again()
 
     def _notice_dead_ranks(self) -> None:
-        """Before torch looks: if a rank has died, tell the others and attribution, and stop its
-        siblings.
-        """
+        """Before torch looks: tell the others and attribution of a dead rank, stop its siblings."""
         dead = [end for end in self._ends() if end.failed]
         if dead:
             self._note_failure(", ".join(end.words for end in dead), dead)
@@ -162,9 +160,7 @@ class DecidingAgent(TorchAgent):
         return asks and self._handler.job_store.look_whether_over(number)
 
     def _is_left_for_another(self) -> bool:
-        """Whether this cycle ends because nodes wait to join: seen here, or announced by who saw
-        it.
-        """
+        """Whether this cycle ends because nodes wait to join: seen here, or announced."""
         cycle = self._current()
         if self._handler.job_store.is_over(cycle.start.cycle):
             return True
@@ -209,9 +205,7 @@ class DecidingAgent(TorchAgent):
         self.start_again()
 
     def _let_others_collect(self, cycle: AgentCycle) -> None:
-        """A rank that is ended takes its peers out of their collective: not before they have been
-        asked, too.
-        """
+        """Ending a rank takes its peers out of their collective: let them dump first."""
         store, number = self._handler.job_store, cycle.start.cycle
         store.mark_dumped(number)
         deadline = time.monotonic() + COLLECT_WITHIN
@@ -219,9 +213,7 @@ class DecidingAgent(TorchAgent):
             time.sleep(self.group.spec.monitor_interval)
 
     def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
-        """The first moment this agent knows: everything that can run beside the rest starts
-        here.
-        """
+        """The first moment this agent knows: all that can run in parallel starts here."""
         cycle = self._current()
         if cycle.failure:
             return
@@ -316,9 +308,7 @@ class DecidingAgent(TorchAgent):
         self._families.kill(self.pids().values(), job)
 
     def kill_leftovers(self) -> None:
-        """Nothing that the ranks started stays. Once per cycle: later their process ids may be
-        somebody else's.
-        """
+        """Nothing that the ranks started stays. Once a cycle: pids are reused later."""
         if self.processes is not None and self.processes is not self._swept:
             self._kill_process_groups()
             self._swept = self.processes
@@ -342,9 +332,7 @@ class DecidingAgent(TorchAgent):
         self._handler.withdraw()
 
     def record_interruption(self, ending: JobEnding) -> None:
-        """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader
-        saw it.
-        """
+        """A cycle cut short by a signal or a lost store is recorded as its leader saw it."""
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
             write_cycle_info(

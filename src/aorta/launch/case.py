@@ -40,9 +40,7 @@ _LARGEST_LOG = 10 << 20  # of each file, the end
 def write_case(
     log_dir: Path, words: FinalDecision, options: Options, opened: Collection[str] = ()
 ) -> Path:
-    """The directory appears complete or not at all; the case of an earlier run is kept beside
-    it.
-    """
+    """The directory appears complete or not at all; an earlier run's case is kept beside it."""
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -60,6 +58,8 @@ def write_case(
         elsewhere = (
             f"It runs on this machine alone: its files take more than {MOST_BYTES_TAKEN >> 20} MiB."
         )
+    if isolating := isolate_command(log_dir, words, options):
+        elsewhere += f"\n# Is it one of the nodes?  {isolating}"
     write_whole(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml", elsewhere))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
@@ -68,9 +68,7 @@ def write_case(
 
 
 def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, target: Path) -> bool:
-    """The files of the working directory that the job opened or that its script names; False where
-    they are too much.
-    """
+    """Files of the working directory that the job opened or names; False where too many."""
     here = Path.cwd()
     files = needed_files(here, options.command, None, [log_dir])
     if files is None:
@@ -93,9 +91,7 @@ def _write_finding(folder: Path, words: FinalDecision) -> None:
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
-    """Logs of the ranks that failed, or of all where none did by itself; tails where the log is
-    elsewhere.
-    """
+    """Logs of the ranks that failed, or of all; tails where the log is elsewhere."""
     failed = {failure.rank for failure in piece.failures}
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
     here = [path for path in wanted if path.exists()]
@@ -121,6 +117,10 @@ _HEADER = """\
 # the number of ranks. Add what you know.
 """
 ELSEWHERE = "elsewhere.yaml"
+_HISTORY = 3  # cycles whose logs weigh in
+_STARTED_BY_SLURM = (
+    '--nnodes "$SLURM_NNODES" --node-rank "$SLURM_PROCID" --master-addr "${AORTA_NODES%%,*}"'
+)
 _ALONE = {  # what a script may expect of its launcher; port 0 is a free one
     "RANK": "0",
     "LOCAL_RANK": "0",
@@ -145,9 +145,7 @@ def draft_spec(words: FinalDecision, options: Options, file: Path, elsewhere: st
 
 
 def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
-    """The same failure in the folder `workload` beside the file, with the Python of whoever runs
-    it.
-    """
+    """The same failure in the folder `workload` beside the file, with its user's Python."""
     command = ["python3" if word == sys.executable else word for word in options.command]
     spec = _spec(words, options, "python3", [inside(Path.cwd(), word) for word in command])
     spec["workload"]["cwd"] = workload
@@ -155,9 +153,7 @@ def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
 
 
 def inside(folder: Path, word: str) -> str:
-    """The word with paths below `folder` as relative ones. A longer path that ends in the folder's
-    name is another one.
-    """
+    """The word with paths below `folder` made relative; longer names are other paths."""
     return re.sub(rf"(?<![\w./~-]){re.escape(str(folder))}/", "", word)
 
 
@@ -191,6 +187,25 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
     if command[0] == python:
         return [*torchrun, *command[1:]]
     return [*torchrun, "--no-python", *command]
+
+
+def isolate_command(log_dir: Path, words: FinalDecision, options: Options) -> str | None:
+    """How to find out, on a Slurm, whether it is a node or the job; None for a job of one node."""
+    start = words.failed.start
+    # Slurm knows a host by its first name; an address has none.
+    short = (re.sub(r"^([a-zA-Z][\w-]*)\..*", r"\1", node) for node in start.nodes)
+    hosts = list(dict.fromkeys(short))
+    if len(hosts) < 2:
+        return None
+    ranks = options.torch.nproc_per_node
+    torchrun = shlex.join(_under_torchrun(interpreter(), options.command, ranks))
+    failed = range(max(start.first_cycle, start.cycle - _HISTORY + 1), start.cycle + 1)
+    history = (f"--history {shlex.quote(str(CycleDir(log_dir, n).path))}" for n in failed)
+    job = shlex.quote(torchrun.replace("--standalone", _STARTED_BY_SLURM, 1))
+    return (
+        f"aorta isolate --nodes {','.join(hosts)} --ranks-per-node {ranks} {' '.join(history)} "
+        f"--executor slurm -- bash -c {job}"
+    )
 
 
 def _written(spec: Mapping[str, Any], words: FinalDecision, file: Path, elsewhere: str) -> str:

@@ -49,9 +49,7 @@ class AgentCycle:
 
     @property
     def looks_after_all(self) -> bool:
-        """Who leads and its deputy look who is there; a thousand nodes that do so would busy the
-        store.
-        """
+        """Only the leader and its deputy look who is there: a thousand would busy the store."""
         return self.group_rank <= _DEPUTY
 
     def is_time_to_look(self, keep_alive: float) -> bool:
@@ -62,18 +60,14 @@ class AgentCycle:
         return self.looked
 
     def is_time_to_ask(self, keep_alive: float) -> bool:
-        """Whether the store is asked if this cycle is over; it tells by itself, but its word may
-        have been lost.
-        """
+        """Whether to ask the store if this cycle is over: its own notice may have been lost."""
         if time.monotonic() < self.next_question:
             return False
         self.next_question = time.monotonic() + keep_alive
         return True
 
     def ends(self, codes: Mapping[int, int | None]) -> list[WorkerEnd]:
-        """How ranks have ended, of their return codes; those that failed after a failure was known
-        were stopped.
-        """
+        """How ranks exited, by return code; those failing after a known failure were stopped."""
         ends = []
         for rank, status in codes.items():
             if status is not None:

@@ -37,9 +37,7 @@ _complaints: set[str] = set()
 
 
 def complain_once(what: str, error: OSError | AortaError) -> None:
-    """A log or record that cannot be kept is no reason to end a job, and of one kind of trouble one
-    line is enough.
-    """
+    """A log or record that cannot be kept ends no job; one line for one kind of trouble."""
     why = (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
     kind = str(error.errno) if isinstance(error, OSError) else why.split(":")[0]
     if kind not in _complaints:
@@ -99,9 +97,7 @@ def _cycles(log_dir: Path) -> list[int]:
 
 
 class LogDir:
-    """Where one submission writes: the directory it was given, or a folder of its own where others
-    write there.
-    """
+    """Where one submission writes: the given directory, or a folder of its own in it."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
@@ -129,9 +125,7 @@ class LogDir:
 
 
 def _take(lock: Path, job_id: str) -> bool:
-    """Whether the claim is this job's: already, from now on, or taken over from a submission that
-    is over.
-    """
+    """Whether the claim is this job's: already, now, or taken from one that is over."""
     mine = f"{job_id} {Owner.of_this_process().label}"
     fresh = lock.with_name(f".{_CLAIM}.{os.getpid()}")
     fresh.write_text(mine)
@@ -152,9 +146,7 @@ def _take(lock: Path, job_id: str) -> bool:
 
 
 def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
-    """Whether cycles of another job lie here that this one would write over: agents with disks of
-    their own.
-    """
+    """Whether another job's cycles lie here that would be overwritten (agents' own disks)."""
     if first_cycle is None:
         return False
     return any(
@@ -210,9 +202,7 @@ def sign_as_leader(log_dir: Path, job_id: str) -> None:
 
 
 def sign_off(log_dir: Path, state: str) -> None:
-    """Say how it ended, if this process was the last to lead; give the claim back if this process
-    made it.
-    """
+    """Record how it ended, if this process led last; give back the claim it made."""
     run = RunDir(log_dir)
     owner = Owner.of_this_process().label
     try:
@@ -231,9 +221,7 @@ def sign_off(log_dir: Path, state: str) -> None:
 
 @dataclass(frozen=True)
 class Ruling:
-    """The verdict on a failed cycle, how long the leader waited for it, and whether it ends the
-    job.
-    """
+    """The verdict on a failed cycle, how long it took, and whether it ends the job."""
 
     verdict: SourceVerdict
     elapsed_ms: int

@@ -44,14 +44,12 @@ class FinalDecision:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    standing: JobProgress
+    so_far: JobProgress
     verdict: SourceVerdict
 
     @property
     def memory(self) -> tuple[Mapping[str, Any], ...]:
-        """What later cycles are compared with: no evidence lines, for it travels with every
-        start.
-        """
+        """What later cycles are compared with; no evidence lines, as every start carries it."""
         finding = self.verdict.finding
         if finding is None:
             return ()
@@ -100,8 +98,8 @@ class LeaderDecides:
         return replace(
             coming,
             restarts=previous.restarts + 1,
-            best_step=judged.standing.best_step,
-            idle_cycles=judged.standing.idle,
+            best_step=judged.so_far.best_step,
+            idle_cycles=judged.so_far.idle,
             history=(*previous.history, *judged.memory)[-_REMEMBERED:],
             started=time.time(),
         )
@@ -122,9 +120,7 @@ class LeaderDecides:
         return late.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
-        """Of this submission alone: a service that heard of another one by the same name must not
-        mix them up.
-        """
+        """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
         self._log_dir.claim(job_id)
         first = next_cycle(self._log_dir.path)
@@ -140,9 +136,7 @@ class LeaderDecides:
     def _judge(
         self, store: JobStore, start: CycleStart, known: JobEnding | None = None
     ) -> "_Judged":
-        """Whether the job ends with this failed cycle, as it does if an ending is `known`, and what
-        the next one must know.
-        """
+        """Whether the job ends with this cycle (or with a `known` ending), and what is next."""
         failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
         attribution = self._settings.attribution
@@ -159,22 +153,20 @@ class LeaderDecides:
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
         )
         lived = (failed.ended or time.time()) - start.started
-        standing = progress(start, failed.evidence, verdict, lived)
-        ending = known or self._ending(
-            start, verdict, standing, store.failure_of(start.cycle) or ""
-        )
+        so_far = progress(start, failed.evidence, verdict, lived)
+        ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
         write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
             self.final_decision = FinalDecision(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
-        return _Judged(ending, standing, verdict)
+        return _Judged(ending, so_far, verdict)
 
     def _ending(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, so_far: JobProgress, failure: str
     ) -> JobEnding | None:
-        stops = self._stop_reason(start, verdict, standing)
+        stops = self._stop_reason(start, verdict, so_far)
         if stops is not None and not self._settings.attribution.dry_run:
             return JobEnding(Exit.STOP, stops, start.cycle_id)
         if stops is not None:
@@ -186,17 +178,17 @@ class LeaderDecides:
         return None
 
     def _stop_reason(
-        self, start: CycleStart, verdict: SourceVerdict, standing: JobProgress
+        self, start: CycleStart, verdict: SourceVerdict, so_far: JobProgress
     ) -> str | None:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
             return _stopped(start, verdict)
         limit = self._settings.max_no_progress_cycles
-        if not limit or standing.idle < limit or start.restarts_left <= 0:
+        if not limit or so_far.idle < limit or start.restarts_left <= 0:
             return None
-        at = "" if standing.best_step is None else f"; the best step stays {standing.best_step}"
+        at = "" if so_far.best_step is None else f"; the best step stays {so_far.best_step}"
         return (
-            f"{standing.idle} cycles in a row made no progress{at} "
+            f"{so_far.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
 

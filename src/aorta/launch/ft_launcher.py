@@ -107,9 +107,7 @@ def meant_block(content: object, known: Collection[str], file: str) -> object:
 
 
 def endpoint(told: str) -> str | None:
-    """The address in its `attribution_endpoint`; None, and a warning, for what only it can
-    reach.
-    """
+    """The address in `attribution_endpoint`; None, with a warning, for what we cannot reach."""
     if told != "localhost" and not told.startswith(("unix://", "grpc://")):
         return told
     log.warning(

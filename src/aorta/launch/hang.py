@@ -71,9 +71,7 @@ class Hang:
 
 
 class HangWatch:
-    """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its
-    own.
-    """
+    """Says when the job hangs: silence everywhere, or one missed heartbeat."""
 
     def __init__(
         self, limit: float, store: JobStore, start: CycleStart, group_rank: int, signs: SignsOfLife

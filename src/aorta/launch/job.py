@@ -156,9 +156,7 @@ class _Launch:
         events.record(event, event_log_handler(self._options.torch))
 
     def _take_leave(self) -> None:
-        """Tell what is left to tell. How the job ended is known by now, so a lost store changes
-        nothing.
-        """
+        """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
         self._agent.finish_triggers()
         with suppress(StoreLostError):
             self._rendezvous.job_store.leave()
@@ -167,9 +165,7 @@ class _Launch:
             self._rendezvous.linger()
 
     def _interrupted(self, ending: JobEnding, why: str) -> None:
-        """Write down how the cycle ended and tell the others, without waiting for a store that is
-        silent.
-        """
+        """Record how the cycle ended and tell the others, without waiting for the store."""
         self._agent.record_interruption(ending)
         _within(_LEAVE_WITHIN, lambda: self._agent.leave_job(why))
 
@@ -184,9 +180,7 @@ class _Launch:
         return StoreLostError(what)
 
     def _end_for_everybody(self, wrong: Exception) -> None:
-        """This agent itself broke: the others must not wait for it. A wrong option or a lost node
-        is theirs to find.
-        """
+        """This agent broke: the others must not wait. A wrong option they find themselves."""
         if not isinstance(wrong, AortaError):
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
@@ -195,9 +189,7 @@ class _Launch:
 
 
 def _watching_files() -> AbstractContextManager[set[str]]:
-    """Which files of the working directory the job opens, for the case; a directory that is gone is
-    no reason to fail.
-    """
+    """Which files of the working directory the job opens; a missing directory is no failure."""
     try:
         return watch_opened(Path.cwd(), _FOLDERS_WATCHED)
     except OSError:
@@ -205,9 +197,7 @@ def _watching_files() -> AbstractContextManager[set[str]]:
 
 
 def _within(seconds: float, what: Callable[[], object]) -> None:
-    """In a thread that is left behind: whoever leaves does not wait for a store that does not
-    answer.
-    """
+    """In a thread that is left behind: nobody waits for a store that does not answer."""
 
     def quietly() -> None:
         with suppress(StoreLostError):
@@ -219,9 +209,7 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
 
 
 def _report(finished: Finished) -> int:
-    """Say how the job ended, as torchrun would; the first error of a rank is handed to whoever
-    started this.
-    """
+    """Say how the job ended, as torchrun would, and hand on the first rank's error."""
     ending, failures = finished.ending, finished.result.failures
     log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
@@ -323,9 +311,7 @@ def _log_dir(options: Options) -> Path:
 
 
 def _somewhere() -> Path:
-    """A directory for logs that nobody asked for. A disk that is full is no reason not to run the
-    job.
-    """
+    """A directory for logs that nobody asked for. A full disk is no reason not to run."""
     for place in (None, *_OTHER_PLACES):
         with suppress(OSError):
             chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_", dir=place))
@@ -336,9 +322,7 @@ def _somewhere() -> Path:
 
 
 def _job_id(options: Options) -> str:
-    """The user's own id where there is one: it is what a shared service and the scheduler know the
-    job by.
-    """
+    """The user's own id where there is one: the service and the scheduler know it."""
     given = options.torch.run_id
     if given in {"", "none"}:
         given = os.environ.get("SLURM_JOB_ID", given or "none")
@@ -346,9 +330,7 @@ def _job_id(options: Options) -> str:
 
 
 def _heard(names: str) -> str:
-    """Without those ignored at the start: what a shell put in the background, or `nohup`, stays
-    deaf to them.
-    """
+    """Without those ignored at the start, as `nohup` and background shells leave them."""
     asked = [name.strip() for name in names.split(",")]
     return ",".join(
         name

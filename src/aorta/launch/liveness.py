@@ -59,7 +59,7 @@ class Heartbeats:
     def silent(self, nodes: Sequence[Node]) -> frozenset[Node]:
         """Those that have left, or were silent for the keep-alive time. One request.
 
-        A looker that was frozen itself counts no more than two intervals for the time it missed.
+        A probe that was frozen itself counts no more than two intervals for the time it missed.
         """
         if not nodes:
             return frozenset()

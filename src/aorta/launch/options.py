@@ -30,9 +30,7 @@ _STATIC_PORT = 29500
 
 @dataclass(frozen=True)
 class Shown:
-    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun
-    spells them.
-    """
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template`, as torchrun has them."""
 
     redirects: str = "0"
     tee: str = "0"
@@ -161,9 +159,7 @@ def _nodes(given: Namespace) -> tuple[int, int]:
 
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
-    """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception
-    types.
-    """
+    """Torchrun's own reading of its options, which raises half a dozen exception types."""
     if given.max_restarts < 0:  # of which older ones say nothing
         raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")
     if given.logs_specs is None:  # torch's own would make a directory of its own
@@ -187,9 +183,7 @@ def _master(config: LaunchConfig) -> tuple[str, int]:
 
 
 def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
-    """A leader that decides longer than the others wait would lose them, and with them the
-    overlap.
-    """
+    """A leader that decides longer than the others wait would lose them."""
     decision = settings.attribution.decision_timeout_seconds
     told = config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT)
     try:
@@ -230,9 +224,7 @@ def _user_command(given: Namespace) -> tuple[str, ...]:
 
 
 def rendezvous_parameters(options: Options) -> RendezvousParameters:
-    """What torch's c10d store needs, and the nodes that meet: all of them, where they are
-    numbered.
-    """
+    """What torch's c10d store needs, and the nodes that meet: all, where they are numbered."""
     config = options.torch
     least = config.max_nodes if options.fixed_rank is not None else config.min_nodes
     return RendezvousParameters(

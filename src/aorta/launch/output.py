@@ -218,9 +218,7 @@ _PIPES = {1: "AORTA_STDOUT", 2: "AORTA_STDERR"}
 
 
 class RedirectedFunction:
-    """A worker that is a function: torch would redirect it to files alone, so it goes to its pipes
-    by itself.
-    """
+    """A worker that is a function: it redirects itself to its pipes, as torch knows files only."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

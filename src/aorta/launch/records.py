@@ -173,9 +173,7 @@ class CycleEvidence:
         return tuple(end for end in self.ends if end.failed)
 
     def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
-        """Ranks that failed, and those stopped because of them; in a hang how a rank was ended says
-        nothing, only who hung.
-        """
+        """Ranks that failed, and those stopped because of them; in a hang, who hung."""
         if self.hung:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
@@ -189,9 +187,7 @@ class CycleEvidence:
 
 @dataclass(frozen=True)
 class FailedCycle:
-    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with
-    everybody's.
-    """
+    """One failed cycle with its evidence: an agent's own, or, for the leader, everybody's."""
 
     start: CycleStart
     evidence: Sequence[CycleEvidence]
@@ -204,9 +200,7 @@ class FailedCycle:
 
 @dataclass(frozen=True)
 class SourceVerdict:
-    """One source's answer, or that of all. `decision` and `finding` are attribution's own
-    documents.
-    """
+    """One source's answer, or that of all. `decision`, `finding`: attribution's documents."""
 
     action: Action
     reason: str

@@ -150,9 +150,7 @@ class DecidingRendezvous(RendezvousHandler):
         return self._meeting.keep_alive
 
     def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
-        """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is
-        joined.
-        """
+        """The ending of a job whose last cycle failed: no further round is joined."""
         if is_leader:
             return self.end(self._decider.final(self.job_store, start))
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
@@ -183,9 +181,7 @@ class DecidingRendezvous(RendezvousHandler):
         return tuple(node.address for node in self._beats.silent(watched))
 
     def leader_is_gone(self) -> bool:
-        """Whether the process of this round's leader is known to have ended. Asks nobody but the
-        kernel.
-        """
+        """Whether the leader's process is known to have ended. Asks the kernel alone."""
         if self._leader is None or not self._leader.is_refused():
             return False
         self._drop_leader()
@@ -200,9 +196,7 @@ class DecidingRendezvous(RendezvousHandler):
         self._beats.leave()
 
     def linger(self) -> None:
-        """For the host of the store: stay until every agent of the last cycle has read how the job
-        ended.
-        """
+        """For the store's host: stay until every agent has read how the job ended."""
         deadline = time.monotonic() + (_LINGER if self._meeting.hosts else 0.0)
         while time.monotonic() < deadline and self.job_store.left() < len(self._members):
             time.sleep(0.05)

@@ -129,9 +129,7 @@ class JobStore:
         return self._is_agreed(f"round/{round_number}", timeout)
 
     def last_start(self, before_round: int) -> CycleStart | None:
-        """The newest cycle that was started. Rounds whose leader died before deciding are passed
-        over.
-        """
+        """The newest cycle that was started; rounds without a decision are passed over."""
         for number in range(before_round - 1, -1, -1):
             outcome = self.outcome(number)
             if isinstance(outcome, CycleStart):
@@ -166,9 +164,7 @@ class JobStore:
         return found.decode() if found is not None else None
 
     def announce_over(self, cycle: int) -> None:
-        """Wake every agent: this cycle has failed, succeeded everywhere, or is left for another
-        one.
-        """
+        """Wake every agent: this cycle failed, succeeded everywhere, or is left for another."""
         self._set(f"cycle/{cycle}/over", "1")
 
     def is_over(self, cycle: int, timeout: float = 0.0) -> bool:
@@ -191,9 +187,7 @@ class JobStore:
         return len(self._told(start.cycle)) == len(start.nodes)
 
     def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
-        """What is there. Agents give theirs before they join the next round, so nothing needs
-        waiting for.
-        """
+        """What is there: agents give theirs before they join, so nothing is waited for."""
         keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
         if not keys:
             return ()
@@ -230,9 +224,7 @@ class JobStore:
         self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
-        """For how long a group has been silent, as its own agent measured it; 0 before it said
-        so.
-        """
+        """How long a group has been silent, by its own agent's clock; 0 before it said so."""
         found = self._get(f"cycle/{cycle}/quiet/{group_rank}")
         return float(found) if found is not None else 0.0
 

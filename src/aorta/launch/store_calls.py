@@ -35,17 +35,13 @@ _ASK_WHETHER_HOPELESS = 1.0
 
 
 class StoreLostError(InfrastructureError):
-    """The process that hosts the rendezvous store is gone or silent, and every agreement with
-    it.
-    """
+    """The process that hosts the rendezvous store is gone or silent."""
 
     kind = "store_lost"
 
 
 class StorePatience:
-    """How long the store may be silent: then it is said, and later given up. Shared by all
-    connections to it.
-    """
+    """How long the store may be silent before that is said, and given up. Shared by all."""
 
     def __init__(self, endpoint: str, say_after: float, give_up_after: float) -> None:
         self._endpoint = endpoint
@@ -153,9 +149,7 @@ class DeadlineStore:
 
 
 class RoundStore(DeadlineStore):
-    """What the agents of one round tell each other. A key that only a lost node would write is
-    given up.
-    """
+    """What the agents of one round share. A key that only a lost node would write is given up."""
 
     def __init__(self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], bool]) -> None:
         super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
@@ -182,9 +176,7 @@ class RoundStore(DeadlineStore):
 
 
 class KeyWatch:
-    """One blocking wait for a key, on a connection of its own: no request is made until the key is
-    there.
-    """
+    """One blocking wait for a key, on a connection of its own."""
 
     def __init__(self, connect: Callable[[], Store]) -> None:
         self._connect = connect
@@ -193,9 +185,7 @@ class KeyWatch:
         self._answer: Future[None] = Future()
 
     def expect(self, key: str) -> None:
-        """Wait for `key` from now on. A wait that is never answered is left behind with its
-        connection.
-        """
+        """Wait for `key` from now on. A wait without an answer is left behind."""
         if key != self._key:
             self._key, self._answer = key, Future()
             threading.Thread(
@@ -206,9 +196,7 @@ class KeyWatch:
             ).start()
 
     def has_arrived(self, timeout: float = 0.0) -> bool:
-        """Whether the key is there, waiting for it up to `timeout` seconds. Signals are heard
-        meanwhile.
-        """
+        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile."""
         if timeout > 0:
             _is_done_within(self._answer, timeout)
         if not self._answer.done():

@@ -123,9 +123,7 @@ def _served_at(host: str, port: int) -> TCPStore:
 
 
 def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStore, WorkerStore]:
-    """The agents' store, hosted by this process or another, and the workers' one. Signals are
-    heard meanwhile.
-    """
+    """The agents' store, hosted here or elsewhere, and the workers'. Signals are heard."""
     try:
         patience = StorePatience(
             meeting.endpoint,

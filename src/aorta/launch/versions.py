@@ -13,9 +13,7 @@ OLDEST, NEWEST = (2, 4), (2, 15)  # `make test-torch` runs both and some between
 
 
 def demand_known_torch() -> None:
-    """Before torch is imported. One that is too old ends in a sentence; one that is newer than any
-    that was tried is only named.
-    """
+    """Before torch is imported: too old is refused in a sentence, too new is only named."""
     try:
         installed = version("torch")
     except PackageNotFoundError:

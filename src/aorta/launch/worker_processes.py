@@ -35,9 +35,7 @@ class WorkerFamilies:
         self._seen |= {(pid, started(pid)) for pid in found}
 
     def kill(self, ranks: Iterable[int], job_id: str) -> None:
-        """Kill the ranks' process groups and all that is left of their families. The ranks
-        themselves have ended.
-        """
+        """Kill the ranks' process groups and their descendants. The ranks have exited."""
         ended = set(ranks)
         mark = f"AORTA_JOB_ID={job_id}".encode()
         for pid in ended:

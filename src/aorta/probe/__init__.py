@@ -2,7 +2,7 @@
 failing.
 
 Each module asks about one concern, through a `Machine`, and answers with what it found and with a
-line for what it could not find. The room imports the standard library alone, so that `python -m
+line for what it could not find. The package imports the standard library alone, so that `python -m
 aorta.probe` runs inside any container that has a Python: it is mounted there as it stands here.
 """
 

@@ -102,9 +102,7 @@ def _gfx_name(target: int) -> str:
 
 
 def _from_tool(machine: Machine) -> list[JsonObject]:
-    """What the first installed tool says; that neither is installed is no fault, that one fails
-    is.
-    """
+    """What the first installed tool says; a failing tool is an error, a missing one is not."""
     for tool, (arguments, read) in _TOOLS.items():
         if machine.tool(tool):
             answer = machine.ask(tool, *arguments)
@@ -167,9 +165,7 @@ _TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[object], list[JsonObject]]
 
 
 def _text_at(row: Any, *keys: str) -> str | None:
-    """The text or number behind the keys; the tools leave out, or mark N/A, what they do not
-    know.
-    """
+    """The text or number behind the keys; tools leave out, or mark N/A, what they lack."""
     for key in keys:
         row = row.get(key) if isinstance(row, dict) else None
     return None if row in (None, "", "N/A") or isinstance(row, (dict, list)) else str(row)

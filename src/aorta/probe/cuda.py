@@ -36,9 +36,7 @@ def _driver_version(machine: Machine) -> str | None:
 
 
 def _toolkit_version(machine: Machine) -> str | None:
-    """As the toolkit says; images without its version file still have it in the name of the
-    directory.
-    """
+    """As the toolkit says; else from the name of its directory."""
     root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
     try:
         said = json.loads(machine.text(f"{root}/version.json") or "null")

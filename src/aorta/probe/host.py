@@ -171,9 +171,7 @@ def probe_runtime_context(machine: Machine) -> Probed:
 
 
 def probe_docker(machine: Machine) -> Probed:
-    """A container cannot see its own image; whoever started it says so in AORTA_DOCKER_IMAGE and
-    _DIGEST.
-    """
+    """A container cannot see its own image: AORTA_DOCKER_IMAGE and _DIGEST name it."""
     if container_type(machine) == "baremetal":
         return Probed(None)
     value: JsonObject = {

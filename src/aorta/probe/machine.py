@@ -68,9 +68,7 @@ class Machine:
         return shutil.which(name, path=self.environ.get("PATH", os.defpath))
 
     def ask(self, tool: str, *arguments: str, timeout: float = TOOL_TIMEOUT) -> ToolAnswer:
-        """Run a tool for its output. It gets no input, so many seconds, and its whole group dies
-        with it.
-        """
+        """Run a tool for its output: no input, so many seconds, its group dies with it."""
         program = self.tool(tool)
         if program is None:
             return ToolAnswer(problem=f"{tool} is not installed")
@@ -131,9 +129,7 @@ def _output_of(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """A tool that has not ended is ended with its whole group: a hung driver query must not stay
-    behind.
-    """
+    """End a tool with its whole group: a hung driver query must not stay behind."""
     if process.stdout:
         process.stdout.close()
     if process.returncode is not None:

@@ -112,9 +112,7 @@ def probe_other_packages(_machine: Machine) -> Probed:
 
 
 def probe_pytorch_version(_machine: Machine) -> Probed:
-    """As torch itself says it: its metadata may leave out the +cu130 or +rocm7.0 that tells builds
-    apart.
-    """
+    """As torch says it: its metadata may leave out the +cu130 or +rocm7.0 of a build."""
     version = _assigned("__version__", _torch_says() or "") or version_of("torch")
     if version is None:
         return Probed(None, ("pytorch_version: torch is not installed for this Python",))

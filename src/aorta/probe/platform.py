@@ -8,9 +8,7 @@ from aorta.registry.mitigation import Platform
 
 
 def platform_here(machine: Machine | None = None) -> Platform:
-    """The platform whose devices are usable here; with both vendors present, the one torch was
-    built for.
-    """
+    """The platform of the usable devices; with both vendors, the one torch was built for."""
     seen = machine or Machine.here()
     amd, nvidia = has_amd(seen), has_nvidia(seen)
     if amd and nvidia:

@@ -77,9 +77,7 @@ class EnvSnapshot:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnvSnapshot":
-        """From any snapshot of this schema: unknown keys are passed over, missing ones take their
-        defaults.
-        """
+        """From any snapshot of this schema: unknown keys are ignored, missing ones defaulted."""
         known = {entry.name for entry in fields(cls)}
         return cls(**{key: value for key, value in data.items() if key in known})
 
@@ -113,9 +111,7 @@ def probe_mount() -> str:
 
 
 def probe_argv(*, mounted: bool = True) -> tuple[str, ...]:
-    """Prints env.json on stdout, by the environment's own python3; `mounted` where `probe_mount` is
-    in effect.
-    """
+    """Prints env.json, by the environment's own python3; `mounted` with `probe_mount`."""
     return ("python3", "-B", "-c", _PROGRAM.format(place=_MOUNTED_AT if mounted else _HERE))
 
 
@@ -290,9 +286,7 @@ _STEERING = (
 
 
 def collect_env(machine: Machine | None = None) -> EnvSnapshot:
-    """The snapshot of this machine. Never raises: what could not be found out is a line in
-    `partial_reasons`.
-    """
+    """The snapshot of this machine. Never raises: what is missing is in `partial_reasons`."""
     seen = machine or Machine.here()
     where_to_look = tuple((name, seen.environ.get(name)) for name in _STEERING)
     findings = {

@@ -1,18 +1,26 @@
-"""Arrays of NumPy's own file formats (`.npy`, `.npz`) as rows along their first dimension. Read and
-written without NumPy: the format is a short header before plain bytes.
+"""Arrays of NumPy's own file formats (`.npy`, `.npz`) as rows along their first dimension, read and
+written without NumPy: the format is a short header before plain bytes. And what `torch.save` wrote
+(`.pt`), read and written by the torch of the interpreter that runs the trials.
 """
 
 import ast
 import io
+import json
 import re
+import shutil
 import struct
+import subprocess
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 ARRAYS = (".npy", ".npz")
+TENSORS = ".pt"
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _MAGIC = b"\x93NUMPY"
 _MOST_BYTES = 1 << 28
 
@@ -102,3 +110,75 @@ def _array(content: bytes) -> _Array | None:
     width = prod(shape[1:]) * int(size[1]) * (4 if "U" in str(about["descr"]) else 1)
     rows = memoryview(content)[begins:]
     return _Array(about, width, rows) if len(rows) == width * shape[0] else None
+
+
+_SERVER = """
+import io, json, sys, torch
+data = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
+parts = list(data.values()) if isinstance(data, dict) else list(data)
+tensors = bool(parts) and all(torch.is_tensor(part) and part.dim() for part in parts)
+columns = not torch.is_tensor(data) and tensors and len({len(part) for part in parts}) == 1
+def select(part, kept):
+    return part[kept].clone() if torch.is_tensor(part) else type(part)(part[i] for i in kept)
+def only(kept):
+    if not columns:
+        return select(data, kept)
+    if isinstance(data, dict):
+        return {key: select(part, kept) for key, part in data.items()}
+    return type(data)(select(part, kept) for part in data)
+print(len(parts[0]) if columns else 0 if isinstance(data, dict) else len(data), flush=True)
+for line in sys.stdin:
+    out = io.BytesIO()
+    torch.save(only(json.loads(line)), out)
+    sys.stdout.buffer.write(b"%d\\n" % out.tell() + out.getvalue())
+    sys.stdout.buffer.flush()
+"""
+
+
+@dataclass(frozen=True)
+class TensorRows:
+    """The elements of a `.pt`: of a list or tensor, or of tensors of one length beside each other.
+    A process of that interpreter holds them, and ends with this one.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    length: int
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        return tuple(f"element {number}" for number in range(self.length))
+
+    def without_all_but(self, kept: Collection[int]) -> bytes:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps(sorted(kept)).encode() + b"\n")
+        stdin.flush()
+        return stdout.read(int(stdout.readline()))
+
+
+@lru_cache(8)
+def tensor_rows(python: str | None, path: Path) -> TensorRows | None:
+    """None where that Python has no torch, or the file no elements along a first dimension."""
+    if python is None:
+        return None
+    process = subprocess.Popen(
+        (python, "-c", _SERVER, str(path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline().strip()
+    if said.isdigit() and int(said) > 1:
+        return TensorRows(process, int(said))
+    process.kill()
+    process.communicate()
+    return None
+
+
+def python_of(command: str | Sequence[str]) -> str | None:
+    """The Python that a command names, as this machine finds it."""
+    words = command.split() if isinstance(command, str) else command
+    named = next((word for word in words if _PYTHON.fullmatch(word)), None)
+    return shutil.which(named) if named is not None else None

@@ -17,7 +17,11 @@ from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
 
 _LONGEST_PATTERN = 160
-_VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_VARYING = re.compile(
+    # The folder of a file is another one where its reduced copy lies.
+    r"(?P<path>(?:[\w.~+-]*/)+(?P<file>[\w.+-]+)|(?<![\w.])\w[\w-]*\.[A-Za-z]\w{1,5}(?![\w.(]))"
+    r"|(?P<address>0x[0-9a-fA-F]+)|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+)
 _MARKED_BY_PYTEST = re.compile(r"^E   +(\S.*)$", re.MULTILINE)
 _PREFIX = re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*")
 _HEADER = """\
@@ -103,7 +107,10 @@ def pattern_for(line: str) -> str | None:
     pattern, at = "", 0
     for match in _VARYING.finditer(text):
         pattern += re.escape(text[at : match.start()])
-        pattern += "0x[0-9a-fA-F]+" if match["address"] else r"[-+\d.eE]+"
+        if match["path"]:
+            pattern += rf"\S*{re.escape(match['file'] or match['path'])}"
+        else:
+            pattern += "0x[0-9a-fA-F]+" if match["address"] else r"[-+\d.eE]+"
         at = match.end()
     pattern = (pattern + re.escape(text[at:])).replace("\\ ", " ")
     if not re.search(r"[A-Za-z]{3}", _VARYING.sub("", text)):

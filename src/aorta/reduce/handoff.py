@@ -18,7 +18,8 @@ from aorta.core.axis import (
     as_single,
     as_window,
 )
-from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, oracle_to_json
+from aorta.core.failure import Failure, failure_to_json
+from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, naming, oracle_to_json
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
 from aorta.reduce.files import secret_variables
@@ -103,10 +104,12 @@ def _final(
     return {"initial": left_items}
 
 
-def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, Any]:
+def recipe_document(
+    plan: ReducePlan, script: str, failure: Failure | None, *, flaky: bool
+) -> dict[str, Any]:
     """A recipe of the `command` workload, with a cell for every mitigation that can act here and
     may cure a failure of which no more is known. Its paths are relative to the recipe, so it runs
-    wherever it is put.
+    wherever it is put; what was learned of the failure stands in its oracle.
     """
     environment = plan.request.environment
     inline = environment.kind is RuntimeKind.DOCKER and environment.source == "inline"
@@ -126,7 +129,7 @@ def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, 
         "workload_config": {
             "command": f"bash {script}",
             "cwd": ".",
-            "oracle": _oracle_of(plan),
+            "oracle": naming(_oracle_of(plan), failure_to_json(failure)),
         },
         "confound": {"baseline_cell": "baseline"},
         "cells": [

@@ -28,7 +28,7 @@ from aorta.core.axis import (
 )
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
-from aorta.reduce.arrays import Arrays
+from aorta.reduce.arrays import TENSORS, Arrays, TensorRows, python_of, tensor_rows
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -42,7 +42,7 @@ from aorta.reduce.axis_spec import (
 )
 from aorta.reduce.config_files import Setting, rewritten, settings_in
 from aorta.reduce.spec import SpecFile
-from aorta.reduce.structure import Pieces, pieces_of
+from aorta.reduce.structure import JsonTree, Pieces, pieces_of
 
 Placed = Mapping[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
@@ -140,7 +140,7 @@ class _Lines:
     axis: SubsetAxis
     source: Path
     digest: str
-    pieces: Pieces | Arrays = field(repr=False)
+    pieces: Pieces | Arrays | JsonTree | TensorRows = field(repr=False)
     inside: str | None = None
 
     @property
@@ -282,25 +282,26 @@ def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:
 def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
     """Every axis of the spec, read and checked; an error names the place in the file."""
     made = []
+    python = python_of(spec.content.workload.command or ())
     for index, axis in enumerate(spec.content.axes):
         if isinstance(axis, SourceAxis):
             continue  # what is made of it is no value of a variable
         where = f"{spec.file}: axes[{index}]"
         try:
-            made.append(_material(axis, cwd, spec.base))
+            made.append(_material(axis, cwd, spec.base, python))
         except AortaError as wrong:
             inside = f"{where}.initial" if wrong.where == "initial" else where
             raise SpecError(wrong.message, where=inside) from None
     return tuple(made)
 
 
-def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
+def _material(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> Material:
     match spec:
         case EnvAxis():
             stands = _stands(spec, cwd)
             return _Plain(_env_axis(spec), variables=(spec.name,), stands=stands)
         case FileSubsetAxis():
-            return _lines_of(spec, _found(spec.initial, cwd, base), cwd)
+            return _lines_of(spec, _found(spec.initial, cwd, base), cwd, python)
         case DirSubsetAxis():
             return _files_of(spec, _found(spec.initial, cwd, base), cwd)
         case ListAxis():
@@ -414,7 +415,7 @@ def _found(name: str, cwd: Path, base: Path) -> Path:
     return found.absolute()
 
 
-def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path) -> _Lines:
+def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -> _Lines:
     if not path.is_file():
         raise UsageError(f"{spec.initial!r} is not a file; a folder is dir_subset", where="initial")
     try:
@@ -425,7 +426,18 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path) -> _Lines:
         raise UsageError(
             f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
         ) from None
-    pieces = pieces_of(path.name, content, spec.header, spec.comments)
+    pieces: Pieces | Arrays | JsonTree | TensorRows | None
+    pieces = (
+        tensor_rows(python, path)
+        if path.suffix == TENSORS
+        else pieces_of(path.name, content, spec.header, spec.comments)
+    )
+    if pieces is None:
+        raise UsageError(
+            f"{spec.initial!r} holds nothing that the torch of this command's Python could take "
+            "apart: expected a list, a tensor, or tensors of one length",
+            where="initial",
+        )
     digest = hashlib.sha256(content).hexdigest()
     inside = _inside(path, cwd) if spec.in_place else None
     return _Lines(_subset(spec, pieces.items), path, digest, pieces, inside)

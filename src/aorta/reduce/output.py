@@ -60,11 +60,6 @@ class Output:
         self._write(SHIP, _utf8(unfinished_ship(str(self.run.path))), done)
         write_atomically(self.run.path / TRACE, b"")
 
-    def append_to_trace(self, line: Mapping[str, Any]) -> None:
-        place = self.run.path / TRACE
-        with writing(place), place.open("ab") as file:
-            file.write(_json_line(self._scrubbed(line)[0]))
-
     def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
         """The reproducer as it ships: every file scrubbed, those that cannot be left out, no empty
         folder.
@@ -223,7 +218,7 @@ _ABOUT = {
 }
 _UNFINISHED = """# Nothing to ship yet
 
-This reduction is running, or was killed. `reduction_trace.jsonl` holds what is known so far.
+This reduction is running, or was killed. Its journal holds what is known so far.
 
 Go on with: `aorta reduce --resume {run_dir}`
 """

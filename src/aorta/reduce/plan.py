@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
+from aorta.core.sprt import NOTHING, HitCount
 from aorta.core.trial import Verdict
 from aorta.engine.journal import DATA
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
@@ -45,6 +46,7 @@ class Overrides:
     scrub: tuple[str, ...] = ()  # text to take out of what ships
     bare: bool = False  # without the mitigations that the spec names
     ticket: str | None = None  # None: what the spec says, or the last part of output
+    seen: HitCount = NOTHING  # how often the original was seen to fail before
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class ReducePlan:
     scrub: tuple[str, ...] = ()
     bare: bool = False
     ticket: str | None = None
+    seen: HitCount = NOTHING
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -97,7 +100,7 @@ class ReducePlan:
 
     def judges(self) -> Judges:
         k_of_n = self.spec.content.budget.k_of_n
-        return CountingJudges(*k_of_n) if k_of_n else SequentialJudges()
+        return CountingJudges(*k_of_n) if k_of_n else SequentialJudges(known=self.seen)
 
     def experiment(self) -> ReductionExperiment:
         oracle: Deciding = self.oracle
@@ -154,6 +157,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
         bare=overrides.bare,
         ticket=content.ticket or overrides.ticket,
+        seen=overrides.seen,
     )
     try:
         plan.scrubber()

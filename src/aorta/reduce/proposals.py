@@ -13,46 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
-from aorta.reduce.arrays import ARRAYS
+from aorta.reduce.arrays import TENSORS, python_of
 from aorta.reduce.config_files import is_config
 from aorta.reduce.launcher import ranks_of
-from aorta.reduce.no_sizes import is_no_size
-from aorta.reduce.proposed_files import propose_files
+from aorta.reduce.no_sizes import divided, is_no_size
+from aorta.reduce.proposed_files import has_lines, propose_files
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_DATA = (
-    *(
-        ".txt",
-        ".csv",
-        ".tsv",
-        ".jsonl",
-        ".ndjson",
-        ".list",
-        ".lst",
-        ".ids",
-        ".json",
-        ".yaml",
-        ".yml",
-    ),
-    *(
-        ".toml",
-        ".ini",
-        ".cfg",
-        ".log",
-        ".sql",
-        ".xml",
-        ".html",
-        ".css",
-        ".md",
-        ".c",
-        ".h",
-        ".cc",
-        ".cpp",
-    ),
+_DATA = re.compile(
+    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md|cc?|h|cpp"
+    r"|npy|npz)$"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _OVERRIDE = re.compile(
@@ -68,7 +42,6 @@ _READ_BY_OTHERS = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "PWD", "TERM", "IFS"}
 )
 _MOST_TEXT = 1 << 20
-_MOST_DATA = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -109,8 +82,9 @@ def proposal_for(
     named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
     configs = list(_configs(words, cwd))
     others = [name for name in opened if name not in {*named, *configs}]
-    files = propose_files([*configs, *others], cwd, list(axes))
-    return Proposal(command, (*axes.values(), *files))
+    tensors = [word for word in words if word.endswith(TENSORS) and _is_inside(word)]
+    files = propose_files([*configs, *others, *tensors], cwd, list(axes), python_of(words))
+    return Proposal(command, tuple(divided([*axes.values(), *files])))
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
@@ -325,7 +299,7 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     place = cwd / value
     if _is_inside(value) and is_config(place):
         return None  # its numbers and lists shrink, not its lines
-    if (any_ending or value.endswith((*_DATA, *ARRAYS))) and _is_text_of_lines(place):
+    if (any_ending or _DATA.search(value)) and has_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
     if (
         _is_inside(value)
@@ -335,16 +309,6 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     ):
         return {"name": name, "kind": "dir_subset", "initial": value}
     return None
-
-
-def _is_text_of_lines(path: Path) -> bool:
-    if path.name.endswith(ARRAYS):
-        return path.is_file()
-    try:
-        content = path.read_bytes() if path.is_file() and path.stat().st_size <= _MOST_DATA else b""
-    except OSError:
-        return False
-    return b"\0" not in content[:4096] and len(content.splitlines()) > 1
 
 
 def _variable_name(option: str) -> str:

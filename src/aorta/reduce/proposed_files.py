@@ -7,35 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.reduce.arrays import ARRAYS
+from aorta.reduce.arrays import ARRAYS, TENSORS, tensor_rows
 from aorta.reduce.config_files import BETWEEN, CONFIGS, MOST_SETTINGS, settings_in
-from aorta.reduce.structure import pieces_of
+from aorta.reduce.structure import JsonTree, pieces_of
 
 Axes = list[Mapping[str, Any]]
-_CODE = (
-    ".py",
-    ".pyc",
-    ".pyi",
-    ".so",
-    ".sh",
-    ".bash",
-    ".pth",
-    ".egg-info",
-    ".log",
-    ".lock",
-    ".md",
-    ".cfg",
-    ".ini",
-)
+_CODE = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
 _ALWAYS_CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_BYTES = 1 << 26
+_MOST_LINES = 1 << 28  # bytes
 _MOST_FILES = 6
 _LONG = 40  # entries
 
 
-def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> Axes:
+def propose_files(
+    opened: Sequence[str], cwd: Path, taken: Sequence[str], python: str | None
+) -> Axes:
     """Axes for the data and the configurations among files that a run opened, seen from its working
-    directory.
+    directory. `python` runs it.
     """
     names = set(taken)
     data = [name for name in sorted(opened) if _is_data(cwd / name)]
@@ -45,7 +34,10 @@ def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> Axe
     for name in alone:
         if name.endswith(CONFIGS) and not _is_long(cwd / name):
             found.append(_settings(name, cwd, names))
-        elif _has_lines(cwd / name):
+        elif name.endswith(TENSORS):
+            if tensor_rows(python, (cwd / name).absolute()) is not None:
+                found.append([_in_place(name, "FILE", "file_subset", names)])
+        elif has_lines(cwd / name):
             found.append([_in_place(name, "FILE", "file_subset", names)])
     found = [axes for axes in found if axes]
     return [axis for axes in found[:_MOST_FILES] for axis in axes]
@@ -75,7 +67,7 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    if path.name.endswith(_CODE):
+    if _CODE.search(path.name):
         return False
     try:
         return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
@@ -86,16 +78,21 @@ def _is_data(path: Path) -> bool:
 def _is_long(path: Path) -> bool:
     """Data that is written as a configuration: one long list."""
     try:
-        return len(pieces_of(path.name, path.read_bytes()).items) > _LONG
+        pieces = pieces_of(path.name, path.read_bytes())
     except OSError:
         return False
+    if isinstance(pieces, JsonTree):
+        return pieces.longest > _LONG
+    is_yaml = path.suffix in {".yaml", ".yml"}
+    return sum(not is_yaml or item.lstrip().startswith("- ") for item in pieces.items) > _LONG
 
 
-def _has_lines(path: Path) -> bool:
+def has_lines(path: Path) -> bool:
+    """Whether it is a file that can lose lines, or rows."""
     if path.name.endswith(ARRAYS):
-        return True
+        return path.is_file()
     try:
-        content = path.read_bytes()
+        content = path.read_bytes() if path.stat().st_size <= _MOST_LINES else b""
     except OSError:
         return False
     return b"\0" not in content[:4096] and len(content.splitlines()) > 1
@@ -117,7 +114,7 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
         if folder == "." or count < 3:
             continue
         inside = [entry for entry in (cwd / folder).iterdir() if not entry.name.startswith(".")]
-        if all(entry.is_file() and not entry.name.endswith(_CODE) for entry in inside):
+        if all(entry.is_file() and not _CODE.search(entry.name) for entry in inside):
             found.append(folder)
     return found
 

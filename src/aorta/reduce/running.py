@@ -13,11 +13,13 @@ from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
     Event,
     Listener,
+    Note,
     PointSettled,
     Reason,
     RunEnded,
@@ -36,6 +38,7 @@ from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
     InPlaceExperiment,
+    OtherEnds,
     WatchedExperiment,
     enough,
     failed,
@@ -87,12 +90,13 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
-        trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
+        trace = Trace(plan.axes, partial(settings_of, plan.materials))
         report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
-            session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
+            programs = [str(place) for place in reproducer.portable.programs]
+            session.run.describe(programs=programs, python=reproducer.python)
         report = _with_changed_data(report, changed_sources(plan.materials))
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
@@ -209,19 +213,26 @@ class _Run:
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
+            expected=known_failure(self.plan.oracle),
             keep=self._keep,
             learn=self.experiment.patience.learn,
             warm=WarmRules(proof=True),
             restart=self._beginning,
             private_trials=True,
         )
-        answer = self._answer(question, (*watching, *self.listeners))
+        others = OtherEnds(self._say_other)
+        answer = self._answer(question, (*watching, *self.listeners, others))
         if not isinstance(answer.search, Descent):
             raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
         report = self._report(answer.search.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
         report = self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
         return self._with_source(report, watching)
+
+    def _say_other(self, found: Failure) -> None:
+        said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
+        for listener in self.listeners:
+            listener(Note(f"{said} for; if it is, let the oracle say so"))
 
     def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
         """The program itself, at what the other axes were reduced to."""
@@ -252,7 +263,7 @@ class _Run:
             guard_signature=False,
             keep=keep,
             learn=self.experiment.patience.learn,
-            warm=WarmRules(first_cold=0),
+            warm=WarmRules(at_once=True),
             name="source",
             private_trials=True,
         )
@@ -369,7 +380,7 @@ class _Run:
             self._beyond(
                 "ignored axes",
                 search,
-                KOfN(1, enough(reduction)),
+                KOfN(1, enough(reduction, self.plan.seen)),
                 IgnoredExperiment(self.experiment, reduction.best),
             ),
             expected=report.failure,
@@ -434,6 +445,7 @@ class _Run:
             module,
             flaky=flaky,
             ends_well=report.ends_well,
+            failure=self._expected(report) if plan.is_command else None,
         )
 
     def rehearse(
@@ -444,6 +456,10 @@ class _Run:
         Where it does not, the files that a run opens are added; where that does not help, it runs
         in the original place.
         """
+        if self._is_out_of_time(report):
+            tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 6, KOfN(1, 1))
+            ending = replace(tried.ending, reason=Reason.BUDGET, detail=report.ending.detail)
+            return replace(tried, ending=ending), reproducer
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
         report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
@@ -465,21 +481,38 @@ class _Run:
         shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
         return replace(tried, shipped=shipped), reproducer
 
+    def _is_out_of_time(self, report: ReduceReport) -> bool:
+        """Whether there is something smaller, and the seconds of the search are spent: one trial
+        more tells whether it ships.
+        """
+        most = self.plan.budget.max_trials
+        trials_left = most is None or len(report.records) < most
+        smaller = report.reduction.best != report.reduction.original
+        return report.ending.reason is Reason.BUDGET and trials_left and smaller
+
     def _rehearsed(
-        self, report: ReduceReport, reproducer: Reproducer, output: Output, replica: int
+        self,
+        report: ReduceReport,
+        reproducer: Reproducer,
+        output: Output,
+        replica: int,
+        once: KOfN | None = None,
     ) -> ReduceReport:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
         copy = CopyExperiment(self.experiment, reproducer, output)
-        judge = KOfN(1, enough(report.reduction))
+        judge = once or KOfN(1, enough(report.reduction, self.plan.seen))
+        question = self._beyond(f"copy {replica}", search, judge, copy)
         question = replace(
-            self._beyond(f"copy {replica}", search, judge, copy),
+            question,
+            budget=Budget() if once else question.budget,
             guard_signature=self.plan.is_command,
             expected=self._expected(report),
         )
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
         found = verdict.reproduces if verdict is not None else None
+        found = found or None if once else found  # one that did not fail may be chance
         names = reproducer.files.names if reproducer.files else ()
         tried = [record for record in answer.records if record.point == point]
         shipped = Shipped(

@@ -17,7 +17,8 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
-from aorta.core.oracle import PythonOracle, RegexOracle
+from aorta.core.failure import Failure
+from aorta.core.oracle import PythonOracle, RegexOracle, naming
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
@@ -93,6 +94,7 @@ class Reproducer:
     flaky: bool = False  # some of its trials did not fail
     home: str = WORKLOAD  # where the files lie, below the folder
     ends_well: bool = False  # its exit is 0 though it fails
+    failure: Failure | None = None  # with what was learned to vary in it
 
     def lay_out(self, folder: Path) -> None:
         with writing(folder):
@@ -124,8 +126,11 @@ class Reproducer:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
         laid = {**placed, **inside}
         spec = spec_document(self.plan, self.point, self._called(), self.cwd, laid, folder)
+        if self.failure is not None:
+            oracle = spec.get("oracle", {"kind": "exit_code"})
+            spec["oracle"] = naming(oracle, self.failure.to_json())
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
-        recipe = dump_yaml(recipe_document(self.plan, SCRIPT, flaky=self.flaky))
+        recipe = dump_yaml(recipe_document(self.plan, SCRIPT, self.failure, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:

@@ -1,38 +1,34 @@
 """A text as pieces that may go, by its own structure: the rows of a CSV file below their header,
-the elements of a JSON document with the commas between them, the entries of a YAML document, else
-lines. It reads bytes and gives bytes; it knows no axis and no trial.
+the elements of a JSON document at every depth, else lines. It reads bytes and gives bytes; it knows
+no axis and no trial. What the indentation of lines tells, of YAML too, the search sees itself.
 """
 
 import csv
 import io
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-
-import yaml
+from functools import cached_property
+from itertools import count
 
 from aorta.reduce.arrays import ARRAYS, Arrays, arrays_of
 
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
-_MOST_YAML = 1 << 22  # bytes: it is read by a slow parser
 _SPACE = re.compile(r"[ \t\r\n]*")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """`parts` in their order; those that do not always stay may go. `between` stands between two
-    of those that are left.
+    """`parts` in their order; those that do not always stay may go.
 
-    >>> pieces_of("a.json", b"[1, 2, 3]").without_all_but({0, 2})
-    b'[1, 3]'
+    >>> pieces_of("a.txt", b"1\\n2\\n3\\n").without_all_but({0, 2})
+    b'1\\n3\\n'
     """
 
     parts: Sequence[bytes] = field(repr=False)
     stays: Sequence[bool] = field(repr=False)
-    between: bytes = b""
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -45,18 +41,18 @@ class Pieces:
 
     def without_all_but(self, kept: Collection[int]) -> bytes:
         """The text with only these of its items."""
-        content, index, begun = [], 0, False
-        for part, stays in zip(self.parts, self.stays, strict=True):
-            if stays or index in kept:
-                content += [self.between, part] if begun and not stays else [part]
-                begun |= not stays
-            index += not stays
-        return b"".join(content)
+        numbers = count()
+        kept_parts = (
+            part
+            for part, stays in zip(self.parts, self.stays, strict=True)
+            if stays or next(numbers) in kept
+        )
+        return b"".join(kept_parts)
 
 
 def pieces_of(
     name: str, content: bytes, header: int | None = None, comments: str | None = None
-) -> "Pieces | Arrays":
+) -> "Pieces | Arrays | JsonTree":
     """By the ending of `name`; by lines where its content is not what the ending says. `header`: so
     many first lines always stay (None: those that look like one); `comments`: lines that begin so
     do.
@@ -67,11 +63,7 @@ def pieces_of(
         if arrays is not None:
             return arrays
     if comments is None and not header:
-        found = None
-        if ending == "json":
-            found = _of_json(content)
-        elif ending in {"yaml", "yml"}:
-            found = _of_yaml(content)
+        found = _of_json(content) if ending == "json" else None
         if found is not None:
             return found
     rows = content.splitlines(keepends=True)
@@ -109,98 +101,126 @@ def _has_header(rows: Sequence[bytes], mark: str) -> int:
     return int(bool(cells) and named and len({*cells}) == len(cells) and len(cells) > 1)
 
 
-# -- JSON: the container with the most elements, wherever it stands
+# -- JSON: every element of every array, and every member of every object
 
 
-def _of_json(content: bytes) -> Pieces | None:
+@dataclass(frozen=True)
+class _Node:
+    """An element or member of a container: where it stands in the text, its key with it."""
+
+    start: int
+    value: int
+    end: int
+    children: tuple["_Node", ...] = ()
+
+    @cached_property
+    def size(self) -> int:
+        """How many elements it holds, at any depth."""
+        return sum(1 + child.size for child in self.children)
+
+
+@dataclass(frozen=True)
+class JsonTree:
+    """A JSON document whose items are all its elements and members, each before what is in it. One
+    that goes takes its separator along; one of which anything stays, stays around that.
+
+    >>> pieces_of("a.json", b'{"a": [1, 2, 3], "b": {"c": 4}}').without_all_but({0, 2})
+    b'{"a": [2]}'
+    """
+
+    text: str = field(repr=False)
+    root: _Node = field(repr=False)
+
+    @property
+    def longest(self) -> int:
+        """How many elements the longest container has."""
+        waiting, most = [self.root], 0
+        while waiting:
+            node = waiting.pop()
+            most = max(most, len(node.children))
+            waiting += node.children
+        return most
+
+    @cached_property
+    def items(self) -> tuple[str, ...]:
+        """For people, and for the search: what is in an item is indented below it."""
+        found: list[str] = []
+        waiting = [(child, 0) for child in reversed(self.root.children)]
+        while waiting:
+            node, depth = waiting.pop()
+            said = " ".join(self.text[node.start : min(node.end, node.start + _SHOWN)].split())
+            found.append("  " * depth + said)
+            waiting += [(child, depth + 1) for child in reversed(node.children)]
+        return tuple(found)
+
+    def without_all_but(self, kept: Collection[int]) -> bytes:
+        written = self._written(self.root, 0, sorted(kept))
+        return f"{self.text[: self.root.start]}{written}{self.text[self.root.end :]}".encode()
+
+    def _written(self, node: _Node, number: int, kept: Sequence[int]) -> str:
+        """`number` is that of its first child."""
+        text, children = self.text, node.children
+        if not children:
+            return text[node.start : node.end]
+        parts: list[str] = []
+        before = -1
+        for index, child in enumerate(children):
+            behind = number + 1 + child.size
+            if bisect_left(kept, number) < bisect_left(kept, behind):
+                near = before if before == index - 1 else 0
+                if parts:
+                    parts.append(text[children[near].end : children[near + 1].start])
+                parts.append(self._written(child, number + 1, kept))
+                before = index
+            number = behind
+        if not parts:
+            return f"{text[node.start : node.value + 1]}{text[node.end - 1]}"
+        begin, end = text[node.start : children[0].start], text[children[-1].end : node.end]
+        return f"{begin}{''.join(parts)}{end}"
+
+
+_DECODER = json.JSONDecoder()
+_MOST_NODES = 200_000
+_SHOWN = 60  # characters
+
+
+def _of_json(content: bytes) -> JsonTree | None:
+    """As deep as there are not too many elements."""
     try:
         text = content.decode("utf-8-sig")
-        spans = max(_containers(text, _after_space(text, 0)), key=len, default=[])
+        for depth in (_DEEPEST, 2, 1):
+            root = _node(text, at := _after_space(text, 0), at, depth)
+            if root.size <= _MOST_NODES:
+                break
     except (ValueError, RecursionError, IndexError):
         return None
-    if len(spans) < _FEWEST:
-        return None
-    ends = {text[a[1] : b[0]].encode() for a, b in pairwise(spans)}
-    between = min(ends, key=len) if len(ends) == 1 else b",\n"
-    parts = [text[a:b].encode() for a, b in spans]
-    around = text[: spans[0][0]].encode(), text[spans[-1][1] :].encode()
-    return Pieces([around[0], *parts, around[1]], [True, *[False] * len(parts), True], between)
+    return JsonTree(text, root) if root.size >= _FEWEST else None
 
 
-_Spans = list[tuple[int, int]]
-_DECODER = json.JSONDecoder()
+_DEEPEST = 60
 
 
-def _containers(text: str, at: int) -> Iterator[_Spans]:
-    """The places of the elements of every array, and of the members of every object."""
-    if text[at] not in "[{":
-        return
-    close, spans, inner = "]" if text[at] == "[" else "}", [], []
-    at = _after_space(text, at + 1)
-    while text[at] != close:
-        begun = at
-        if close == "}":
-            _, at = _DECODER.raw_decode(text, at)
-            at = _after_space(text, at)
-            if text[at] != ":":
-                raise ValueError("no colon")
-            at = _after_space(text, at + 1)
-        value, end = _DECODER.raw_decode(text, at)
-        if isinstance(value, list | dict) and value:
-            inner.append(at)
-        spans.append((begun, end))
-        at = _after_space(text, end)
-        if text[at] == ",":
-            at = _after_space(text, at + 1)
-    yield spans
-    if len(inner) <= _FEW_INSIDE:  # the elements of a long list are not looked into
-        for place in inner:
-            yield from _containers(text, place)
-
-
-_FEW_INSIDE = 64
+def _node(text: str, start: int, at: int, depth: int) -> _Node:
+    """What begins at `at`, with what is in it down to so many levels."""
+    value, end = _DECODER.raw_decode(text, at)
+    if not depth or not value or not isinstance(value, list | dict):
+        return _Node(start, at, end)
+    children = []
+    here = _after_space(text, at + 1)
+    while here < end - 1:
+        begun = here
+        if isinstance(value, dict):
+            _, here = _DECODER.raw_decode(text, here)
+            here = _after_space(text, _after_space(text, here) + 1)
+        child = _node(text, begun, here, depth - 1)
+        children.append(child)
+        here = _after_space(text, child.end)
+        if text[here] == ",":
+            here = _after_space(text, here + 1)
+    return _Node(start, at, end, tuple(children))
 
 
 def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
-
-
-# -- YAML: the block with the most entries, each as its lines
-
-
-def _of_yaml(content: bytes) -> Pieces | None:
-    if len(content) > _MOST_YAML:
-        return None
-    try:
-        text = content.decode("utf-8")
-        root = yaml.compose(text, Loader=_LOADER)
-    except (ValueError, yaml.YAMLError, RecursionError):
-        return None
-    lines = text.splitlines(keepends=True)
-    starts, end = max(_blocks(root, lines), key=lambda block: len(block[0]), default=([], 0))
-    if len(starts) < _FEWEST or len({*starts}) != len(starts):
-        return None
-    bounds = [*starts, min(end, len(lines))]
-    parts = ["".join(lines[a:b]).encode() for a, b in pairwise(bounds)]
-    around = "".join(lines[: starts[0]]).encode(), "".join(lines[bounds[-1] :]).encode()
-    return Pieces([around[0], *parts, around[1]], [True, *[False] * len(parts), True])
-
-
-def _blocks(node: yaml.Node | None, lines: Sequence[str]) -> Iterator[tuple[list[int], int]]:
-    """Of every collection whose entries have lines of their own: where each begins, and where it
-    ends.
-    """
-    if not isinstance(node, yaml.CollectionNode) or node.flow_style:
-        return
-    entries = node.value
-    if isinstance(node, yaml.MappingNode):
-        keys, inside, mark = [key for key, _ in entries], [value for _, value in entries], ""
-    else:
-        keys, inside, mark = entries, entries, "-"
-    starts = [key.start_mark for key in keys]
-    if all(lines[start.line][: start.column].strip() == mark for start in starts):
-        yield [start.line for start in starts], node.end_mark.line + (node.end_mark.column > 0)
-    for child in inside:
-        yield from _blocks(child, lines)

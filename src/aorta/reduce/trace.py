@@ -19,17 +19,13 @@ _WORDS = {True: "reproduces", False: "does not reproduce", None: "could not tell
 
 
 class Trace:
-    """Builds one line a settled point; told the same events again it builds the same lines."""
+    """Remembers every decided point; `lines` are made when they are to be written. Told the same
+    events again it makes the same lines."""
 
     def __init__(
-        self,
-        axes: Sequence[Axis],
-        write: Callable[[Mapping[str, Any]], None],
-        settings: Callable[[Point], Mapping[str, str]] = lambda _point: {},
+        self, axes: Sequence[Axis], settings: Callable[[Point], Mapping[str, str]]
     ) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self._axes = {axis.name: axis for axis in axes}
-        self._write = write
+        self._decided: list[tuple[Point, Verdict, bool, Sequence[TrialRecord]]] = []
         self._settings = settings
         self._original = Point.of({axis.name: axis.initial for axis in axes})
         self._trials: dict[Point, list[TrialRecord]] = {}
@@ -40,10 +36,13 @@ class Trace:
             case TrialEnded(record, _):
                 self._trials.setdefault(record.point, []).append(record)
             case PointSettled(point, verdict, best):
-                line = self._line(point, verdict, self._accepted(point, verdict, best))
+                accepted, trials = self._accepted(point, verdict, best), self._trials.get(point, ())
+                self._decided.append((point, verdict, accepted, tuple(trials)))
                 self._best = best
-                self.lines.append(line)
-                self._write(line)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [self._line(number, *one) for number, one in enumerate(self._decided, 1)]
 
     def _accepted(self, point: Point, verdict: Verdict, best: Point | None) -> bool:
         if not verdict.reproduces:
@@ -63,11 +62,17 @@ class Trace:
             if before[name] != after.get(name, before[name])
         }
 
-    def _line(self, point: Point, verdict: Verdict, accepted: bool) -> dict[str, Any]:
-        trials = self._trials.get(point, [])
+    def _line(
+        self,
+        number: int,
+        point: Point,
+        verdict: Verdict,
+        accepted: bool,
+        trials: Sequence[TrialRecord],
+    ) -> dict[str, Any]:
         tally = verdict.tally
         return {
-            "candidate": len(self.lines) + 1,
+            "candidate": number,
             "purpose": point.purpose.value,
             "values": {name: _shown(value) for name, value in point.values},
             "verdict": _WORDS[verdict.reproduces],

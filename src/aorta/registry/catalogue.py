@@ -22,9 +22,7 @@ Build = Callable[[str, object, str, str], Item]  # name, the loaded object, sour
 
 @dataclass(frozen=True)
 class Definition(Generic[Item]):
-    """A name, who defines it, and how to get at the thing: a plugin's code is not run until its
-    name is used.
-    """
+    """A name, who defines it, and how to load it: a plugin's code runs when it is used."""
 
     name: str
     source: str
@@ -91,9 +89,7 @@ def check_name(name: object, noun: str, *, where: str) -> str:
 
 
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
-    """Definitions of one entry-point group; the plugin's code runs when its name is used, not
-    before.
-    """
+    """Definitions of one entry-point group; a plugin's code runs when its name is used."""
     for entry in sorted(registered(group), key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"

@@ -83,9 +83,7 @@ def stack_mitigations(
     decided: Collection[str] = (),
     where: str | None = None,
 ) -> dict[str, str]:
-    """The union of a stack of mitigations, which must agree on every variable they share and no
-    later layer decides.
-    """
+    """The union of a stack of mitigations, which must agree on what they share."""
     merged: dict[str, str] = {}
     owner: dict[str, str] = {}
     for name, env in stack:
@@ -107,9 +105,7 @@ NO_MITIGATION = "none"
 
 @dataclass(frozen=True)
 class EnvironmentLayers:
-    """Weakest first. None leaves what a spec says; where there is none, the host without
-    mitigations.
-    """
+    """Weakest first. None leaves what a spec says; else the host without mitigations."""
 
     environment: str | None = None
     mitigations: tuple[str, ...] | None = None

@@ -61,9 +61,7 @@ NO_FAILURE: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class VariableReader:
-    """Who reads a variable, on which platforms, and the value it assumes when the variable is not
-    set.
-    """
+    """Who reads a variable, on which platforms, and its value when it is not set."""
 
     by: str
     on: tuple[Platform, ...]
@@ -72,9 +70,7 @@ class VariableReader:
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A named set of variables. One from a plugin or a sidecar names no readers: nothing is known
-    about it.
-    """
+    """A named set of variables. One from a plugin or a sidecar names no readers."""
 
     name: str
     env: Mapping[str, str]
@@ -89,9 +85,7 @@ class Mitigation:
 
     @property
     def platforms(self) -> tuple[Platform, ...]:
-        """Where at least one of its variables is read; everywhere, as far as is known, without
-        readers.
-        """
+        """Where at least one of its variables is read; without readers, everywhere."""
         if not self.readers:
             return EVERYWHERE
         return tuple(

@@ -31,9 +31,7 @@ def mitigation_from(name: str, shape: object, source: str, where: str) -> Mitiga
 
 
 def environment_from(name: str, shape: object, source: str, where: str) -> Environment:
-    """`{docker|podman|pyxis|venv: "...", env: {...}, mounts: [...], options: [...]}`; null is the
-    same as absent.
-    """
+    """`{docker|podman|pyxis|venv: "...", env: {}, mounts: [], options: []}`; null is absent."""
     given = {key: value for key, value in mapping_from(shape, where).items() if value is not None}
     for key in given:
         if key not in _ENVIRONMENT_KEYS:
@@ -118,9 +116,7 @@ class Sidecar:
 
 
 def read_sidecars(paths: Sequence[Path]) -> tuple[Sidecar, ...]:
-    """Every file once, however often it is named. Two files of one name are refused: sources must
-    be told apart.
-    """
+    """Every file once. Two files of one name are refused: sources must be told apart."""
     unique = {path.resolve(): path for path in reversed(paths)}
     chosen = [path for path in paths if unique[path.resolve()] is path]
     by_name: dict[str, Path] = {}

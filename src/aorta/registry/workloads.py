@@ -1,4 +1,4 @@
-"""Workloads by name. What a workload is, the room `workloads` says; here it is a class that is
+"""Workloads by name. What a workload is, the package `workloads` says; here it is a class that is
 imported when used.
 """
 
@@ -12,7 +12,7 @@ from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions, 
 GROUP = "aorta.workloads"
 _NOUN = "workload"
 
-# Strings, because the room that holds these classes lies below this one.
+# Strings, because the package that holds these classes lies below this one.
 BUILTIN_WORKLOADS: Mapping[str, str] = {
     "command": "aorta.workloads.trial:CommandWorkload",
     "half_nan": "aorta.workloads.half_nan:HalfNan",

@@ -1,4 +1,4 @@
-"""The door of the room: everything that may be asked of a run of trials, and the one function that
+"""The verb `run`: everything that may be asked of a run of trials, and the one function that
 answers it.
 
 n trials of one thing: does it fail, how often, how fast?
@@ -18,7 +18,7 @@ from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Oracle
+from aorta.core.oracle import Classified, Oracle, known_failure
 from aorta.core.sprt import Calibration
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
@@ -234,6 +234,7 @@ def _run_in(
             experiment=experiment,
             fingerprint=_fingerprint(request, what, experiment),
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
+            expected=known_failure(experiment.oracle),
             keep=_keeper(session.path, what, env),
             warm=WarmRules(),
         )

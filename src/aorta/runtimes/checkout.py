@@ -1,23 +1,47 @@
 """Commits of a repository in worktrees of their own, and their builds.
 
 Also a program, told by a file (a `TreesJob`), so that it goes through the executor like a trial and
-can be killed like one. A tree counts as made only once its mark is written, after everything else.
-
-Started anew for every trial, so it imports next to nothing: of the 25 ms of CPU that a start took
-with `json`, `subprocess` and `contextlib`, 8 are a bare interpreter's and 15 were theirs.
+can be killed like one; standard library only. A tree counts as made only once its mark is written,
+after everything else.
 """
 
 import fcntl
 import marshal
 import os
+import shutil
+import subprocess
 import sys
-
-TYPE_CHECKING = False  # as `typing` has it
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 GIT_FAULT = 75  # the exit code that says: git could not, whatever the commit
 _ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class TreeJob:
+    """One checkout: `tree` of `repository` at `sha`; `build` runs in it. A library has no
+    repository.
+    """
+
+    package: str
+    tree: str | None = None
+    repository: str | None = None
+    sha: str | None = None
+    cherry_pick: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # put into it, by their place there
+    build: str | None = None
+
+    def check_out(self) -> None:
+        check_out(str(self.tree), str(self.repository), str(self.sha), self.cherry_pick, self.files)
+
+
+@dataclass(frozen=True)
+class TreesJob:
+    trees: Sequence[TreeJob]
+    env: Mapping[str, str] = field(default_factory=dict)
+    mark: str | None = None  # written when everything is made
 
 
 class GitFaultError(Exception):
@@ -27,14 +51,13 @@ class GitFaultError(Exception):
 def main() -> None:
     with open(sys.argv[1], "rb") as file:
         job = marshal.load(file)  # noqa: S302 - from a process of ours
-    for tree in job["trees"]:
-        if tree["tree"] is not None:
-            check_out(
-                tree["tree"], tree["repository"], tree["sha"], tree["cherry_pick"], tree["files"]
-            )
-    for tree in job["trees"]:
-        if tree["build"] is not None:
-            _build(tree["package"], tree["build"], tree["tree"], job["env"])
+    trees = [TreeJob(**tree) for tree in job["trees"]]
+    for tree in trees:
+        if tree.tree is not None:
+            tree.check_out()
+    for tree in trees:
+        if tree.build is not None:
+            _build(tree, job["env"])
     if job["mark"] is not None:
         with open(job["mark"], "ab"):
             pass
@@ -44,8 +67,8 @@ def check_out(
     tree: str,
     repository: str,
     sha: str,
-    cherry_pick: "Sequence[str]" = (),
-    files: "Mapping[str, str] | None" = None,
+    cherry_pick: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
 ) -> None:
     """The commit, and nothing that an earlier one left; then the build fixes that apply to it, and
     the `files` that are put into it, by their place there.
@@ -60,13 +83,13 @@ def check_out(
     if cherry_pick:
         env = _own_objects(tree)
         for pick in cherry_pick:
-            if _run(tree, "cherry-pick", "--no-commit", *pick.split(), env=env):
+            if _run(tree, "cherry-pick", "--no-commit", pick, env=env):
                 _run(tree, "reset", "--quiet", "--hard", env=env)
     for place, source in (files or {}).items():
         _copy(source, f"{tree}/{place}")
 
 
-def _own_objects(tree: str) -> "Mapping[str, str]":
+def _own_objects(tree: str) -> Mapping[str, str]:
     """What a cherry-pick makes is written beside the tree, not into the user's repository."""
     shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
     own = f"{tree}.objects"
@@ -79,28 +102,20 @@ def _own_objects(tree: str) -> "Mapping[str, str]":
 
 
 def _copy(source: str, target: str) -> None:
-    import shutil
-
     os.makedirs(os.path.dirname(target), exist_ok=True)
     shutil.copy2(source, target)
-
-
-def _remove(tree: str) -> None:
-    import shutil
-
-    shutil.rmtree(tree, ignore_errors=True)
 
 
 def _at_commit(tree: str, repository: str, sha: str) -> None:
     """A tree that git cannot use, as one is whose checkout was killed, is made anew."""
     for patience in reversed(range(_ATTEMPTS)):
         try:
-            with _OneAtATime(repository):
+            with _one_at_a_time(repository):
                 _move_to_commit(tree, repository, sha)
         except GitFaultError as fault:
             if not patience:
                 raise GitFaultError(f"{fault} in {repository}") from None
-            _remove(tree)
+            shutil.rmtree(tree, ignore_errors=True)
         else:
             return
 
@@ -135,8 +150,8 @@ def _writable(repository: str, tree: str) -> str:
 
 def forget_trees(repository: str) -> None:
     """Worktrees that are gone from the disk, from git's own list."""
-    with _OneAtATime(repository):
-        _answer(repository, "worktree", "prune")
+    with _one_at_a_time(repository):
+        _asked(repository, "worktree", "prune")
 
 
 def _submodules(tree: str) -> None:
@@ -158,37 +173,24 @@ def _submodules(tree: str) -> None:
         raise SystemExit(1)
 
 
-class _OneAtATime:
-    """Git processes that make worktrees of one repository read each other's half-written files.
-
-    The lock is on the directory itself, so that no file is left behind.
+@contextmanager
+def _one_at_a_time(repository: str) -> Iterator[None]:
+    """Git processes that make worktrees of one repository read each other's half-written files. The
+    lock is on the directory itself, so that no file is left behind.
     """
-
-    def __init__(self, repository: str) -> None:
-        self._repository = repository
-
-    def __enter__(self) -> None:
-        self._handle = os.open(self._repository, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._handle, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
+    handle = os.open(repository, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
-def _build(package: str, command: str, tree: str | None, env: "Mapping[str, str]") -> None:
-    import subprocess
-
-    print(f"building {package}: {command}", flush=True)
-    done = subprocess.run(("sh", "-c", command), cwd=tree, env={**os.environ, **env}, check=False)
-    if done.returncode:
+def _build(tree: TreeJob, env: Mapping[str, str]) -> None:
+    print(f"building {tree.package}: {tree.build}", flush=True)
+    words = ("sh", "-c", str(tree.build))
+    if subprocess.run(words, cwd=tree.tree, env={**os.environ, **env}, check=False).returncode:
         raise SystemExit(1)
-
-
-# -- git, as `subprocess` would start it
-
-_IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE and SIGXFSZ, which no other program expects to be ignored
-_NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-_NO_COMPLAINTS = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
 
 
 def _git(where: str, *arguments: str) -> None:
@@ -196,36 +198,19 @@ def _git(where: str, *arguments: str) -> None:
         raise GitFaultError(f"git {arguments[0]} failed")
 
 
-def _run(where: str, *arguments: str, env: "Mapping[str, str]" = os.environ) -> int:
+def _run(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> int:
     """What it says goes where our own words go."""
-    return _exit_code(_started(where, arguments, [_NO_INPUT], env))
+    words = ("git", "-C", where, *arguments)
+    return subprocess.run(words, stdin=subprocess.DEVNULL, env=env, check=False).returncode
 
 
 def _asked(where: str, *arguments: str) -> str:
-    return _answer(where, *arguments)[1]
-
-
-def _answer(where: str, *arguments: str, env: "Mapping[str, str]" = os.environ) -> tuple[int, str]:
-    reading, writing = os.pipe()
-    with open(reading, "rb") as said:
-        try:
-            redirected = [_NO_INPUT, (os.POSIX_SPAWN_DUP2, writing, 1), _NO_COMPLAINTS]
-            child = _started(where, arguments, redirected, env)
-        finally:
-            os.close(writing)
-        answer = said.read()
-    return _exit_code(child), answer.decode("utf-8", "replace").strip()
-
-
-def _started(
-    where: str,
-    arguments: "Sequence[str]",
-    files: "Sequence[tuple[object, ...]]",
-    env: "Mapping[str, str]",
-) -> int:
-    command = ("git", "-C", where, *arguments)
-    return os.posix_spawnp("git", command, env, file_actions=files, setsigdef=_IGNORED_BY_PYTHON)
-
-
-def _exit_code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    done = subprocess.run(
+        ("git", "-C", where, *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    return done.stdout.strip()

@@ -273,6 +273,10 @@ class Repository:
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
 
+    def patch(self, sha: str) -> str:
+        """What one commit changed, as a unified diff."""
+        return self._asked("show", "--format=", "--no-color", "--no-ext-diff", "--patch", sha)
+
     def remote_address(self) -> str | None:
         answer = self._run(("remote", "get-url", "origin"))
         return answer.out.strip() or None if answer.code == 0 else None

@@ -60,7 +60,10 @@ def main() -> None:
     base = job.base
     for step in job.steps:
         with _one_maker(job, step):
-            code = 0 if is_made(job.kind, job.options, step.target) else _make(job, base, step)
+            # The last one is why there is a job; those before it may be another's too.
+            shared = step is not job.steps[-1]
+            is_there = shared and is_made(job.kind, job.options, step.target)
+            code = 0 if is_there else _make(job, base, step)
         if code:
             raise SystemExit(code)
         base = step.target

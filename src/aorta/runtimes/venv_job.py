@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.runtimes.checkout import GIT_FAULT, check_out
+from aorta.runtimes.checkout import GIT_FAULT, TreeJob
 from aorta.runtimes.pythons import find_uv
-from aorta.runtimes.worktree_job import TreeJob
 
 if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
     from aorta.runtimes.package_index import Sources
@@ -89,7 +88,7 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
-        check_out(str(tree.tree), str(tree.repository), str(tree.sha), tree.cherry_pick, tree.files)
+        tree.check_out()
         _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")

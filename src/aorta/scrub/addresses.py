@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, SecretSpan, lines_at, rule
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
 from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -20,13 +20,9 @@ from aorta.scrub.vocabulary import (
 
 LOOKED_FOR = "IPv4, IPv6, MAC and e-mail addresses, host names in log prefixes, user names"
 
-# A point or a colon first, what stands before it after that: digits are everywhere in a log, and
-# this order is fast.
-_OCTETS = ("[0-9]", "[1-9][0-9]", "(?:1[0-9][0-9]|2[0-4][0-9]|25[0-5])")
-_OCTET = f"(?:{'|'.join(reversed(_OCTETS))})"
-_FIRST_OCTET = "|".join(rf"(?<=(?<![A-Za-z0-9.])({octet})\.)" for octet in _OCTETS)
-_IPV4 = re.compile(  # which group matched says how long the first number is
-    rf"\.(?:{_FIRST_OCTET}){_OCTET}\.{_OCTET}\.{_OCTET}(?![A-Za-z0-9]|\.\d)"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rule(
+    rf"(?<![A-Za-z0-9.]){_OCTET}(?:\.{_OCTET}){{3}}(?![A-Za-z0-9]|\.\d)", shape=r"0\.0\.0\.0"
 )
 _DASHED_IPV4 = rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSIONED = words(
@@ -40,15 +36,15 @@ _VERSION_BEFORE = re.compile(
 )
 _NEAR = 64  # characters before an address that may say that it is a release
 _EVERYWHERE = frozenset({"0.0.0.0", "255.255.255.255"})  # noqa: S104 - named, nothing listens there
-_IPV6 = re.compile(
-    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
+_IPV6 = rule(
+    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])",
+    # Every time of day looks like the beginning of one; a whole one has `::` or many groups.
+    shape=r"(?<![\w:.])(?:(?:[0A-Fa-f]{1,4}:){1,6}:|::|(?:[0A-Fa-f]{1,4}:){6})(?!:)",
 )
-_IPV6_SIGN = re.compile(r"::|:(?:[0-9A-Fa-f]{1,4}:){5}")  # without one there are too few groups
-_MAC = re.compile(
-    r"([:\-])(?<=(?<![\w:\-])[0-9A-Fa-f]{2}[:\-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
-)
-_DOTTED_MAC = re.compile(
-    r"\.(?<=(?<![\w.])[0-9A-Fa-f]{4}\.)[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
+_MAC = rule(
+    r"(?<![\w:\-])[0-9A-Fa-f]{2}([:\-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
+    r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])",
+    shape=r"(?:[:\-][0A-Fa-f]{1,2}){5}|(?<![\w.])(?:[0A-Fa-f]{1,4}\.){2}[0A-Fa-f]{1,4}(?![\w.])",
 )
 _EMAIL = rule(
     r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])",
@@ -58,18 +54,18 @@ _EMAIL = rule(
 _COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,40}\Z")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
 _DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
-_ENDING = re.compile(
-    rf"\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)",
-    re.IGNORECASE,
-)
+_ENDING = rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
 _URL_HOST = rule(
     r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
     r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
     "://",
 )
-_COLLECTIVE_SIGN = re.compile(r"\] [NR]CCL")
-_COLLECTIVE = re.compile(r"(?<![\w.\-])([A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] [NR]CCL\Z")
+_COLLECTIVE = rule(
+    r"(?<![\w.\-])([A-Za-z][\w.\-]++):[0-9]+:[0-9]+ \[[0-9]+\] [NR]CCL",
+    "0:0 [0] nccl",
+    "0:0 [0] rccl",
+)
 _HOST_CONTEXTS = (
     rule(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
     rule(
@@ -78,7 +74,7 @@ _HOST_CONTEXTS = (
     ),
     rule(
         r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
-        r"[\w.\-]+(?:\[\d+\])?:",
+        r"(?:kernel|systemd|slurm|sshd|dockerd|kubelet)[\w.\-]*(?:\[\d+\])?:",
         "kernel",
         "systemd",
         "slurm",
@@ -94,8 +90,9 @@ _HOST_CONTEXTS = (
     rule(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
     rule(
         r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
-        r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
-        ", ",
+        r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?[0-9]{5}\)))[\"']?, ?[0-9]{4,5}\)",
+        ", 0)",
+        ",0)",
     ),
     rule(
         r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
@@ -128,7 +125,7 @@ _HOST_CONTEXTS = (
 
 # `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
 _LINE_OF_A_HOST = re.compile(
-    r"\n\[?(?=[A-Za-z\-]*\d)(?P<host>[A-Za-z][A-Za-z0-9\-]{2,62})(?:: |\][: ])"
+    r"\[?(?=[A-Za-z\-]*[0-9])(?P<host>[A-Za-z][A-Za-z0-9\-]{1,62})(?:: |\][: ])"
 )
 _HOST_WITH_NUMBER = re.compile(rf"(?:{'|'.join(sorted(HOST_WORDS))})\d{{2,}}\Z", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"[A-Za-z]+")
@@ -145,11 +142,21 @@ def machines_in(text: str) -> Iterator[SecretSpan]:
 
 
 def _addresses_in(text: str) -> Iterator[SecretSpan]:
-    yield from _ip_addresses(text)
-    for pattern, before in ((_MAC, 2), (_DOTTED_MAC, 4)):
-        for found in pattern.finditer(text):
-            start, end = found.start() - before, found.end()
-            yield SecretSpan(start, end, Kind.MAC, text[start:end])
+    for match in _IPV4.finditer(text):
+        value = match.group()
+        if value not in _EVERYWHERE and not (
+            value.startswith("127.") or _is_a_release(text, match.start())
+        ):
+            yield SecretSpan(match.start(), match.end(), Kind.IPV4, value)
+    for match in _IPV6.finditer(text):
+        value = match.group()
+        groups = [group for group in value.split(":") if group]
+        # `c10::d` is C++.
+        is_scope = len(groups) < 3 and not re.match(r"[23fF][0-9A-Fa-f]{3}:", value)
+        if not is_scope and _says_something(value):
+            yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
+    for match in _MAC.finditer(text):
+        yield SecretSpan(match.start(), match.end(), Kind.MAC, match.group())
 
 
 def _mail_addresses_in(text: str) -> Iterator[SecretSpan]:
@@ -184,34 +191,41 @@ def _hosts_in(text: str) -> Iterator[SecretSpan]:
 
 
 def _hosts_before_lines(text: str) -> Iterator[SecretSpan]:
-    first = _LINE_OF_A_HOST.match("\n" + text[:80])
-    if first is not None and _is_before_lines(first["host"]):
-        yield SecretSpan(first.start(1) - 1, first.end(1) - 1, Kind.HOST, first[1])
-    for match in _LINE_OF_A_HOST.finditer(text):
-        if _is_before_lines(match["host"]):
+    for start, end in as_looked_at(text).lines_like(_may_begin_with_host):
+        match = _LINE_OF_A_HOST.match(text, start, end)
+        if match is not None and _is_before_lines(match["host"]):
             yield SecretSpan(match.start(1), match.end(1), Kind.HOST, match[1])
+
+
+def _may_begin_with_host(shape: str) -> bool:
+    match = _LINE_OF_A_HOST.match(shape)
+    if match is None:
+        return False
+    return bool(_HOST_WITH_NUMBER.match(match["host"] + "0")) or not _is_indexed(match["host"])
+
+
+def _is_indexed(name: str) -> bool:
+    """`rank-12`, `resnet-50`, `sha256`."""
+    first = _FIRST_WORD.match(name)
+    return first is not None and first[0].lower() in INDEXED_WORDS and name.count("-") < 2
 
 
 @lru_cache(maxsize=4096)
 def _is_before_lines(name: str) -> bool:
-    """`gpu-a100-017`, `dgx07`; but not `rank-12`, `resnet-50` or `sha256`."""
+    """`gpu-a100-017`, `dgx07`."""
     if _HOST_WITH_NUMBER.match(name):
         return True
-    first = _FIRST_WORD.match(name)
-    if first is None or (first.group().lower() in INDEXED_WORDS and name.count("-") < 2):
-        return False
     last = name.rpartition("-")[2]
-    return "-" in name and last[-1:].isdigit() and (name.count("-") > 1 or len(last) > 1)
+    is_numbered = "-" in name and last[-1:].isdigit() and (name.count("-") > 1 or len(last) > 1)
+    return is_numbered and not _is_indexed(name)
 
 
 def _hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:
     """`gpu-07:4711:4712 [0] NCCL INFO …`, the prefix of every line that NCCL and RCCL write."""
-    for sign in _COLLECTIVE_SIGN.finditer(text):
-        match = _COLLECTIVE.search(text, text.rfind("\n", 0, sign.start()) + 1, sign.end())
-        if match is not None:
-            host = match[1]
-            if _names_somebody(host) and not _COMMIT.match(host):
-                yield SecretSpan(match.start(1), match.end(1), Kind.HOST, host)
+    for line in _COLLECTIVE.lines_of(as_looked_at(text)):
+        match = _COLLECTIVE.pattern.search(text, *line)
+        if match is not None and _names_somebody(match[1]) and not _COMMIT.match(match[1]):
+            yield SecretSpan(match.start(1), match.end(1), Kind.HOST, match[1])
 
 
 def _domains_in(text: str) -> Iterator[SecretSpan]:
@@ -241,38 +255,11 @@ def is_public_domain(host: str) -> bool:
     return bool(name)
 
 
-def _ip_addresses(text: str) -> Iterator[SecretSpan]:
-    for rest in _IPV4.finditer(text):
-        start, end = rest.span()
-        start -= rest.lastindex or 0
-        value = text[start:end]
-        if value not in _EVERYWHERE and not (
-            value.startswith("127.") or _is_a_release(text, start)
-        ):
-            yield SecretSpan(start, end, Kind.IPV4, value)
-    for match in _possible_ipv6(text):
-        value = match.group()
-        groups = [group for group in value.split(":") if group]
-        # `c10::d` is C++.
-        is_scope = len(groups) < 3 and not re.match(r"[23fF][0-9A-Fa-f]{3}:", value)
-        if not is_scope and _says_something(value):
-            yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
-
-
 def _is_a_release(text: str, at: int) -> bool:
     """Whether what begins here is announced as a version: `nccl 2.21.5.1`, `==12.1.3.1`."""
-    before = text[max(0, at - _NEAR) : at].lower()
-    near = before.endswith(("v", "=")) or any(word in before for word in _VERSIONED)
-    return near and _VERSION_BEFORE.search(before) is not None
-
-
-def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:
-    """Tried only in lines that hold a sign of one: every time of day looks like the beginning of an
-    address.
-    """
-    signs = (sign.start() for sign in _IPV6_SIGN.finditer(text))
-    for start, end in lines_at(text, signs):
-        yield from _IPV6.finditer(text, start, end)
+    before = text[max(0, at - _NEAR) : at]
+    word = before.rstrip(" \t:=@|\"'").rpartition(" ")[2]
+    return not word.isdigit() and _VERSION_BEFORE.search(before) is not None
 
 
 def _is_domain(name: str) -> bool:

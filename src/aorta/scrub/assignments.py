@@ -7,6 +7,7 @@ value is always a name and something that joins the two. Standard library only, 
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from aorta.scrub.findings import PLACEHOLDER, Kind, SecretSpan, as_looked_at
@@ -22,33 +23,20 @@ from aorta.scrub.vocabulary import (
 LOOKED_FOR = "values of names that announce a secret: token, password, pass, pwd, secret, key, ..."
 
 _SPACE = "[^\\S\\r\\n\u2028\u2029]|[\u00ad\u200b-\u200d\u2060\ufeff]"  # NBSP and what is not seen
-_QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;"
-_ANNOUNCING = [
-    "pass",
-    "secret",
-    "token",
-    "key",
-    "cred",
-    "auth",
-    "dsn",
-    "cookie",
-    "bearer",
-    "session",
-    "pwd",
-    "netrc",
-    "string",
-    "url",
-    "salt",
-    "pin",
-    "nonce",
-]
-_NAME_AND_JOIN = re.compile(
-    rf"(?P<name>[A-Za-z0-9_.\-]{{3,40}})(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
-    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|:=|==|=|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+# The last is the shape of those with a number.
+_QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;|&#x?0;"
+_BAR = "[|\u2502\u2503]"
+_AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
+_IN_TABLE = re.compile(rf"[^|\u2502\u2503\n]*?(?=[ \t]*{_BAR})")
+_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_LONGEST_NAME = 100
+_JOIN = re.compile(
+    rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
+    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+    rf"|(?:{_SPACE}){{0,60}}{_BAR}(?:{_SPACE}){{1,8}}"
     rf"|,\s{{0,4}}(?={_QUOTE})"
     rf"|(?:{_SPACE}){{1,4}}(?:(?:is|was)(?:{_SPACE}|:){{1,3}}|\\\r?\n\s*)?)"
 )
-_NAME_BEFORE = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
 _SETS_A_VARIABLE = re.compile(
     r"(?P<surely>(?:environ\.\w+|getenv|putenv|setenv|env_set|set_?env)\(\\*[\"']\Z)|"
     r"[(\[]\\*[\"']\Z"
@@ -66,9 +54,12 @@ _NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
 _INDENTED = re.compile(
     r"(?P<indent>[ \t]*)(?P<item>-[ \t]+)?(?P<content>[^\s][^\n]*?)[ \t\r]*(?:\n|\Z)"
 )
+_KEY = re.compile(
+    r"(?P<name>(?P<is_value>[\"']?(?:value|default)[\"']?:\s)|[\"']?[\w.\-]+[\"']?:(?:\s|\Z))|[{\[]"
+)
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
 )
 _LIST = re.compile(r"\[(?P<items>[^\[\]\n]{2,4096})\]")
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
@@ -83,17 +74,28 @@ _CODE = re.compile(
 )
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 _ELEMENTS = re.compile(
-    r"<\w+\s[^<>]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
+    r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
     r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<key>(?P<plist>[^<>]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
+    r"|<key>(?P<plist>[^<>\n]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
     r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
 )
-_PAIR = re.compile(
-    rf"\b(?:name|key|variable)(?:{_QUOTE})?\s{{0,2}}[:=]\s{{0,2}}(?:{_QUOTE})?(?P<name>[\w.\-]{{3,60}})(?:{_QUOTE})?"
-    r"[ \t]{0,4},?(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}"
-    rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}",
+_NAME_IN_TAG = re.compile(r"(?:<key>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
+_PAIR_NAME = re.compile(
+    rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
+    rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
+    r"|^[ \t]*variable[ \t]+\"(?P<terraform>[A-Za-z0-9_.\-]++)\"[ \t]*(?=\{)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PAIR_VALUE = re.compile(
+    r"(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}"
+    rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}"
+    r"|\{[^{}]{0,400}?\bdefault[ \t]*=[ \t]*",
     re.IGNORECASE,
 )
+_COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
+# For the shape of a line: what follows stands in the next one; a value that cannot be dense.
+_COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
+_QUOTED_WORDS = re.compile(r"\"[^\"\\0-9]+\"|'[^'\\0-9]+'")
 _POLICY_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}")
 _LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
 _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
@@ -120,21 +122,10 @@ def assigned_in(
     """`secret_names` are globs that a policy adds. `quoted_only`: source code, in which only a
     quoted value can be a secret.
     """
-    looked_at = as_looked_at(text)
-    done = 0
-    for at in looked_at.occurrences(_ANNOUNCING):
-        # All of a secret goes: what looks like a name inside of it needs no second look.
-        if at < done or (text[at - 1 : at] == "<" and PLACEHOLDER.match(text, at - 1)):
-            continue
-        for found in _secrets_at(text, _place(text, at), quoted_only):
-            done = found.end
-            yield found
+    yield from _named_in(text, quoted_only)
     if "</" in text:
-        yield from _in_elements(text)
-    if "value" in looked_at.folded:
-        for match in _PAIR.finditer(text):
-            place = _Place(match["name"], match.end(), ":", False, True, True, False, "", 0)
-            yield from _secrets_at(text, place, quoted_only)
+        for line in as_looked_at(text).lines_like(_holds_secret_tag):
+            yield from _in_elements(text, *line)
     if secret_names:
         for match in _POLICY_NAME.finditer(text):
             if announces_secret(match["name"], secret_names):
@@ -143,20 +134,67 @@ def assigned_in(
                     yield word
 
 
-def _place(text: str, at: int) -> _Place | None:
-    match = _NAME_AND_JOIN.match(text, at)
-    if match is None:
+def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
+    done = 0
+    for line in sorted(as_looked_at(text).lines_like(_names_a_secret)):
+        for name in _NAME.finditer(text, *line):
+            # All of a secret goes: what looks like a name inside of it needs no second look.
+            if name.start() < done or not _may_be_secret_name(name.group()):
+                continue
+            for found in _secrets_at(text, _place(text, name), quoted_only):
+                done = found.end
+                yield found
+            compared = _COMPARED.search(text, max(line[0], name.start() - 200), name.start())
+            if compared and announces_secret(name.group()) and is_worth_hiding(compared["value"]):
+                yield _span(text, compared.start("value"), compared.end("value"))
+        for pair in _PAIR_NAME.finditer(text, *line):
+            if value := _PAIR_VALUE.match(text, pair.end()):
+                named = pair["name"] or pair["terraform"]
+                place = _Place(named, value.end(), ":", False, True, True, False, "", 0)
+                yield from _secrets_at(text, place, quoted_only)
+
+
+def _names_a_secret(shape: str) -> bool:
+    """Of the shape of a line: it holds a name that may announce a secret, and a join."""
+    names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
+    return any(_may_have_value(shape, name) for name in names) or any(
+        _may_be_secret_name(pair["name"] or pair["terraform"])
+        for pair in _PAIR_NAME.finditer(shape)
+    )
+
+
+def _may_have_value(shape: str, name: re.Match[str]) -> bool:
+    if _COMPARED.search(shape, 0, name.start()):
+        return True
+    place = _place(shape, name)
+    if place is None:
+        return _COMMA_AT_END.match(shape, name.end()) is not None
+    return announces_secret(place.name) or _QUOTED_WORDS.match(shape, place.at) is None
+
+
+@lru_cache(maxsize=1 << 16)
+def _may_be_secret_name(name: str) -> bool:
+    return announces_secret(name) or may_announce_secret(name)
+
+
+def _place(text: str, found: re.Match[str]) -> _Place | None:
+    match = _JOIN.match(text, found.end())
+    begin, name = found.start(), found.group()
+    if match is None or len(name) > _LONGEST_NAME:
         return None
-    head = _NAME_BEFORE.search(text, max(0, at - 64), at)
-    begin = head.start() if head else at
-    name = text[begin:at] + match["name"]
+    if text[begin - 1 : begin] == "<" and PLACEHOLDER.match(text, begin - 1):
+        return None
     join = match["join"].strip()
     is_flag = name.startswith("-")
-    before = text[max(0, begin - 48) : begin]
-    if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(before):
+    near = max(0, begin - 48)
+    if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(text, near, begin):
         return None  # "the password is wrong" is a sentence; `--password x` is not
+    if re.fullmatch(_BAR, join):
+        if not _AFTER_BAR.search(text, near, begin):
+            return None  # a pipe, and no table
+        join = "|"
     if join == "," and not is_flag:
-        sets = _SETS_A_VARIABLE.search(before)
+        sets = _SETS_A_VARIABLE.search(text, near, begin)
         if sets is None:
             return None  # in a list only a flag, or the setter of a variable, names what follows it
         join = "=" if sets["surely"] else join
@@ -170,7 +208,7 @@ def _place(text: str, at: int) -> _Place | None:
         join not in (":", "is", "was") or bool(match["closed"].strip("*")),
         _AT_KEY.match(line) is not None,
         text[begin - 1 : begin] in ("?", "&", ";"),
-        "" if match["closed"] else before[-1:].strip("?&;:/.,([{<>= \t\n"),
+        "" if match["closed"] else text[begin - 1 : begin].strip("?&;:/.,([{<>= \t\n"),
         len(line) - len(line.lstrip(" \t-")),
     )
 
@@ -187,6 +225,8 @@ def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[
 
 
 def _is_secret(place: _Place, value: str, surely: bool) -> bool:
+    if place.separator == "|":
+        return is_dense(value) or (surely and " " not in value and not value.isalpha())
     if place.separator in ("is", "was", ","):
         has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
         return is_dense(value) or (surely and has_both and " " not in value and len(value) >= 6)
@@ -197,7 +237,12 @@ def _is_secret(place: _Place, value: str, surely: bool) -> bool:
 
 def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSpan]:
     at = place.at
-    if surely and place.separator == ":" and place.at_key:
+    if place.separator == "|":
+        cell = _IN_TABLE.match(text, at)
+        if cell:
+            yield _span(text, at, cell.end())
+        return
+    if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
         if opened:
             is_block = text[at : at + 1] in ("|", ">")
@@ -241,8 +286,14 @@ def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSp
             begin = line.start("content") + content.find(item)
             if not re.match(r"[\w.\-]+:(?:\s|\Z)", item):
                 yield _span(text, begin, begin + len(item))
-        elif not is_block and re.match(r"[\"']?[\w.\-]+[\"']?:(?:\s|\Z)|[{\[]", content):
-            break
+        elif not is_block and (key := _KEY.match(content)):
+            if key["is_value"]:
+                begin = line.start("content") + key.end()
+                item = content[key.end() :].strip("\"' ")
+                begin = text.find(item, begin)
+                yield _span(text, begin, begin + len(item))
+            elif start >= 0 or not key["name"]:
+                break
         else:
             start = line.start("content") if start < 0 else start
             end = line.end("content")
@@ -291,15 +342,22 @@ def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
     return _span(text, bare.start(), bare.start() + len(value)) if value else None
 
 
-def _in_elements(text: str) -> Iterator[SecretSpan]:
-    for match in _ELEMENTS.finditer(text):
+def _holds_secret_tag(shape: str) -> bool:
+    return any(announces_secret(name.replace(" ", "_")) for name in _NAME_IN_TAG.findall(shape))
+
+
+def _in_elements(text: str, start: int, end: int) -> Iterator[SecretSpan]:
+    """Of the elements that begin between the two."""
+    at = start
+    while (match := _ELEMENTS.search(text, at)) is not None and match.start() < end:
+        at = match.end()
         for name in ("key", "plist", "name"):
             value = f"of_{name}"
             if match[name] and announces_secret(match[name].replace(" ", "_")):
                 said = match[value].strip()
-                start = match.start(value) + match[value].find(said)
+                begin = match.start(value) + match[value].find(said)
                 if said and is_secret_value(match[name], said):
-                    yield _span(text, start, start + len(said))
+                    yield _span(text, begin, begin + len(said))
 
 
 def _span(text: str, start: int, end: int) -> SecretSpan:

@@ -10,24 +10,32 @@ import binascii
 import codecs
 import html
 import re
+import string
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from urllib.parse import unquote
 
-from aorta.scrub.findings import lines_at
+from aorta.scrub.findings import as_looked_at
 
 LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
 _WRAPPED = re.compile(
-    r"(?:^[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
+    r"(?:[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
 )
+_ONLY_BASE64 = re.compile(r"[A-Za-z0+/]+\r?")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_RUN = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")  # base64 and hexadecimal alike
-_WRAPPED_LINE = 60
+_SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
+_SHORTEST = 16
+_FEW = 20
+# base64 and hexadecimal alike
+_RUN = re.compile(rf"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{{{_SHORTEST},}}+={{0,2}}")
+_ONLY_RUNS = bytes(
+    code if chr(code) in f"{string.ascii_letters}{string.digits}+/_-" else 32 for code in range(256)
+)
 _LONGEST = 2**20
 
 UTF8 = "utf-8"
@@ -112,33 +120,43 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
     """(start, end, what it says) of every stretch that is readable only after decoding. A word is
     decoded once, however often it stands in the text.
     """
-    for match in _escaped_tokens(text):
-        yield match.start(), match.end(), _unescaped(match.group())
-    words = set(_RUN.findall(text))
-    speaking = {word: said for word in words if (said := _said_by(word))}
-    if speaking:
-        for match in _RUN.finditer(text):
-            for start, end, part in speaking.get(match.group(), ()):
-                yield match.start() + start, match.start() + end, part
-    if any(len(word) >= _WRAPPED_LINE for word in words):
-        for match in _WRAPPED.finditer(text):
-            whole = _readable(_from_base64(match.group()))
-            if whole is not None:
-                yield match.start(), match.end(), whole
-
-
-def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
-    """Tokens hold no space, so those of a line without an escape hold none."""
-    escapes = (escape.start() for escape in _ESCAPE.finditer(text))
-    for start, end in lines_at(text, escapes):
+    for start, end in as_looked_at(text).lines_like(_SHAPE_OF_ESCAPE.search):
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
-                yield token
+                yield token.start(), token.end(), _unescaped(token.group())
+    spread = text.encode("utf-8", "surrogatepass").translate(_ONLY_RUNS)
+    words = {
+        word.decode()
+        for word in set(spread.split())
+        if len(word) >= _SHORTEST and not word.isdigit()
+    }
+    for match in _runs(text, [word for word in words if _said_by(word)]):
+        for start, end, part in _said_by(match.group()):
+            yield match.start() + start, match.start() + end, part
+    done = 0
+    for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
+        wrapped = _WRAPPED.match(text, start) if start >= done else None
+        if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
+            done = wrapped.end()
+            yield start, done, whole
+
+
+def _runs(text: str, words: list[str]) -> Iterator[re.Match[str]]:
+    """Where these words stand. A few are found sooner one by one."""
+    if len(words) > _FEW:
+        yield from _RUN.finditer(text)
+        return
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            if match := _RUN.match(text, at):
+                yield match
+            at = text.find(word, at + 1)
 
 
 @lru_cache(maxsize=1 << 16)
 def _said_by(run: str) -> tuple[tuple[int, int, str], ...]:
-    if len(run) > _LONGEST:
+    if len(run) > _LONGEST or run.isdigit():  # that is a number
         return ()
     whole = _readable(_from_base64(run))
     found = [] if whole is None else [(0, len(run), whole)]

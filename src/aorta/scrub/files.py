@@ -32,7 +32,7 @@ from aorta.scrub.structure import learn_document, scrub_document
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
 _GZIP = b"\x1f\x8b"
-_LONGEST_TEXT = 16 << 20  # a longer one is looked at in parts
+_LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
 _FARTHEST_BACK = 1 << 20
 _MOST_SPANS = 500  # kept of one file for people; all are counted
 # What belongs together with the next line: a name and its value, a folded value, wrapped base64.
@@ -188,17 +188,18 @@ def _parts(
 
 
 def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = b""
+    waiting: list[bytes] = []
     for piece in pieces:
         if b"\0" in piece:
             raise NotTextError
-        waiting += piece
-        while len(waiting) > _LONGEST_TEXT:
-            cut = _boundary(waiting)
-            yield waiting[:cut]
-            waiting = waiting[cut:]
-    if waiting:
-        yield waiting
+        waiting.append(piece)
+        if sum(map(len, waiting)) > _LONGEST_TEXT:
+            text = b"".join(waiting)
+            cut = _boundary(text)
+            yield text[:cut]
+            waiting = [text[cut:]]
+    if any(waiting):
+        yield b"".join(waiting)
 
 
 def _boundary(waiting: bytes) -> int:

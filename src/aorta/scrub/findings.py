@@ -5,81 +5,97 @@ appears, and nothing maps back.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+Lines = Iterator[tuple[int, int]]
+_ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
+
+
+def shape_of(line: bytes) -> bytes:
+    """Every number is one `0`: `10.1.2.3` has the shape `0.0.0.0`. The lines of a log have few."""
+    line = line.translate(_ONE_DIGIT)
+    while b"00" in line:
+        line = line.replace(b"00", b"0")
+    return line
+
 
 class Text(str):
-    """A text that is looked at by many detectors: its lower-case form is made once."""
+    """A text that many detectors look at. Its lines are grouped by shape, and a detector tries its
+    patterns only in lines of a shape in which they can match.
+    """
 
     @cached_property
-    def folded(self) -> str:
-        """In lower case, with every character where it was."""
-        low = self.lower()
-        if len(low) == len(self):
-            return low
-        # A few characters grow when lowered, which would shift every offset behind them.
-        return "".join(small if len(small := char.lower()) == 1 else char for char in self)
+    def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
+        """(shape, the same without capitals, the lines that have it)."""
+        as_wide: dict[bytes, list[tuple[int, int]]] = {}
+        start = 0
+        data = self.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
+        for line, wide in zip(self.split("\n"), data.split(b"\n"), strict=True):
+            end = start + len(line)
+            if wide in as_wide:
+                as_wide[wide].append((start, end))
+            else:
+                as_wide[wide] = [(start, end)]
+            start = end + 1
+        found: dict[bytes, list[tuple[int, int]]] = {}
+        for wide, lines in as_wide.items():
+            found.setdefault(shape_of(wide), []).extend(lines)
+        texts = ((shape.decode("utf-8", "surrogatepass"), lines) for shape, lines in found.items())
+        return [(shape, shape.casefold().translate(_LIKE_I), lines) for shape, lines in texts]
 
-    def lines_with(self, hints: Iterable[str]) -> list[tuple[int, int]]:
-        """(start, end) of every line that holds one of the lower-case hints, in order."""
-        folded = self.folded
-        found: dict[int, int] = {}
-        for hint in hints:
-            at = folded.find(hint)
-            while at >= 0:
-                end = folded.find("\n", at)
-                end = len(folded) if end < 0 else end
-                found[folded.rfind("\n", 0, at) + 1] = end
-                at = folded.find(hint, end)
-        return sorted(found.items())
+    def lines_with(self, hints: Iterable[str]) -> Lines:
+        """(start, end) of every line that holds one of the hints, in whatever case. A hint has no
+        capital, and a `0` for each of its numbers.
+        """
+        for _, low, lines in self._shapes:
+            if any(hint in low for hint in hints):
+                yield from lines
 
-    def occurrences(self, words: Iterable[str]) -> list[int]:
-        """Where any of the lower-case words begins, in order, whatever its case."""
-        folded = self.folded
-        found: list[int] = []
-        for word in words:
-            at = folded.find(word)
-            while at >= 0:
-                found.append(at)
-                at = folded.find(word, at + 1)
-        return sorted(found)
+    def lines_like(self, may_match: Callable[[str], object]) -> Lines:
+        """(start, end) of every line whose shape passes."""
+        for shape, _, lines in self._shapes:
+            if may_match(shape):
+                yield from lines
 
 
 def as_looked_at(text: str) -> Text:
     return text if isinstance(text, Text) else Text(text)
 
 
+def folded(text: str) -> str:
+    """In lower case, with every character where it was."""
+    low = text.lower()
+    if len(low) == len(text):
+        return low
+    # A few characters grow when lowered, which would shift every offset behind them.
+    return "".join(small if len(small := char.lower()) == 1 else char for char in text)
+
+
 @dataclass(frozen=True)
 class Rule:
-    """A pattern and the lower-case words without one of which it cannot match (as the keywords of
-    gitleaks): the words are part of the rule. No match goes over the end of a line.
+    """A pattern and what a line must have for it to match: one of some hints (as the keywords of
+    gitleaks), or a shape. No match goes over the end of a line.
     """
 
     pattern: re.Pattern[str]
     hints: tuple[str, ...]
+    shape: re.Pattern[str] | None
+
+    def lines_of(self, text: Text) -> Lines:
+        return text.lines_like(self.shape.search) if self.shape else text.lines_with(self.hints)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        for start, end in as_looked_at(text).lines_with(self.hints):
+        for start, end in self.lines_of(as_looked_at(text)):
             yield from self.pattern.finditer(text, start, end)
 
 
-def rule(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Rule:
-    return Rule(re.compile(pattern, flags), hints)
-
-
-def lines_at(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """(start, end) of every line that one of these places is in, once; the places come in order."""
-    end = -1
-    for place in places:
-        if place > end:
-            start = text.rfind("\n", 0, place) + 1
-            end = text.find("\n", place)
-            end = len(text) if end < 0 else end
-            yield start, end
+def rule(pattern: str, *hints: str, shape: str = "", flags: re.RegexFlag = re.NOFLAG) -> Rule:
+    return Rule(re.compile(pattern, flags), hints, re.compile(shape) if shape else None)
 
 
 class Kind(StrEnum):

@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from aorta.core.errors import UsageError
 from aorta.scrub.addresses import is_generic
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
+from aorta.scrub.findings import Kind, SecretSpan, folded
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
@@ -138,7 +138,7 @@ class KnownValues:
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
         """Where a known value stands; a host in any case, a host and a user as whole words."""
-        yield from self._hosts.found_in(as_looked_at(text).folded)
+        yield from self._hosts.found_in(folded(text))
         yield from self._users.found_in(text)
         yield from self._others.found_in(text)
 

@@ -19,10 +19,10 @@ _SERVICES = r"""
 AWS            (?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])
 GitHub         gh[pousr]_@{30,}|github_pat_[A-Za-z0-9_]{22,}
 GitLab         gl(?:pat|dt|rt|soat|cbt|ptt|ft|agent|imt|oas|ffct|wt)-~{16,}
-Slack          xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-\d-[A-Za-z0-9\-]{10,}
+Slack          xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-\d{1}-[A-Za-z0-9\-]{10,}
 Slack          https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_\-]+
-Discord        https://[\w.]*discord(?:app)?\.com/api/webhooks/\d+/~+
-Discord        [MNO][A-Za-z\d_\-]{23,27}\.~{6}\.~{27,}
+Discord        https://[\w.]*discord(?:app)?\.com/api/webhooks/\d{1,}/~+
+Discord        [MNO]~{23,27}\.~{6}\.~{27,}
 Teams          https://[\w.\-]+\.webhook\.office\.com/webhookb2/[\w@\-/]+
 Stripe         (?:sk|rk|pk)_(?:live|test|prod)_@{10,}|whsec_[A-Za-z0-9+/=]{20,}
 Google         AIza~{35}|ya29\.~{20,}|GOCSPX-~{20,}|1//0~{30,}
@@ -32,7 +32,7 @@ NVIDIA         nvapi-~{40,}
 models         (?:gsk|xai|pplx|r8|fw|tgp_v1|csk|jina|wandb_v1|ntn|lsv2_[ps][kt]|voyage)[_\-]~{22,}
 Pinecone       pcsk_~{28,}
 W&B            local-#{40}
-Databricks     dapi#{32}(?:-\d)?|dkea#{32}
+Databricks     dapi#{32}(?:-\d{1})?|dkea#{32}
 DigitalOcean   do[opr]_v1_#{64}
 packages       npm_@{36}|pypi-~{50,}|rubygems_#{48}|dckr_(?:pat|oat)_~{20,}|CLOJARS_@{60}
 SendGrid       SG\.~{16,}\.~{16,}
@@ -42,7 +42,7 @@ Mailchimp      #{32}-us\d{1,2}(?!\d)
 Mailgun        key-#{32}(?![0-9a-f])
 HashiCorp      hv[sbr]\.~{24,}|@{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}
 Grafana        gls?a_@{32}_#{8}|glc_[A-Za-z0-9+/=]{32,}
-New_Relic      NRAK-[A-Z0-9]{27}
+New_Relic      NR(?:AK|II|IQ|RA|JS)-~{18,}|@{32}FFFFNRAL
 Sentry         sntry[su]_[A-Za-z0-9+/=_\-]{40,}
 Linear         lin_api_@{40}
 Doppler        dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.\-]{40,}
@@ -61,7 +61,7 @@ Artifactory    AKC@{10,}(?![A-Za-z0-9])|cmVmdGtuOj@{30,}
 Cloudflare     v1\.0-#{24}-#{146}
 Prefect        pn[ub]_@{36}
 EasyPost       EZ[AT]K@{54}
-Dynatrace      dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64}
+Dynatrace      dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}
 ReadMe         rdme_@{70}
 Shippo         shippo_(?:live|test)_#{40}
 Contentful     CFPAT-~{43}
@@ -86,6 +86,11 @@ Rootly         rootly_#{64}
 Spectral       spu-#{32}
 Buildkite      bk[a-z]{2}_@{40}
 Meta           EAA[MC]@{60,}
+ElevenLabs     sk_#{48}
+Flutterwave    FLWSECK(?:_TEST)?-@{12,32}-X
+HubSpot        pat-[a-z]{2}\d{1}-#{8}-#{4}-#{4}-#{4}-#{12}
+Octopus        API-[A-Z0-9]{26,32}(?![A-Z0-9])
+others         [a-z]{2,12}_(?:live|[aops]at|sec|secret|apikey|tkn|pw)_(?=[A-Za-z]{0,40}[0-9])@{14,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.
 _JWT = r"eyJ[A-Za-z0-9_\-]{8,4096}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"
@@ -95,7 +100,9 @@ _PRIVATE_KEY = re.compile(
     r"(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
     r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)"
 )
-_RUN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
+_SHORTEST_DRAWN = 20
+_RUN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]{{{_SHORTEST_DRAWN},}}(?![A-Za-z0-9])")
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _AROUND_LEFT, _AROUND_RIGHT = re.compile(r"[A-Za-z0-9_\-+]*\Z"), re.compile(r"[A-Za-z0-9_\-+/=]*")
 _KIND_OF_CHARACTER = str.maketrans(
     dict.fromkeys(map(ord, "abcdefghijklmnopqrstuvwxyz"), "a")
@@ -105,30 +112,38 @@ _KIND_OF_CHARACTER = str.maketrans(
 _MIXED = 0.45  # of the steps from one character to the next change its kind; 0.62 if drawn by lot
 
 
-def _compiled(table: str) -> re.Pattern[str]:
+def _expression(table: str) -> str:
     shapes = [line.split(None, 1)[1] for line in table.strip().splitlines()]
     text = "|".join(shapes).replace("sha256~~", "sha256\0~")
     for short, alphabet in (("@{", "[A-Za-z0-9]{"), ("#{", "[0-9a-f]{"), ("~{", r"[\w\-]{")):
         text = text.replace(short, alphabet)
     text = text.replace("~+", r"[\w\-]+").replace("\0", "~")
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{text}|{_JWT})", re.ASCII)
+    return rf"(?<![A-Za-z0-9])(?:{text}|{_JWT})"
 
 
-_BY_SHAPE = _compiled(_SERVICES)
+_BY_SHAPE = re.compile(_expression(_SERVICES), re.ASCII)
+# The same for the shape of a line: each digit is a 0, and what is repeated may have any length.
+_MAY_BE_KEY = re.compile(
+    re.sub(r"[1-9]", "0", re.sub(r"\{[\d,]+\}", "*", _BY_SHAPE.pattern)), re.ASCII
+)
 
 
 def known_keys_in(text: str) -> Iterator[SecretSpan]:
-    """Every word is looked at once, however often it stands in the text."""
-    with_key = {token: keys for token in set(_TOKEN.findall(text)) if (keys := _keys_of(token))}
-    if with_key:
-        for match in _TOKEN.finditer(text):
-            for start, end in with_key.get(match.group(), ()):
+    looked_at = as_looked_at(text)
+    for first, last in looked_at.lines_like(_may_hold_key):
+        for match in _TOKEN.finditer(text, first, last):
+            for start, end in _keys_of(match.group()):
                 begin = match.start() + start
                 yield SecretSpan(begin, match.start() + end, Kind.CREDENTIAL, match[0][start:end])
-    looked_at = as_looked_at(text).folded
-    if "private key" in looked_at or "putty-user-key" in looked_at:
+    if next(looked_at.lines_with(("private key", "putty-user-key")), None):
         for match in _PRIVATE_KEY.finditer(text):
             yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+
+
+def _may_hold_key(shape: str) -> bool:
+    return _MAY_BE_KEY.search(shape) is not None or any(
+        _is_mixed(run, _SHORTEST_DRAWN) for run in _LETTERS_AND_DIGITS.findall(shape)
+    )
 
 
 @lru_cache(maxsize=1 << 16)
@@ -150,8 +165,13 @@ def is_drawn(word: str) -> bool:
     """Small letters, capitals and digits in such a mixture as nobody writes by hand; a mangled
     name of C++ has few changes between them.
     """
+    return _is_mixed(word, len(word))
+
+
+def _is_mixed(word: str, length: int) -> bool:
+    """A word of this length, or the shape of one: there are as many changes in that."""
     kinds = word.translate(_KIND_OF_CHARACTER)
     if len(set(kinds)) < 3:
         return False
     changes = sum(one != other for one, other in itertools.pairwise(kinds))
-    return changes >= _MIXED * (len(kinds) - 1)
+    return changes >= _MIXED * (length - 1)

@@ -44,13 +44,13 @@ _RULES = (
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
         "authorization",
         "bearer",
-        "basic ",
+        "basic",
         "cookie",
         flags=re.IGNORECASE,
     ),
     rule(
         r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
-        r"|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+        r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
@@ -59,6 +59,7 @@ _RULES = (
         r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "curl",
+        "ldap",
         "sshpass",
         "login",
         "mysql",
@@ -80,11 +81,24 @@ _RULES = (
         "userpwd",
         flags=re.IGNORECASE,
     ),
+    # The next line of a long command of curl.
+    rule(
+        r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
+        r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
+        "-u",
+        flags=re.MULTILINE,
+    ),
+    rule(
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|set\s+password\b[^'\n]*)"
+        r"\s*=?\s*'(?P<value>[^'\n]+)'",
+        "identified",
+        "password",
+        flags=re.IGNORECASE,
+    ),
     # host:port:database:user:password, the whole line of a .pgpass
     rule(
-        r"^(?:[\w.\-]+|\*):(?:\d+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
-        ":5432:",
-        ":*:",
+        r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
+        shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:[^\s:]+$",
         flags=re.MULTILINE,
     ),
 )

@@ -7,6 +7,7 @@ own patterns.
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from aorta.scrub.findings import Kind, SecretSpan, rule
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
@@ -28,9 +29,9 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
     rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|"
     rf"(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
-_REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
-_TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
-_QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
+_REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
+_TILDE = rule(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
+_QUOTED = rule(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)", '"/', "'/", "`/")
 _WINDOWS = rule(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
@@ -116,12 +117,18 @@ def _spells_a_place_out(path: str, private_roots: Sequence[str]) -> bool:
 
 
 def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[SecretSpan]:
-    plain = re.sub(r"/{2,}", "/", path)
-    if not _is_private(plain, private_roots):
-        return
+    end = _private_part(path, tuple(private_roots))
+    if end:
+        yield SecretSpan(at, at + end, Kind.PATH, path[:end])
+
+
+@lru_cache(maxsize=1 << 14)
+def _private_part(path: str, private_roots: tuple[str, ...]) -> int:
+    """How much of it says who and where; what follows names a public package."""
+    if not _is_private(re.sub(r"/{2,}", "/", path), private_roots):
+        return 0
     library = max(_PACKAGES.finditer(path), key=re.Match.end, default=None)
-    end = library.end() - 1 if library else len(path)
-    yield SecretSpan(at, at + end, Kind.PATH, path[:end])
+    return library.end() - 1 if library else len(path)
 
 
 def _is_private(path: str, private_roots: Sequence[str]) -> bool:

@@ -24,6 +24,7 @@ from aorta.scrub.findings import (
     SecretSpan,
     Text,
     as_file_name,
+    as_looked_at,
     without_overlap,
 )
 from aorta.scrub.known import KnownValues, compiled, patterns_in
@@ -158,10 +159,11 @@ class Scrubber:
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        found = self._look(text, code)
+        looked_at = Text(text)
+        found = self._look(looked_at, code)
         for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
             self.remember(kind, value)
-        for user in paths.users_in(text):
+        for user in paths.users_in(looked_at):
             self.remember(Kind.USER, user)
         if len(found.findings) < self._room:
             self._room -= len(found.findings)
@@ -219,11 +221,7 @@ class Scrubber:
 
     def _look(self, text: str, code: bool, layers: int = _LAYERS) -> _Found:
         """Every detector once; then again on what stretches of the text say when decoded."""
-        plain = Text(
-            TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
-            if "\x1b" in text
-            else text
-        )
+        plain = as_looked_at(_without_colours(text))
         findings = list(self._detected(plain, code)) if self.rules.detect else []
         readable = list(encodings.decoded(plain)) if layers else []
         if not readable:
@@ -242,9 +240,7 @@ class Scrubber:
 
     def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
-        plain = text
-        if "\x1b" in text:
-            plain = TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
+        plain = _without_colours(text)
         yield from self._in_decoded(found.decoded)
         yield from filter(self._may_go, found.findings)
         yield from filter(self._may_go, self._known.found_in(plain))
@@ -267,6 +263,13 @@ class Scrubber:
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names
         return finding.value not in self._keep and not is_ours
+
+
+def _without_colours(text: str) -> str:
+    """With spaces where a terminal reads a command."""
+    if "\x1b" not in text:
+        return text
+    return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
 
 
 def _all_of(found: _Found) -> Iterator[SecretSpan]:

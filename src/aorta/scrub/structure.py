@@ -53,7 +53,7 @@ change.
 SEARCHED_TREES = words(
     "reproduce env_vars resolved_env_vars extra_env variables config workload_config command "
     "failure_details evidence "
-    "failure_hints containers sides"
+    "failure_hints containers sides guilty nodes"
 )
 """Whatever their fields are called, somebody else wrote what is in them."""
 

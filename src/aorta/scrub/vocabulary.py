@@ -57,7 +57,10 @@ TOKEN_OF_A_VOCABULARY = words(
     "prompt "
     "num max min each new extra"
 )
-SECRET_NAME_TRAILERS = words("data value base b encoded raw old new plain text")
+SECRET_NAME_TRAILERS = words(
+    "data value base b encoded raw old new plain text default secure super prod production staging "
+    "main primary backup"
+)
 HOST_NAMES = words(
     "host hostname host_name node nodes nodename node_name nodelist node_list hosts master_addr "
     "slurmd_nodename slurm_nodelist slurm_job_nodelist slurm_submit_host rdzv_host head_node agent"
@@ -142,8 +145,8 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
     words = _words(name)
     if not words or name in _NOT_SECRETS:
         return False
-    if words[-1] in ("pass", "pwd"):
-        return len(words) == 1 or words[-2] not in PASSES_OF_A_PROGRAM
+    if words[-1] in ("pass", "pwd", "pw"):
+        return words[-2] not in PASSES_OF_A_PROGRAM if len(words) > 1 else words[0] != "pw"
     if words[-1].endswith("pass") and words[-1] not in ENGLISH_ENDINGS_IN_PASS:
         return True
     if words[-1] == "token" and len(words) > 1 and words[-2] in TOKEN_OF_A_VOCABULARY:
@@ -173,7 +176,7 @@ def is_secret_value(name: str, value: str) -> bool:
     low = name.lower()
     if low.endswith("pwd") and value.startswith(_A_PLACE):
         return False
-    if ("passw" in low or "passp" in low or "pwd" in low) and value.isdigit():
+    if any(word in low for word in ("passw", "passp", "passc", "pwd")) and value.isdigit():
         return len(value) >= 4
     return is_worth_hiding(value)
 

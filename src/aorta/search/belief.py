@@ -3,7 +3,8 @@
 Every change splits all trials in two: those of states without it, which failed at the good rate,
 and those with it, which failed at the bad rate. Both rates are unknown and integrated over. Changes
 that split all trials alike, and were as likely before them, are one *atom*: the sums run over
-atoms, so that their cost hardly grows with the number of changes.
+atoms, so that their cost hardly grows with the number of changes. A state that holds the first so
+many changes and no others, as every state of a line does, is weighed by prefix sums over the atoms.
 
 Trials still running are answered both ways: a belief is a set of scenarios, each with its
 probability.
@@ -11,10 +12,11 @@ probability.
 
 import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import groupby
+from functools import cached_property, lru_cache
+from itertools import accumulate, groupby, pairwise
 from operator import mul
 
 from aorta.search.rates import BetaMixture
@@ -139,6 +141,10 @@ class Belief:
         self._scenarios = [
             _Scenario(chance, splits, rates, self._sizes, priors) for chance, splits in scenarios
         ]
+        self._starts = [lowest_bit(atom.mask) for atom in atoms]
+        ends = [start + size for start, size in zip(self._starts, self._sizes, strict=True)]
+        whole = all(atom.mask >> end == 0 for atom, end in zip(atoms, ends, strict=True))
+        self._is_line = whole and all(a < b for a, b in pairwise(self._starts))
 
     @classmethod
     def after(
@@ -153,19 +159,24 @@ class Belief:
         default a change is as likely as the commits that it brings.
         """
         masks = timeline.classes if prior is None else prior
-        kept = (mask if among is None else mask & among for mask, _ in masks)
-        cut = [
-            (_Atom(mask, weight), (0, 0, 0, 0))
-            for mask, (_, weight) in zip(kept, masks, strict=True)
-            if mask
-        ]
+        seen: dict[int, Counts] = {}
         for vector, (hits, misses) in trials.items():
             held = timeline.mask(vector)
-            cut = [
-                (part, _with(split, hits, misses, included=included))
-                for atom, split in cut
-                for part, included in atom.cut(held)
-            ]
+            before = seen.get(held, (0, 0))
+            seen[held] = (before[0] + hits, before[1] + misses)
+        cut = [
+            (_Atom(part & mask & (-1 if among is None else among), weight), split)
+            for part, split in _along_the_path(seen, (1 << timeline.changes) - 1)
+            for mask, weight in masks
+        ]
+        cut = [(atom, split) for atom, split in cut if atom.mask]
+        for held, (hits, misses) in seen.items():
+            if not _is_prefix(held):
+                cut = [
+                    (part, _with(split, hits, misses, included=included))
+                    for atom, split in cut
+                    for part, included in atom.cut(held)
+                ]
         splits = [split for _, split in cut]
         return cls(rates.after(splits), [atom for atom, _ in cut], [(1.0, splits)])
 
@@ -195,14 +206,18 @@ class Belief:
         """The information in nats that one trial of a state that holds these changes is expected to
         bring.
         """
+        if self._is_line and _is_prefix(held):
+            first = held.bit_length()
+            atom = max(0, bisect_right(self._starts, first) - 1)
+            part = max(0, min(first - self._starts[atom], self._sizes[atom]))
+            return math.fsum([s.chance * s.gain_of_first(atom, part) for s in self._scenarios])
         counts = self._inside(held)
-        if len(self._scenarios) == 1:
-            return self._scenarios[0].gain(counts)
         return math.fsum([s.chance * s.gain(counts) for s in self._scenarios])
 
     def _inside(self, held: int) -> list[int]:
         return [(atom.mask & held).bit_count() for atom in self._atoms]
 
+    @cached_property
     def weighted(self) -> list[tuple[int, float]]:
         """Masks and the probability of each change in them, the likeliest first; what is negligible
         is left out.
@@ -225,7 +240,7 @@ class Belief:
     def runs(self, changes: int) -> Iterator[tuple[int, int, float]]:
         """`(first, one past the last, probability of each)` in the order of the changes."""
         weights = [0.0] * changes
-        for atom, weight in self.weighted():
+        for atom, weight in self.weighted:
             for rank in bits_of(atom):
                 weights[rank] = weight
         start = 0
@@ -236,7 +251,7 @@ class Belief:
 
     def entropy(self) -> float:
         """In nats: what is still not known about the change."""
-        return -math.fsum(a.bit_count() * w * math.log(w) for a, w in self.weighted())
+        return -math.fsum(a.bit_count() * w * math.log(w) for a, w in self.weighted)
 
     def expected_rates(self) -> tuple[float, float]:
         """The mean failure rates of the good and the bad side."""
@@ -279,6 +294,8 @@ class _Scenario:
         self._noise = self.mean_of(noise_good, sizes)
         self._rise = self._steps(self.good, self.bad)
         self._louder = self._steps(noise_good, noise_bad)
+        self._rise_before = _sums(self._chance, sizes, self._rise)
+        self._louder_before = _sums(self._noise, sizes, self._louder)
 
     def mean_of(self, of_each: Sequence[float], sizes: Sequence[int]) -> float:
         """Over all changes."""
@@ -295,6 +312,34 @@ class _Scenario:
     def gain(self, inside: Sequence[int]) -> float:
         louder: float = sum(map(mul, inside, self._louder))
         return entropy(self.failing(inside)) - self._noise - louder
+
+    def gain_of_first(self, atom: int, part: int) -> float:
+        """Of a state that holds all atoms before this one, so many changes of it, and no others."""
+        failing = self._rise_before[atom] + part * self._rise[atom]
+        return entropy(failing) - self._louder_before[atom] - part * self._louder[atom]
+
+
+def _sums(first: float, sizes: Sequence[int], of_each: Sequence[float]) -> list[float]:
+    return list(accumulate(map(mul, sizes, of_each), initial=first))
+
+
+def _is_prefix(held: int) -> bool:
+    """Whether these are the first so many changes."""
+    return not held & (held + 1)
+
+
+def _along_the_path(seen: Mapping[int, Counts], every: int) -> Iterator[tuple[int, Split]]:
+    """The changes between two neighbouring states that hold the first so many, and how those states
+    split their trials there.
+    """
+    ends = sorted(held for held in seen if _is_prefix(held))
+    below, h0, m0 = 0, 0, 0
+    h1, m1 = (sum(seen[held][side] for held in ends) for side in (0, 1))
+    for held in [*ends, every]:
+        if part := held & ~below:
+            yield part, (h0, m0, h1, m1)
+        hits, misses = seen.get(held, (0, 0))
+        below, h0, m0, h1, m1 = held, h0 + hits, m0 + misses, h1 - hits, m1 - misses
 
 
 def _with(split: Split, hits: int, misses: int, *, included: bool) -> Split:

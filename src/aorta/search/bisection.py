@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
@@ -505,8 +506,7 @@ class Bisection:
 
     def _cutting(self, part: int) -> Iterator[Vector]:
         """The states that may hold some of these changes and not all of them."""
-        yield from self.timeline.cutting(part)
-        yield from self._other_orders
+        return chain(self.timeline.cutting(part), self._other_orders)
 
     def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """Nothing contradicts the answer, and only the rates are in question: one of its sides once
@@ -545,14 +545,15 @@ class Bisection:
                 return 0.0
             return belief.gain(self.timeline.mask(vector)) * self._chance_of(vector)
 
-        plausible = sum(m for m, w in self._belief.weighted() if w * m.bit_count() > _NEGLIGIBLE)
+        plausible = sum(m for m, w in self._belief.weighted if w * m.bit_count() > _NEGLIGIBLE)
         states = list(self._cutting(plausible))
         stride = math.isqrt(len(states)) if len(states) > _WEIGHED else 1
-        worths = {states[place]: worth(states[place]) for place in range(0, len(states), stride)}
-        if stride > 1:  # between the best of the sample and its neighbours
+        worths = {vector: worth(vector) for vector in states[::stride]}
+        while stride > 1:  # ever closer around the best of the sample
             best = states.index(max(worths, key=worths.__getitem__))
-            near = states[max(0, best - stride + 1) : best + stride]
-            worths |= {vector: worth(vector) for vector in near if vector not in worths}
+            near, stride = slice(max(0, best - stride + 1), best + stride), math.isqrt(stride)
+            sample = states[near][::stride]
+            worths |= {vector: worth(vector) for vector in sample if vector not in worths}
         worths |= {vector: worth(vector) for vector in self.trials if vector not in worths}
         chosen = max(worths, key=worths.__getitem__)
         if worths[chosen] < _WORTHLESS:
@@ -705,7 +706,7 @@ class Bisection:
         apart go together.
         """
         group, mass, wanted = 0, 0.0, self._wanted
-        for atom, weight in self._belief.weighted():
+        for atom, weight in self._belief.weighted:
             if mass >= wanted:
                 break
             group |= atom

@@ -10,6 +10,7 @@ back in doubling steps to a point that holds, and the descent goes on from there
 and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from aorta.core.axis import (
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, search_along
+from aorta.search.numeric import NumericSearch
 from aorta.search.reduction import AxisFacts, Reduction, Status
 from aorta.search.repeated import EveryPoint, FirstThatReproduces
 
@@ -202,6 +204,27 @@ class Descent:
     def best(self) -> Point | None:
         """The smallest point accepted so far; None while the original has not failed."""
         return self._history[-1] if self._calibration and self._calibration.reproduces else None
+
+    @property
+    def left(self) -> int:
+        """About how many questions are still to be asked, if nothing unexpected happens: a halving
+        each for what lies between an axis and its floor, or what was rejected last.
+        """
+        if self.done:
+            return 0
+        axes = (axis for axis in self._axes if axis.name in self._dirty)
+        return 1 + sum(map(self._questions, axes))
+
+    def _questions(self, axis: Axis) -> int:
+        if axis.name in self._last:
+            return 1  # it was through: one question says whether it still is
+        size, low = float(axis.size(self._incumbent[axis.name])), float(axis.size_at_floor)
+        at_work = self._stage.search if self._stage and self._stage.axis == axis else None
+        search = at_work.search if isinstance(at_work, _Turn) else self._unfinished.get(axis.name)
+        if isinstance(search, NumericSearch) and search.largest_rejected is not None:
+            low = float(search.largest_rejected)
+        step = float(getattr(axis, "step", None) or 1)
+        return math.ceil(math.log2(1 + max(0.0, size - low) / step))
 
     @property
     def result(self) -> Reduction:

@@ -36,18 +36,21 @@ NODE, LINK, TWO_NODES, RANK, SOFTWARE = "node", "link", "several", "rank", "soft
 
 # The software weighs most: it then accuses a node in few of a thousand draws, at the price of some
 # runs more where a node is guilty (`python -m benchmarks isolate` prints both).
-_PRIOR = {SOFTWARE: 0.66, NODE: 0.24, RANK: 0.04, LINK: 0.03, TWO_NODES: 0.03}
+_PRIOR = {SOFTWARE: 0.65, NODE: 0.25, RANK: 0.04, LINK: 0.03, TWO_NODES: 0.03}
 # How often it fails where the guilty part takes part, and elsewhere; with how likely that is.
-_GUILTY = (
-    (1.0, 0.42),
-    (0.9, 0.08),
-    (0.75, 0.08),
-    (0.5, 0.2),
-    (0.35, 0.1),
-    (0.2, 0.08),
-    (0.1, 0.04),
-)
-_BACKGROUND = ((0.0, 0.62), (0.02, 0.12), (0.05, 0.16), (0.12, 0.1))
+_GUILTY = {1.0: 0.4, 0.9: 0.06, 0.75: 0.08, 0.5: 0.31, 0.35: 0.1, 0.2: 0.04, 0.1: 0.01}
+_BACKGROUND = {0.0: 0.6, 0.02: 0.1, 0.05: 0.2, 0.12: 0.1}
+# The background may strike where the guilty part takes part, too, and never more often than it.
+_RATES_OF_A_PART = [
+    (guilty + background - guilty * background, background, weight * share)
+    for guilty, weight in _GUILTY.items()
+    for background, share in _BACKGROUND.items()
+    if background < guilty
+]
+# Of the software, which fails everywhere. Low rates weigh much: that is how a node that fails every
+# second run looks, being in some of the placements.
+_SOFTWARE = {1.0: 0.32, 0.9: 0.03, 0.75: 0.06, 0.5: 0.26, 0.35: 0.1, 0.25: 0.15, 0.15: 0.08}
+_RATES_OF_SOFTWARE = [(rate, 0.0, weight) for rate, weight in _SOFTWARE.items()]
 _FIRST_IS_GUILTY = 0.8  # the rank that fails first runs on the guilty node so often
 _ALL_PAIRS_UP_TO = 96  # nodes; of more, pairs of the likeliest ones are weighed
 _LIKELIEST = 48
@@ -55,9 +58,9 @@ _NEGLIGIBLE = 12.0  # in nats below the likeliest: such a hypothesis is left out
 _PAIRS_ASKED = 100  # so many of the likeliest pairs are reckoned with when a placement is chosen
 _BLIND_FAILURES = 4
 # Of the doubt that the user allows: the belief is a little surer than it is right, where noise
-# looks like a guilty part or software fails every fourth time (simulated: 3 % wrong at a stated 95
-# %).
-_OF_THE_DOUBT = 0.6
+# looks like a guilty part or a node that is seldom seen to fail like the software.
+_OF_THE_DOUBT, _OF_THE_DOUBT_OF_SOFTWARE = 0.8, 0.6
+_WORTH_A_RUN = 0.5  # of the information of the best placement, beside runs that are under way
 _NEARLY = 0.97  # of the information of the best placement: then the smaller one is taken
 
 
@@ -67,6 +70,41 @@ class Hypothesis:
 
     kind: str
     members: tuple[int, ...] = ()
+
+
+class _Placements:
+    """Sets of nodes in the order of their ranks: for every node, and every rank, a bit for each set
+    that has it.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.members: list[tuple[int, ...]] = []
+        self.takes_part = [0] * nodes
+        self.has_position = [0] * nodes
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def add(self, members: tuple[int, ...]) -> None:
+        bit = 1 << len(self.members)
+        for position, node in enumerate(members):
+            self.takes_part[node] |= bit
+            self.has_position[position] |= bit
+        self.members.append(members)
+
+    def involved(self, what: Hypothesis) -> int:
+        """A bit for each set in which it must fail."""
+        part = self.takes_part
+        match what.kind, what.members:
+            case "node", (node,):
+                return part[node]
+            case "link", (one, other):
+                return part[one] & part[other]
+            case "several", (one, other):
+                return part[one] | part[other]
+            case "rank", (position,):
+                return self.has_position[position]
+        return (1 << len(self)) - 1
 
 
 @dataclass(frozen=True)
@@ -110,16 +148,12 @@ class Isolation:
         self.nodes, self.smallest = nodes, smallest
         self.largest = min(nodes, largest or nodes)
         self.confidence = confidence
-        self._sure = 1 - _OF_THE_DOUBT * (1 - confidence)
-        self.most_runs = most_runs or 40 + 12 * math.ceil(math.log2(max(2, nodes)))
+        self.most_runs = most_runs or 60 + 15 * math.ceil(math.log2(max(2, nodes)))
         weights = list(suspicion or [1.0] * nodes)
         total = sum(weights)
         self._suspicion = [weight / total for weight in weights]
-        self._placements: list[tuple[int, ...]] = []
-        self._takes_part = [0] * nodes  # a bit for each run, per node
-        self._has_position = [0] * nodes  # a bit for each run that has so many nodes
-        self._failed = 0
-        self._runs = 0
+        self._ran = _Placements(nodes)
+        self._failed = 0  # a bit for each run
         self._first: dict[int, tuple[int, int]] = {}  # run -> node and position that failed first
         self._noted: dict[Point, int] = {}
         self._untestable = 0
@@ -139,22 +173,17 @@ class Isolation:
             for node in members:
                 self._lost[node] += 1
             return
-        bit = 1 << self._runs
-        for position, node in enumerate(members):
-            self._takes_part[node] |= bit
-            self._has_position[position] |= bit
         if verdict.reproduces:
-            self._failed |= bit
+            self._failed |= 1 << self.runs
             if point in self._noted:
                 position = self._noted[point]
-                self._first[self._runs] = (members[position], position)
-        self._placements.append(members)
-        self._runs += 1
+                self._first[self.runs] = (members[position], position)
+        self._ran.add(members)
         self._belief = None
 
     @property
     def runs(self) -> int:
-        return self._runs
+        return len(self._ran)
 
     @property
     def sees_ranks(self) -> bool:
@@ -171,28 +200,17 @@ class Isolation:
 
     def counts(self, what: Hypothesis) -> tuple[int, int, int, int]:
         """Failed and passed runs where it takes part, failed and passed ones where it does not."""
-        involved = self._involved(what)
+        involved = self._ran.involved(what)
         failed = (involved & self._failed).bit_count()
         passed = involved.bit_count() - failed
         all_failed = self._failed.bit_count()
-        return failed, passed, all_failed - failed, self._runs - all_failed - passed
-
-    def _involved(self, what: Hypothesis) -> int:
-        part = self._takes_part
-        match what.kind, what.members:
-            case "node", (node,):
-                return part[node]
-            case "link", (one, other):
-                return part[one] & part[other]
-            case "several", (one, other):
-                return part[one] | part[other]
-            case "rank", (position,):
-                return self._has_position[position]
-        return (1 << self._runs) - 1
+        return failed, passed, all_failed - failed, self.runs - all_failed - passed
 
     def _weighed(self) -> Guilt:
         logs = {
-            what: math.log(prior) + _log_likelihood(*self.counts(what)) + self._log_first(what)
+            what: math.log(prior)
+            + _log_likelihood(*self.counts(what), what.kind == SOFTWARE)
+            + self._log_first(what)
             for what, prior in self._alone()
         }
         least = max(logs.values()) - _NEGLIGIBLE
@@ -213,22 +231,24 @@ class Isolation:
 
     def _weighed_pairs(self, least: float) -> dict[Hypothesis, float]:
         """Links and pairs of nodes, as far as they weigh more than `least`: there are thousands."""
-        part, failed, runs = self._takes_part, self._failed, self._runs
+        part, failed, runs = self._ran.takes_part, self._failed, self.runs
         all_failed = failed.bit_count()
         logs: dict[Hypothesis, float] = {}
         nodes = self._worth_pairing()
-        total = sum(self._suspicion[node] for node in nodes)
-        share = {node: math.log(self._suspicion[node] / total) for node in nodes}
-        priors = {kind: math.log(2 * _PRIOR[kind]) for kind in (LINK, TWO_NODES)}
+        share = {node: math.log(self._suspicion[node]) for node in nodes}
+        # Where every run has one of any two nodes, two guilty ones look like the software.
+        kinds = (LINK, TWO_NODES) if self.smallest < self.nodes - 1 else (LINK,)
+        priors = [(kind, math.log(2 * _PRIOR[kind])) for kind in kinds]
         for at, i in enumerate(nodes):
             for j in nodes[at + 1 :]:
-                for kind, involved in ((LINK, part[i] & part[j]), (TWO_NODES, part[i] | part[j])):
+                for kind, prior in priors:
+                    involved = part[i] & part[j] if kind == LINK else part[i] | part[j]
                     hits = (involved & failed).bit_count()
                     misses = involved.bit_count() - hits
                     likelihood = _log_likelihood(
                         hits, misses, all_failed - hits, runs - all_failed - misses
                     )
-                    log = priors[kind] + share[i] + share[j] + likelihood
+                    log = prior + share[i] + share[j] + likelihood
                     if log > least:
                         what = Hypothesis(kind, (i, j))
                         logs[what] = log + self._log_first(what)
@@ -236,7 +256,7 @@ class Isolation:
 
     def _worth_pairing(self) -> Sequence[int]:
         # Of a node that could never be tried nothing is known, in a pair no more than alone.
-        nodes = [n for n in range(self.nodes) if self._takes_part[n] or not self._lost[n]]
+        nodes = [n for n in range(self.nodes) if self._ran.takes_part[n] or not self._lost[n]]
         if self.nodes <= _ALL_PAIRS_UP_TO:
             return nodes
 
@@ -250,11 +270,11 @@ class Isolation:
         """How much likelier the ranks that failed first are than if any rank were as likely."""
         if what.kind == SOFTWARE or not self._first:
             return 0.0
-        involved, log = self._involved(what), 0.0
+        involved, log = self._ran.involved(what), 0.0
         for run, (node, position) in self._first.items():
             if not involved >> run & 1:
                 continue
-            size = len(self._placements[run])
+            size = len(self._ran.members[run])
             here = position if what.kind == RANK else node
             guilty = len(what.members) if what.kind != TWO_NODES else 1
             if here in what.members:
@@ -266,15 +286,20 @@ class Isolation:
     # -- what to run next --------------------------------------------------------------------------
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        """Placements that share no node with each other or those under way. One of the free nodes
+        that tells much less than one of all nodes would is not worth its run: they wait.
+        """
         if self.done:
             return []
-        busy = {node for point in pending for node in as_indexes(point[NODES])} | self._left_out()
+        left_out = self._left_out()
+        _, top = self._best_placement(left_out) or ((), 0.0)
+        busy = {node for point in pending for node in as_indexes(point[NODES])} | left_out
         asked: list[Point] = []
         while len(asked) < n:
-            free = [node for node in range(self.nodes) if node not in busy]
-            members = self._best_placement(free, len(asked) + len(pending))
-            if members is None:
+            found = self._best_placement(busy)
+            if found is None or ((asked or pending) and found[1] < _WORTH_A_RUN * top):
                 break
+            members, _ = found
             point = Point.of({NODES: members}).fresh(
                 [*pending, *asked, *self._asked_before(members)]
             )
@@ -288,7 +313,7 @@ class Isolation:
         One of them is out of order, and it is not known which: another half of them is left out
         after every such placement, so that the others are seen to work.
         """
-        doubtful = [n for n in range(self.nodes) if self._lost[n] and not self._takes_part[n]]
+        doubtful = [n for n in range(self.nodes) if self._lost[n] and not self._ran.takes_part[n]]
         if not doubtful or self.nodes - 1 < self.smallest:
             return set()
         if len(doubtful) == 1:
@@ -299,7 +324,7 @@ class Isolation:
         return chosen if self.nodes - len(chosen) >= self.smallest else set()
 
     def _asked_before(self, members: tuple[int, ...]) -> list[Point]:
-        times = sum(placement == members for placement in self._placements) + self._untestable
+        times = sum(placement == members for placement in self._ran.members) + self._untestable
         return [Point.of({NODES: members}, replica=replica) for replica in range(times)]
 
     def wants(self, point: Point) -> bool:
@@ -307,7 +332,7 @@ class Isolation:
 
     @property
     def done(self) -> bool:
-        spent = self._runs + self._untestable >= self.most_runs
+        spent = self.runs + self._untestable >= self.most_runs
         return self.answer is not None or spent or self._tells_nothing()
 
     def _tells_nothing(self) -> bool:
@@ -318,24 +343,18 @@ class Isolation:
     @property
     def answer(self) -> Hypothesis | None:
         """The hypothesis that is sure enough, if one is."""
-        best = self.belief.best
-        if self.software >= self._sure:
+        best, doubt = self.belief.best, 1 - self.confidence
+        if self.software >= 1 - _OF_THE_DOUBT_OF_SOFTWARE * doubt:
             return Hypothesis(SOFTWARE) if self._failed_apart() else None
         sure = (
             self.belief.of_kind(TWO_NODES) if best.kind == TWO_NODES else self.belief.weights[best]
         )
-        if best.kind == SOFTWARE or sure < self._sure:
-            return None
-        return best
+        return None if best.kind == SOFTWARE or sure < 1 - _OF_THE_DOUBT * doubt else best
 
     def _failed_apart(self) -> bool:
-        """Whether it failed on two placements that share no node: one lucky pick is no proof."""
-        failed = [
-            frozenset(members)
-            for run, members in enumerate(self._placements)
-            if self._failed >> run & 1
-        ]
-        return any(one.isdisjoint(other) for at, one in enumerate(failed) for other in failed[:at])
+        """Whether no node took part in every run that failed, where the job can leave one out."""
+        shared = any(part & self._failed == self._failed for part in self._ran.takes_part)
+        return not shared or self.smallest == self.nodes
 
     @property
     def software(self) -> float:
@@ -347,31 +366,31 @@ class Isolation:
         what = self.belief.best
         return Point.of({NODES: what.members}) if what.kind in {NODE, LINK, TWO_NODES} else None
 
-    def _best_placement(self, free: Sequence[int], turn: int) -> tuple[int, ...] | None:
+    def _best_placement(self, busy: Collection[int]) -> tuple[tuple[int, ...], float] | None:
+        """Of the other nodes, and the bits it tells; None where the job needs more of them."""
+        free = [node for node in range(self.nodes) if node not in busy]
         if len(free) < self.smallest:
             return None
-        terms = self._predictions()
-        scored = [
-            (self._information(terms, members), -len(members), members)
-            for members in self._candidates(free, turn)
-        ]
-        top = max(information for information, _, _ in scored)
-        near = [row for row in scored if row[0] >= min(top, _NEARLY * top)]
-        members = max(near, key=lambda row: (row[1], row[0]))[2]
-        return self._in_rank_order(members)
+        candidates = _Placements(self.nodes)
+        for part in self._candidates(free):
+            candidates.add(self._in_rank_order(part))
+        scored = list(zip(candidates.members, self._information(candidates), strict=True))
+        top = max(information for _, information in scored)
+        near = [row for row in scored if row[1] >= min(top, _NEARLY * top)]
+        return max(near, key=lambda row: (-len(row[0]), row[1]))
 
     def _in_rank_order(self, members: Collection[int]) -> tuple[int, ...]:
         """Turned by one with every run: hardware stays with the node, the software with the
         rank.
         """
         ordered = sorted(members)
-        turn = self._runs % len(ordered)
+        turn = self.runs % len(ordered)
         return tuple(ordered[turn:] + ordered[:turn])
 
-    def _candidates(self, free: Sequence[int], turn: int) -> list[frozenset[int]]:
+    def _candidates(self, free: Sequence[int]) -> list[frozenset[int]]:
         """Sets worth weighing: those that hold part of the suspicion, and those that hold none."""
         suspicion = self.belief.node_suspicion(self.nodes)
-        shuffled = sorted(free, key=lambda node: (node * 2654435761 + self._runs * 40503) % 65537)
+        shuffled = sorted(free, key=lambda node: (node * 2654435761 + self.runs * 40503) % 65537)
         ranked = sorted(shuffled, key=lambda node: -suspicion[node])
         mass = sum(suspicion[node] for node in ranked) or 1.0
         chosen: list[Sequence[int]] = [ranked, ranked[1:], ranked[2:], ranked[:1], ranked[:2]]
@@ -395,7 +414,7 @@ class Isolation:
     ) -> list[int]:
         """About so much suspicion, of strong and weak suspects alike."""
         part, held = [], 0.0
-        for node in [*ranked[self._runs % 2 :: 2], *ranked[1 - self._runs % 2 :: 2]]:
+        for node in [*ranked[self.runs % 2 :: 2], *ranked[1 - self.runs % 2 :: 2]]:
             if held >= wanted:
                 break
             part.append(node)
@@ -421,33 +440,25 @@ class Isolation:
                 pairs += 1
                 if pairs > _PAIRS_ASKED:
                     continue
-            terms.append((what, weight, *_next_fails(*self.counts(what))))
+            terms.append((what, weight, *_next_fails(self.counts(what), what.kind == SOFTWARE)))
         return terms
 
-    def _information(
-        self, terms: Sequence[tuple[Hypothesis, float, float, float]], members: frozenset[int]
-    ) -> float:
-        """In bits: what the outcome of this placement is expected to tell of the hypotheses."""
-        fails = total = noise = 0.0
+    def _information(self, candidates: _Placements) -> list[float]:
+        """In bits: what the outcome of each is expected to tell of the hypotheses."""
+        fails, noise = [0.0] * len(candidates), [0.0] * len(candidates)
+        terms = self._predictions()
         for what, weight, inside, outside in terms:
-            chance = inside if _takes_part(what, members) else outside
-            fails += weight * chance
-            noise += weight * _entropy(chance)
-            total += weight
-        return _entropy(fails / total) - noise / total
-
-
-def _takes_part(what: Hypothesis, members: frozenset[int]) -> bool:
-    match what.kind:
-        case "node":
-            return what.members[0] in members
-        case "link":
-            return members.issuperset(what.members)
-        case "several":
-            return not members.isdisjoint(what.members)
-        case "rank":
-            return len(members) > what.members[0]
-    return True
+            involved = candidates.involved(what)
+            within, without = weight * _entropy(inside), weight * _entropy(outside)
+            for at in range(len(candidates)):
+                if involved >> at & 1:
+                    fails[at] += weight * inside
+                    noise[at] += within
+                else:
+                    fails[at] += weight * outside
+                    noise[at] += without
+        total = sum(weight for _, weight, _, _ in terms)
+        return [_entropy(f / total) - n / total for f, n in zip(fails, noise, strict=True)]
 
 
 def _entropy(chance: float) -> float:
@@ -457,32 +468,30 @@ def _entropy(chance: float) -> float:
 
 
 @lru_cache(maxsize=65536)
-def _log_likelihood(failed: int, passed: int, failed_without: int, passed_without: int) -> float:
-    """Of such counts, averaged over both rates; the background never exceeds the guilty rate."""
+def _log_likelihood(
+    failed: int,
+    passed: int,
+    failed_without: int,
+    passed_without: int,
+    is_software: bool = False,
+) -> float:
+    """Of such counts, averaged over both rates."""
     total = 0.0
-    for guilty, guilty_weight in _GUILTY:
-        for background, weight in _BACKGROUND:
-            if background >= guilty:
-                continue
-            # The background may strike where the guilty part takes part, too.
-            inside = guilty + background - guilty * background
-            total += (
-                guilty_weight
-                * weight
-                * inside**failed
-                * (1 - inside) ** passed
-                * background**failed_without
-                * (1 - background) ** passed_without
-            )
+    for inside, outside, weight in _RATES_OF_SOFTWARE if is_software else _RATES_OF_A_PART:
+        total += (
+            weight
+            * inside**failed
+            * (1 - inside) ** passed
+            * outside**failed_without
+            * (1 - outside) ** passed_without
+        )
     return math.log(total) if total > 0 else -1e9
 
 
-@lru_cache(maxsize=65536)
-def _next_fails(
-    failed: int, passed: int, failed_without: int, passed_without: int
-) -> tuple[float, float]:
+def _next_fails(counts: tuple[int, int, int, int], is_software: bool) -> tuple[float, float]:
     """How likely the next run fails with the guilty part, and without it."""
-    now = _log_likelihood(failed, passed, failed_without, passed_without)
-    inside = _log_likelihood(failed + 1, passed, failed_without, passed_without)
-    outside = _log_likelihood(failed, passed, failed_without + 1, passed_without)
+    failed, passed, failed_without, passed_without = counts
+    now = _log_likelihood(*counts, is_software)
+    inside = _log_likelihood(failed + 1, passed, failed_without, passed_without, is_software)
+    outside = _log_likelihood(failed, passed, failed_without + 1, passed_without, is_software)
     return math.exp(inside - now), math.exp(outside - now)

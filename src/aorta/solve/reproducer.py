@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aorta.core.oracle import naming
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.engine.events import Listener
+from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
+from aorta.registry.documents import load_document
 from aorta.registry.environments import EnvironmentLayers
 from aorta.run.request import RunReport, RunRequest, run
 from aorta.solve.state import State, Stopped
@@ -90,7 +93,7 @@ def original(state: State) -> ReproducerFound:
         subject.command,
         subject.cwd,
         subject.env,
-        known["oracle"],
+        naming(known["oracle"], known.get("failure")),
         HitCount(rate["reproduced"], rate["of"]),
         known.get("median_sec"),
         is_reduced=False,
@@ -104,16 +107,23 @@ def smallest(state: State) -> ReproducerFound:
     if not reduced or shipped.get("self_contained") is not True:
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
+    python = RunDir(Path(reduced["run_dir"])).about().get("python")
     return ReproducerFound(
         "bash run_repro.sh",
         Path(reduced["run_dir"]) / "shrunken",
-        {},
-        state.known("reproduce")["oracle"],
+        {"PYTHON": str(python)} if python else {},
+        _shipped_oracle(Path(reduced["run_dir"]) / "shrunken" / "recipe.resolved.yaml"),
         HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),
         is_reduced=True,
         also=original(state).seen,
     )
+
+
+def _shipped_oracle(recipe: Path) -> dict[str, Any]:
+    """As the reduction hands it on: with what it learned of the failure."""
+    document: Any = load_document(recipe)
+    return dict(document["workload_config"]["oracle"])
 
 
 def reduced_spec(state: State) -> Path | None:

@@ -18,7 +18,7 @@ from aorta.registry.mitigations import load_mitigations
 if TYPE_CHECKING:
     from aorta.solve.solution import Solution
 
-STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "source", "bundle")
+STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "source", "bundle")
 WANTED = tuple(name for name in STAGES if name != "source")  # by whoever names none
 _ASKED = "request.json"
 _NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsewhere
@@ -56,6 +56,10 @@ class SolveRequest:
     @property
     def jobs(self) -> int:
         return self.executor.jobs or 1
+
+    @property
+    def on_several_nodes(self) -> bool:
+        return self.executor.name == "slurm" and self.executor.resources.nodes > 1
 
     def checked(self) -> "SolveRequest":
         given = [bool(self.command), self.source is not None, self.spec is not None]

@@ -13,11 +13,12 @@ from typing import Any
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.solve.request import STAGES, WANTED, SolveRequest, Views, keep_request, kept_request
+from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
+from aorta.solve.stages.isolate import Isolate
 from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
 from aorta.solve.stages.source import Source
@@ -26,10 +27,17 @@ from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import check_good, environment_of, subject_of
 from aorta.workloads.startable import check_startable
 
-_SHARE = {"reduce": 0.45, "triage": 0.2, "bisect": 0.25, "diverge": 0.1, "source": 0.3}
+_SHARE = {
+    "isolate": 0.3,
+    "reduce": 0.45,
+    "triage": 0.2,
+    "bisect": 0.25,
+    "diverge": 0.1,
+    "source": 0.3,
+}
 """Of the time that is left after the failure is known, where there is too little for everything."""
 
-_QUESTIONS = {"reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
+_QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
 _SMALLER = 0.25  # of the original's time, after a usual reduction
@@ -80,12 +88,14 @@ def plan_of(state: State) -> SolvePlan:
     small = (state.known("reduce").get("final") or {}).get("median_sec")
     each = _trials_for_one(rate["reproduced"] / rate["of"] if rate["of"] else 1.0)
     costs: dict[str, Cost] = {}
-    for name in state.request.stages:
-        if name in state.results:
+    for name in _EVERY:
+        if name in state.results or name not in state.request.stages:
+            continue
+        if name == "isolate" and not state.request.on_several_nodes:
             continue
         trials = {"reproduce": 5, "bundle": 1}.get(name, _QUESTIONS.get(name, 1) * each)
         one = seconds
-        if seconds is not None and name not in {"reproduce", "reduce"}:
+        if seconds is not None and name not in {"reproduce", "isolate", "reduce"}:
             one = small if small is not None else seconds * _SMALLER
         costs[name] = Cost(trials, None if one is None else trials * one / state.request.jobs)
     return SolvePlan(costs, _left_out(state, costs))
@@ -122,14 +132,21 @@ def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
 
 
 VERB = "solve"
-_STAGES = (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Source(), Bundle())
-_EVERY: Mapping[str, Stage] = {stage.name: stage for stage in _STAGES}
+_EVERY: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        *(Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge()),
+        *(Source(), Bundle()),
+    )
+}
+"""In the order in which they run: what a broken node did is not worth reducing."""
 _ASKED_BY = {
     "reproduce": (LOOK, "reproduce"),
     "reduce": ("reduce",),
     "triage": ("triage", VERIFY),
     "bisect": ("bisect", CHECK),
     "diverge": ("diverge",),
+    "isolate": ("isolate",),
     "source": ("source",),
     "bundle": (),
 }
@@ -195,7 +212,7 @@ def _stages(state: State) -> Exit | None:
     came to its end.
     """
     try:
-        for name in STAGES:
+        for name in _EVERY:
             if _is_over(state):
                 break
             if name in state.results:
@@ -226,8 +243,7 @@ def _reduce_with_the_rest(state: State) -> None:
         return
     state.allowed.clear()
     del state.results["reduce"]  # while it goes on, its directory says what is known
-    more = _one(_EVERY["reduce"], state)
-    state.add(replace(more, seconds=more.seconds + stopped.seconds))
+    state.add(_one(_EVERY["reduce"], state))
 
 
 def _ship_so_far(state: State) -> None:
@@ -244,7 +260,9 @@ def _ship_so_far(state: State) -> None:
 
 
 def _one(stage: Stage, state: State) -> StageResult:
-    why = stage.why_not(state)
+    broken = state.known("isolate").get("broken")
+    why = f"it is the hardware: {broken}" if broken and stage.name != "bundle" else ""
+    why = why or stage.why_not(state)
     if why:
         return StageResult(stage.name, "skipped", why)
     if stage.name != "reproduce" and stage.name != "bundle":

@@ -1,35 +1,27 @@
-"""Nothing is run twice: a trial that one stage ran is handed to a later stage that asks for the
-same.
-
-Two trials are the same when they run the same command with the same variables on the same files in
-the same image. What a stage ran to choose among candidates is not handed on: the chosen one was
-chosen for how its trials ended.
+"""The trials of all stages: how many, how long, and how each ended; and the first looks at the
+command, which its failure rate need not run again.
 """
 
 import hashlib
 import json
 import re
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.trials import BUILD_ID
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.evidence import Numbers
 
-_SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
-_NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
-_TRIAL = re.compile(r"(calibrate|probe|replay|confirm)\d+-\d+\Z")
-_VARIABLE = re.compile(r"\"?\$(?:\{(\w+)\}|(\w+))\"?")
-_MOST_HASHED = 1 << 30
+_SHARING = frozenset({"look", "reproduce"})  # run the same, in the same minute
 _OURS = frozenset({"AORTA_RANK_LOGS", "AORTA_STEP_TIMES", "PYTHONFAULTHANDLER"})
 
 
@@ -37,10 +29,8 @@ _OURS = frozenset({"AORTA_RANK_LOGS", "AORTA_STEP_TIMES", "PYTHONFAULTHANDLER"})
 class Ran:
     """A finished trial of some stage."""
 
-    key: str
+    key: str  # what was run; empty where it may not be handed on
     stage: str
-    group: str  # the configuration within its stage
-    fair: bool  # not one that decided which candidate was chosen
     watched: str
     elapsed: float
     end: Mapping[str, Any]
@@ -77,12 +67,17 @@ class SharedTrials:
         return next((end for end in ends if end.stdout.path.parent == trial_dir), None)
 
     def offer(self, stage: str, trial: TrialSpec, key: str) -> TrialEnd | None:
-        """An end for this trial that another stage has seen, each only once a stage."""
+        """An end for this trial that another stage has seen, each only once."""
         place = (stage, _name(trial))
         known = self._given.get(place)
         if known is None:
             taken = {which for (by, _), which in self._given.items() if by == stage}
-            known = next((i for i in self._fitting(stage, trial, key) if i not in taken), None)
+            fitting = (
+                index
+                for index, ran in enumerate(self._ran)
+                if ran.key == key and ran.stage != stage and _can_be_reread(ran, trial.watch)
+            )
+            known = next((index for index in fitting if index not in taken), None)
         if known is None:
             return None
         if place not in self._given:
@@ -91,27 +86,13 @@ class SharedTrials:
             self._append({"given": known, "stage": stage, "trial": place[1]})
         return _moved(_end_from(self._ran[known].end), trial)
 
-    def _fitting(self, stage: str, trial: TrialSpec, key: str) -> Sequence[int]:
-        """Trials of the same thing; and those of the answer that what ships was made from."""
-        alike = {(r.stage, r.group) for r in self._ran if r.key == key and r.fair and r.group}
-        return [
-            index
-            for index, ran in enumerate(self._ran)
-            if ran.stage != stage and ran.fair and _can_be_reread(ran, trial.watch)
-            if ran.key == key or (ran.stage, ran.group) in alike
-        ]
-
     def note(self, stage: str, trial: TrialSpec, key: str, end: TrialEnd) -> None:
-        """A trial that ended; one that could not tell, or was cancelled, is nobody's evidence."""
+        """A trial that ended; one that could not tell, or started warm, is not handed on."""
         self.counts[stage] = self.counts.get(stage, 0) + 1
-        told = end.lost is None and not end.cancelled
-        purpose = _TRIAL.search(trial.trial_dir.name)
-        chosen = stage == "reduce" and purpose is not None and purpose[1] in {"probe", "replay"}
+        told = end.lost is None and not end.cancelled and not end.saved
         ran = Ran(
             key=key if told else "",
             stage=stage,
-            group=trial.trial_dir.parent.name if stage == "reduce" else "",
-            fair=told and not chosen and not end.saved,  # another stage may want a cold one
             watched=_watched(trial.watch),
             elapsed=round(self.elapsed, 3),
             end=asdict(end),
@@ -165,13 +146,11 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if trial.id == SNAPSHOT_ID:  # it is a trial of nothing, and none to be counted
+        if _is_no_trial(trial.id):
             self._inner.start(trial)
             return
-        key = what_is_run(trial)
-        # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
-        warm = trial.start is Start.WARM
-        end = None if warm else self._store.offer(self._stage, trial, key)
+        key = _what_is_run(trial) if self._stage in _SHARING else ""
+        end = self._store.offer(self._stage, trial, key) if key else None
         if end is not None:
             self._given.append(end)
             return
@@ -193,7 +172,7 @@ class _SharingExecutor:
         return ended_now
 
     def cancel(self, trial_id: str) -> None:
-        if trial_id in self._running or trial_id == SNAPSHOT_ID:
+        if trial_id in self._running or _is_no_trial(trial_id):
             self._inner.cancel(trial_id)
             return
         self._given = [
@@ -204,83 +183,16 @@ class _SharingExecutor:
         """The one behind it is shared by all stages, and closed with the last."""
 
 
-def what_is_run(trial: TrialSpec) -> str:
-    """Names the command, its variables, the content of files it is given, and where it runs."""
-    words, env = _plain_command(trial)
-    content = {
-        "command": [_word(word, trial) for word in words],
-        "env": {name: _word(value, trial) for name, value in env.items()},
-        "cwd": None if _ships(words) else str(trial.cwd),
-        "environment": _place(trial.environment),
-        "resources": [trial.resources.nodes, trial.resources.tasks_per_node, trial.resources.gpus],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _is_no_trial(trial_id: str) -> bool:
+    """A look into a container, or what a bisection builds before a trial: not to be counted."""
+    return trial_id == SNAPSHOT_ID or trial_id.startswith(BUILD_ID)
 
 
-def _plain_command(trial: TrialSpec) -> tuple[list[str], dict[str, str]]:
-    """A shell text whose variables are all the trial's own is the command line with their values in
-    it.
-    """
+def _what_is_run(trial: TrialSpec) -> str:
+    """Names the command, its variables and where it runs."""
     env = {name: value for name, value in trial.env.items() if name not in _OURS}
-    argv = list(trial.argv)
-    if len(argv) != 3 or argv[1] != "-c":
-        return argv, env
-    text, used = argv[2], set()
-
-    def filled(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        if name not in env:
-            return found[0]
-        used.add(name)
-        # Without quotes around it a value is as many words as it has.
-        return shlex.quote(env[name]) if found[0].startswith('"') else env[name]
-
-    try:
-        words = shlex.split(_VARIABLE.sub(filled, text))
-    except ValueError:
-        return argv, env
-    if any(set(word) & set("$`;|&<>()*?~") for word in words):
-        return argv, env
-    return words, {name: value for name, value in env.items() if name not in used}
-
-
-def _word(word: str, trial: TrialSpec) -> str:
-    """A file by its content: anywhere by that alone where it was laid out for this trial, else by
-    its place too.
-    """
-    path = trial.cwd / word
-    with suppress(OSError, ValueError):
-        if "/" in word or "." in word:
-            laid_out = path.resolve().is_relative_to(trial.trial_dir.resolve())
-            if path.name == _SCRIPT and path.is_file():
-                return f"shipped:{_digest(path.parent, _NOT_RUN)}"
-            if path.is_file() or (path.is_dir() and laid_out):
-                return f"{'' if laid_out else word}:{_digest(path)}"
-    return word
-
-
-def _ships(words: Sequence[str]) -> bool:
-    return any(Path(word).name == _SCRIPT for word in words)
-
-
-def _place(environment: Environment) -> list[Any]:
-    return [environment.kind.value, environment.image, environment.venv, sorted(environment.mounts)]
-
-
-def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
-    """Of a file, or of everything in a folder."""
-    found = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    for file in files:
-        if file.name in without and file.parent == path:
-            continue
-        if file != path:
-            found.update(f"\0{file.relative_to(path)}\0".encode("utf-8", "surrogateescape"))
-        if file.stat().st_size > _MOST_HASHED:
-            found.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}".encode())
-        else:
-            found.update(file.read_bytes())
-    return found.hexdigest()[:24]
+    content = [trial.argv, sorted(env.items()), str(trial.cwd), repr(trial.environment)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 # -- an end as another stage sees it ---------------------------------------------------------------
@@ -307,9 +219,7 @@ def _end_from(content: Mapping[str, Any]) -> TrialEnd:
     plain = dict(content)
     for stream in ("stdout", "stderr"):
         plain[stream] = StreamEnd(**{**plain[stream], "path": Path(plain[stream]["path"])})
-    plain["matches"] = tuple(
-        Match(**{**match, "groups": tuple(match["groups"])}) for match in plain["matches"]
-    )
+    plain["matches"] = tuple(map(Match.from_json, plain["matches"]))
     return TrialEnd(**plain)
 
 
@@ -354,7 +264,10 @@ def _matches(watch: Watch, streams: Mapping[str, StreamEnd]) -> Sequence[Match]:
                 groups = tuple(g if g is None else g.decode(errors="replace") for g in hit.groups())
                 text = line[:400].decode(errors="replace")
                 at = stream.last_at or 0.0
-                found.append(Match(pattern.pattern, name, text, at, groups))
+                numbers = Numbers()
+                numbers.add(hit[1] for hit in hits if pattern.every)
+                kept = tuple(numbers.kept)
+                found.append(Match(pattern.pattern, name, text, at, groups, kept))
     return found
 
 

@@ -34,7 +34,7 @@ class Solution:
             return "partial"
         if first.answer.get("mistake") and state.request.good is None:
             return "user_error"
-        named = self.culprits and state.known("bisect").get("status") != "range"
+        named = self.broken or (self.culprits and state.known("bisect").get("status") != "range")
         return "solved" if self.cure is not None or named else "partly"
 
     @property
@@ -45,7 +45,7 @@ class Solution:
             return Exit.NO_ANSWER
         if self.status == "partial":
             return Exit.BUDGET
-        found = self.reproducer is not None or self.cure is not None or self.culprits
+        found = self.reproducer is not None or self.cure is not None or self.culprits or self.broken
         if found:
             return Exit.OK
         spent = any(result.status == "budget" for result in self.state.results.values())
@@ -56,9 +56,10 @@ class Solution:
         known = self.state.known("reproduce")
         if not known:
             return None
-        seen = known.get("failure") or {}
+        seen = self.state.known("reduce").get("failure") or known.get("failure") or {}
         return {
-            **{key: seen.get(key) for key in ("type", "frames", "message", "ended")},
+            **dict.fromkeys(("type", "frames", "message", "ended")),
+            **seen,
             "class": known.get("class"),
             "confidence": known.get("confidence"),
             "summary": known.get("summary"),
@@ -109,12 +110,22 @@ class Solution:
         return dict(found) if found.get("first") or found.get("first_nonfinite") else None
 
     @property
+    def isolation(self) -> dict[str, Any] | None:
+        """As `aorta isolate` has it, where nodes were compared."""
+        return dict(self.state.known("isolate")) or None
+
+    @property
+    def broken(self) -> str:
+        """The node, link or device that is guilty; empty where none was found to be."""
+        return str(self.state.known("isolate").get("broken") or "")
+
+    @property
     def not_found_out(self) -> list[str]:
         """What a user could have hoped to be told, and why it is not."""
         said = []
         for name, result in self.state.results.items():
             if result.status in {"no_answer", "failed", "budget"} or (
-                result.status == "skipped" and result.why and name != "bundle"
+                result.status == "skipped" and result.why and name not in {"isolate", "bundle"}
             ):
                 said.append(f"{_QUESTIONS[name]}: {result.why}")
             elif result.status == "done" and result.why:
@@ -138,6 +149,7 @@ class Solution:
             "bisect_status": state.known("bisect").get("status") if self.culprits else None,
             "confidence": state.known("bisect").get("confidence") if self.culprits else None,
             "divergence": self.divergence,
+            "isolation": self.isolation,
             "bundle": {"path": bundle["path"], "sha256": bundle["sha256"]} if bundle else None,
             "stages": [result.row() for result in state.results.values()],
             "trials": state.shared.trials,
@@ -156,8 +168,11 @@ class Solution:
         if self.status == "user_error":
             return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
         if self.status == "did_not_reproduce":
-            return ["run it where it fails, or give it longer: aorta solve --budget 8h ..."]
-        told = []
+            return [
+                "run it where it fails, or give it longer: aorta solve --budget 8h ...",
+                "if it is slow: aorta solve --oracle metric --pattern 'time ([0-9.]+)' --above 0.5",
+            ]
+        told = list((self.isolation or {}).get("next", [])) if self.broken else []
         if self.cure is not None:
             lines = state.known("triage")["optimize"].get("environment_lines", [])
             told += ["; ".join(lines)] if lines else []
@@ -181,6 +196,7 @@ _QUESTIONS = {
     "triage": "what makes it stop",
     "bisect": "what brought it",
     "diverge": "where the numbers part",
+    "isolate": "whether it is a node",
     "source": "one short script that fails the same way",
     "bundle": "a bundle that works elsewhere",
 }
@@ -208,6 +224,8 @@ def rows(solution: Solution) -> Iterator[tuple[str, str]]:
         yield "brought by", _culprit(document)
         if document["divergence"]:
             yield "numbers part", _divergence(document["divergence"])
+        if document["isolation"]:
+            yield "node or job", document["isolation"]["sentence"]
         yield "shipped", _bundle(document)
     for said in document["not_found_out"]:
         yield "not found out", said

@@ -22,6 +22,8 @@ from aorta.executors.evidence import json_object
 from aorta.solve.request import STAGES, SolveRequest, Views
 from aorta.solve.shared import SharedExecutor, SharedTrials
 
+_TO_SHIP = 3  # times a trial of the original
+
 Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
 
@@ -153,6 +155,10 @@ class State:
         if self.request.budget is None:
             return None
         left = self.request.budget - self.shared.elapsed
+        if stage == "reduce":
+            # What ships is tried once, and once more where it was unpacked.
+            one = self.known("reproduce").get("median_sec") or 0.0
+            left -= min(_TO_SHIP * one, left / 3)
         return max(1.0, min(left, self.allowed.get(stage, left)))
 
     @property

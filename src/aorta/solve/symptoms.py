@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.attribution import FailureClass
+from aorta.core.oracle import late_against_early
 from aorta.core.trial import StreamEnd, TrialEnd
 
 NOT_A_NUMBER = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SLOWER = 1.8  # an exact doubling is seen though it is noisy
-_FEWEST = 8  # numbers that tell a trend
 _MOST_READ = 1 << 22
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 _TIMES = (  # of one step: more is slower
@@ -58,42 +58,37 @@ def nan_words(line: re.Match[str]) -> str:
 
 
 def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
-    """Its last quarter is slower than its first half by so much that no line of it is as fast as
-    that.
-    """
+    """Its last quarter is slower than its first half; so must be that of whatever it shrinks to."""
     text = _text(stream)
-    for pattern, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
-        values = _of_one_kind(pattern, text)[1:]  # the first warms up
-        if len(values) < _FEWEST or min(values) <= 0:
+    for known, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
+        pattern = _of_one_kind(known, text)
+        values = [float(found[1]) for found in re.finditer(pattern, text)]
+        ratio = late_against_early(values, rises=is_time)
+        if ratio is None or (ratio < _SLOWER if is_time else ratio > 1 / _SLOWER):
             continue
-        early = statistics.median(values[: len(values) // 2])
-        late = values[-(len(values) // 4) :]
-        if (is_time and min(late) < _SLOWER * early) or (
-            not is_time and max(late) > early / _SLOWER
-        ):
-            continue
-        limit = float(f"{(early * statistics.median(late)) ** 0.5:.3g}")
-        oracle = {
-            "kind": "metric",
-            "pattern": pattern,
-            "stream": name,
-            "above" if is_time else "below": limit,
-        }
-        words = f"it got slower: {early:g} at first, {statistics.median(late):g} at its end"
+        limit = {"above": _SLOWER} if is_time else {"below": round(1 / _SLOWER, 4)}
+        oracle = {"kind": "metric", "pattern": pattern, "stream": name, "relative": True, **limit}
+        early, late = (
+            statistics.median(part)
+            for part in (values[: len(values) // 2], values[-(len(values) // 4) :])
+        )
+        words = f"it got slower: {early:g} at first, {late:g} at its end"
         yield Symptom("got slower on the way", oracle, FailureClass.UNKNOWN, 0.0, words)
 
 
-def _of_one_kind(pattern: str, text: str) -> list[float]:
-    """The numbers of the kind of line that the last one stands in: another bar (of a download, an
-    evaluation) has a speed of its own, and the last number is what a metric is judged by.
+def _of_one_kind(pattern: str, text: str) -> str:
+    """The pattern in the kind of line that the last number stands in: another bar (of a download,
+    an evaluation) has a speed of its own.
     """
-    kinds: dict[str, list[float]] = {}
-    words = ""
+    kinds: list[tuple[str, ...]] = []
     for found in re.finditer(pattern, text):
         begin = max(text.rfind(end, 0, found.start()) for end in "\r\n") + 1
-        words = re.sub(r"[^a-z]", "", text[begin : found.start(1)].lower())
-        kinds.setdefault(words, []).append(float(found[1]))
-    return kinds.get(words, [])
+        kinds.append(tuple(re.findall(r"[a-z]+", text[begin : found.start()].lower())))
+    if len(set(kinds)) < 2:
+        return pattern
+    between = r"[^a-zA-Z\r\n]*"
+    words = between.join(("", *kinds[-1], ""))
+    return rf"(?im)(?:^|\r){words}{pattern.removeprefix('(?i)')}"
 
 
 def _text(stream: StreamEnd) -> str:

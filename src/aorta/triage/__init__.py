@@ -2,5 +2,5 @@
 smallest stack that works.
 
 A recipe is a file or a set of flags; both become one `Recipe`, one plan of cells and one search on
-the engine. The room starts no process of its own: trials and snapshots go through the executor.
+the engine. The package starts no process of its own: trials and snapshots go through the executor.
 """

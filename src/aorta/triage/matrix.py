@@ -42,19 +42,19 @@ class Row:
     numbers: Sequence[int]
     resumed: int = 0
     note: str = ""
-    rate_interval: tuple[float, float] = (0.0, 1.0)
+    interval: tuple[float, float] = (0.0, 1.0)  # of the failure rate
 
     @property
     def name(self) -> str:
         return self.cell.name
 
     @property
-    def interval(self) -> tuple[float, float]:
-        return self.rate_interval
-
-    @property
     def confound(self) -> str:
-        return "did_not_run" if self.comparison.call is Call.DID_NOT_RUN else self.speed.tag
+        """What its speed says of it; of its rate, nothing that the call does not."""
+        if self.comparison.call is Call.DID_NOT_RUN:
+            return "did_not_run"
+        unknown = self.comparison.call is Call.NOT_KNOWN and self.speed.tag == Call.NO_EFFECT
+        return "-" if unknown else self.speed.tag
 
     def to_json(self) -> dict[str, Any]:
         stats, tally, cell = self.stats, self.stats.tally, self.cell
@@ -198,8 +198,7 @@ def build_matrix(
     tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
-    tallies = dict(tried.independent)
-    comparisons = compare_all(tallies, plan.baseline.name, plan.inert)
+    comparisons = compare_all(tried.independent, plan.baseline.name, plan.inert)
     rows = [_row(tried, cell, comparisons[cell.name]) for cell in plan.cells]
     said = [*_doubts(plan, rows), *_lost_cells(rows), *warnings]
     return Matrix(plan, rows, ending, created, said, tried.failure)
@@ -217,7 +216,7 @@ def _row(tried: SearchResult, cell: PlannedCell, comparison: CellComparison) -> 
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
         note=Stopping(plan).note(cell.name, stats.tally),
-        rate_interval=interval(stats.tally, content.stop_after),
+        interval=interval(stats.tally, content.stop_after),
     )
 
 

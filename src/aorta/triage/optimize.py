@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding
+from aorta.core.oracle import Classified, Deciding, known_failure
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
@@ -25,7 +25,7 @@ from aorta.triage.files import RunFiles, SnapshotFor
 from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
 from aorta.triage.stack_report import SCHEMA, Optimized, build_optimized, optimize_markdown
-from aorta.triage.stacks import Goal, GoneJudges, StackPlan, plan_stacks, stack_plan
+from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
@@ -64,7 +64,7 @@ class StackReport:
 def optimize(
     recipe: Recipe,
     settings: RunSettings,
-    goal: Goal,
+    sets: int,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
@@ -72,13 +72,13 @@ def optimize(
     end.
     """
     recipe = with_timeout(recipe, settings.timeout)
-    plan = plan_stacks(recipe, settings, goal)
+    plan = stack_plan(check_recipe(recipe, settings), sets)
     session = open_session(plan.plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
         resolved = files.adopt(recipe)
-        plan = stack_plan(check_recipe(resolved, settings), goal)
+        plan = stack_plan(check_recipe(resolved, settings), sets)
         snapshots, warnings = files.take_snapshots(plan.plan, executor)
         run = _StackRun(plan, files)
         question = Question(
@@ -87,6 +87,7 @@ def optimize(
             experiment=run,
             fingerprint=plan.fingerprint,
             budget=settings.budget,
+            expected=known_failure(plan.original.experiment.oracle),
             keep=_keeper(run, snapshots),
             learn=run.learn,
             warm=WarmRules(proof=True),
@@ -120,8 +121,8 @@ class _StackRun:
 
     def _begin(self) -> None:
         plan = self.plan
-        self.search = CureSearch([entry.name for entry in plan.candidates], plan.goal.sets)
-        self.judges = GoneJudges(plan.original.trials, plan.goal.max_rate)
+        self.search = CureSearch([entry.name for entry in plan.candidates], plan.sets)
+        self.judges = GoneJudges(plan.original.trials)
 
     def learn(self, record: TrialRecord) -> None:
         if record.saved:

@@ -2,7 +2,6 @@
 registry, runs nothing.
 """
 
-import json
 import os
 import random
 import shlex
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.durations import show_duration
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
@@ -267,15 +265,14 @@ def _fingerprint_of(cell: PlannedCell) -> list[Any]:
 
 
 class Schedule:
-    """Which trial goes when. Half of the baseline's come first, because every comparison rests on
-    them; the other half is spread over the rounds, so that drift is seen by the baseline too.
+    """Which trial goes when: a round of all cells after the other, each in a shuffled order of its
+    own. Half of the baseline's trials come first, because every comparison rests on them; the other
+    half is spread over the rounds, so that drift is seen by the baseline too.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._order = plan.recipe.content.order
-        self._names = plan.names
-        self._baseline = plan.baseline.name
-        self._first = (plan.baseline.trials + 1) // 2 if self._order.by != "cells" else 10**9
+        self._names, self._baseline = plan.names, plan.baseline.name
+        self._first = (plan.baseline.trials + 1) // 2
         self._rounds: dict[int, dict[str, int]] = {}
 
     def place(self, cell: str, number: int) -> tuple[int, int]:
@@ -283,17 +280,10 @@ class Schedule:
             if number < self._first:
                 return (-1, number)
             number = 2 * (number - self._first) + 1
-        if self._order.by == "cells":
-            return (self._names.index(cell), number)
-        return (number, self._round(number)[cell])
-
-    def _round(self, number: int) -> dict[str, int]:
         if number not in self._rounds:
-            names = list(self._names)
-            if self._order.by == "shuffled":
-                random.Random(f"{self._order.seed}/{number}").shuffle(names)
+            names = random.Random(number).sample(self._names, len(self._names))
             self._rounds[number] = {name: position for position, name in enumerate(names)}
-        return self._rounds[number]
+        return (number, self._rounds[number][cell])
 
 
 def check_ticket_directory(output: Path, plan: Plan) -> None:
@@ -318,7 +308,7 @@ def check_ticket_directory(output: Path, plan: Plan) -> None:
         )
 
 
-def describe_plan(plan: Plan, output_dir: Path, jobs: int) -> Iterator[str]:
+def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:
     """Line by line. Nothing is left on the disk."""
     content = plan.recipe.content
     yield f"{len(plan.cells)} cells of {content.workload}, baseline {plan.baseline.name}"
@@ -331,8 +321,7 @@ def describe_plan(plan: Plan, output_dir: Path, jobs: int) -> Iterator[str]:
                 yield f"  workload   {unknown}"
             yield f"  directory  {cell.experiment.subject.cwd}"
             yield f"  command    {_command(cell, Path(scratch))}"
-    yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is settled"
-    yield f"time: {_estimate(plan, output_dir, jobs)}"
+    yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is decided"
     yield f"results would go below {output_dir / plan.parent}"
 
 
@@ -366,37 +355,3 @@ def _command(cell: PlannedCell, scratch: Path) -> str:
     variables = [f"{name}={safe_value(name, trial.env[name])}" for name in sorted(trial.env)]
     words = ["env", *variables, *trial.argv] if variables else trial.argv
     return shlex.join(words).replace(str(folder), "TRIAL_DIR")
-
-
-def _estimate(plan: Plan, output_dir: Path, jobs: int) -> str:
-    """From the newest run of the same ticket and workload; without one, what the time limit
-    allows.
-    """
-    seconds = _seconds_of_a_trial(output_dir / plan.parent)
-    if seconds is not None:
-        total = show_duration(seconds * plan.most_trials / jobs)
-        return (
-            f"about {total} at most ({show_duration(seconds)} a trial in the newest run, "
-            f"{jobs} at once)"
-        )
-    limit = plan.recipe.content.timeout
-    if limit is not None:
-        return (
-            f"{show_duration(limit * plan.most_trials / jobs)} at most, by --timeout; no "
-            "earlier run tells more"
-        )
-    return "unknown: there is no earlier run here and no --timeout"
-
-
-def _seconds_of_a_trial(parent: Path) -> float | None:
-    runs = sorted(parent.glob("*/matrix.json"), key=lambda path: path.stat().st_mtime)
-    for path in reversed(runs):
-        try:
-            cells = json.loads(path.read_bytes())["cells"]
-            spent = [(c["mean_wall_clock_sec"] * c["trials"], c["trials"]) for c in cells]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        trials = sum(count for _, count in spent)
-        if trials:
-            return float(sum(seconds for seconds, _ in spent) / trials)
-    return None

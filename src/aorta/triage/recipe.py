@@ -95,19 +95,20 @@ class StopAfter(StrictModel):
     event_verdict: Literal["fail", "pass", "error"] = "fail"
 
 
-class TrialOrder(StrictModel):
-    """In which order trials run. `cells` is one cell after the other, for machines where changing
-    over is dear.
-    """
-
-    by: Literal["shuffled", "rounds", "cells"] = "shuffled"
-    seed: int = Field(default=0, ge=0)
+def _place(value: object) -> object:
+    named = value.get("docker") if isinstance(value, dict) and len(value) == 1 else value
+    if isinstance(named, str) and named:
+        return value
+    raise UsageError(
+        f"found {value!r}, expected the name of an environment, or {{docker: IMAGE}} with the name "
+        "of an image"
+    )
 
 
 class Cell(StrictModel):
     name: str
     mitigations: Names
-    environment: Text | InlineImage
+    environment: Annotated[Text | InlineImage, BeforeValidator(_place)]
     extra_env: dict[str, str] = Field(default_factory=dict)
     workload_config: dict[str, Any] = Field(default_factory=dict)
     trials: Count | None = None
@@ -130,10 +131,6 @@ class Cell(StrictModel):
         return place if isinstance(place, str) else place.environment_name
 
 
-def _order(value: object) -> object:
-    return {"by": value} if isinstance(value, str) else value
-
-
 def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, (str, int, float)) else value
 
@@ -153,7 +150,6 @@ class RecipeFile(StrictModel):
     warm: bool = False  # as --warm
     stop_after: StopAfter | None = None
     exact_trials: bool = False
-    order: Annotated[TrialOrder, BeforeValidator(_order)] = TrialOrder()
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
 

@@ -1,5 +1,5 @@
-"""The door of the room: everything that may be asked of a triage, and the one function that answers
-it.
+"""The public API of the package: everything that may be asked of a triage, and the one function
+that answers it.
 
 A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on
 with.
@@ -7,7 +7,7 @@ with.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +22,9 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.optimize import StackReport, optimize
-from aorta.triage.plan import baseline_index, describe_plan
+from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
-    Cell,
-    InlineImage,
     Recipe,
     RecipeFile,
     check_names,
@@ -42,16 +40,25 @@ from aorta.triage.running import (
     run_recipe,
     without_single_verdicts,
 )
-from aorta.triage.stacks import Goal, describe_stacks, plan_stacks
+from aorta.triage.stacks import describe_stacks, stack_plan
 from aorta.workloads.discovery import COMMAND
 
 _EVERY_TRIAL_COUNTS = 40
 """optimize: trials of one candidate at most, where nothing else was said."""
 
 
-# What a recipe says itself; its cells may be added to, and the mode, output_dir and the like stay
-# free beside it.
-_RECIPE_CONTENT = ("workload", "steps", "ticket", "baseline_cell", "confound_threshold")
+# What a recipe says itself; the mode, output_dir and the like stay free beside it.
+_RECIPE_CONTENT = (
+    "workload",
+    "mitigation_axis",
+    "environment_axis",
+    "trials",
+    "exact_trials",
+    "steps",
+    "ticket",
+    "baseline_cell",
+    "confound_threshold",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +70,15 @@ class TriageRequest:
     workload: str | None = None
     command: tuple[str, ...] = ()
     oracle: Oracle | None = None  # of the command; None: any failing exit
-    mitigation_axis: tuple[str, ...] | None = None  # beside a recipe: further cells
+    mitigation_axis: tuple[str, ...] | None = None
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
-    exact_trials: bool = False
+    exact_trials: bool | None = None
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
     confound_threshold: float | None = None
     sets: int = 1  # optimize: find so many sets
-    max_rate: float = 0.0  # optimize: a mended run may still fail so often
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
     max_wall_clock: float | None = None  # in seconds
@@ -94,7 +100,7 @@ def triage(
     if recipe.content.warm:
         executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        return optimize(recipe, settings, _goal(request), executor.open, listeners())
+        return optimize(recipe, settings, request.sets, executor.open, listeners())
     alone = [without_single_verdicts(listener) for listener in listeners()]
     return run_recipe(recipe, settings, executor.open, alone)
 
@@ -102,14 +108,11 @@ def triage(
 def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     recipe, settings = recipe_of(request), _settings(request)
-    executor = request.executor
-    if recipe.content.warm:
-        executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
+        yield from describe_stacks(stack_plan(check_recipe(recipe, settings), request.sets))
         return
     plan = check_recipe(recipe, settings)
-    yield from describe_plan(plan, settings.output_dir, request.executor.jobs or 1)
+    yield from describe_plan(plan, settings.output_dir)
 
 
 def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
@@ -133,10 +136,6 @@ def _settings(request: TriageRequest) -> RunSettings:
     )
 
 
-def _goal(request: TriageRequest) -> Goal:
-    return Goal(request.sets, request.max_rate)
-
-
 def recipe_of(request: TriageRequest) -> Recipe:
     if request.oracle is not None and not request.command:
         raise UsageError(
@@ -156,10 +155,9 @@ def recipe_of(request: TriageRequest) -> Recipe:
             )
         if isinstance(request.recipe, Recipe):
             return request.recipe
-        return extended(from_file(request.recipe, request.mitigations_files, command), request)
-    spans = request.mitigation_axis or request.environment_axis or request.trials or passed
+        return from_file(request.recipe, request.mitigations_files, command)
     begun = request.resume.run if request.resume is not None else None
-    if begun is not None and not spans and not command:
+    if begun is not None and not passed and not command:
         return from_run_dir(begun)
     return from_flags(request, command)
 
@@ -195,50 +193,6 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
     content["workload_config"] = {**recipe.content.workload_config, **command}
     checked = validated(RecipeFile, content, file=str(path))
     return replace(recipe, content=checked)
-
-
-def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
-    """The recipe with what the command line adds: cells of its axes, another number of trials."""
-    content = recipe.content.model_dump(mode="python")
-    if request.trials is not None:
-        content["trials"] = request.trials
-    if request.exact_trials:
-        content["exact_trials"] = True
-    content["cells"] = [*content["cells"], *_added_cells(recipe, request)]
-    checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
-    check_names(checked)
-    return checked
-
-
-def _added_cells(recipe: Recipe, request: TriageRequest) -> list[dict[str, Any]]:
-    """The product of the axes, each cell like the baseline but for its mitigation and environment;
-    none twice.
-    """
-    if request.mitigation_axis is None and request.environment_axis is None:
-        return []
-    baseline = recipe.content.cells[baseline_index(recipe)]
-    usual = baseline.model_dump(mode="python")
-    stacks = [list(baseline.mitigations)]
-    if request.mitigation_axis is not None:
-        stacks = [[name] for name in _each_once(request.mitigation_axis, "--mitigation-axis")]
-    places: list[Any] = [usual["environment"]]
-    if request.environment_axis is not None:
-        places = [image_of(n) for n in _each_once(request.environment_axis, "--environment-axis")]
-    known = [(list(cell.mitigations), cell.environment_name) for cell in recipe.content.cells]
-    names = {cell.name for cell in recipe.content.cells}
-    added: list[dict[str, Any]] = []
-    for stack, place in product(stacks, places):
-        environment = place.model_dump() if isinstance(place, InlineImage) else place
-        cell = Cell.model_validate({**usual, "mitigations": stack, "environment": environment})
-        if (stack, cell.environment_name) in known:
-            continue
-        wanted = slug(f"{'+'.join(stack)}-{cell.environment_name}")
-        numbered = (f"{wanted}-{number}" for number in count(2))
-        name = next(n for n in chain([wanted], numbered) if n not in names)
-        names.add(name)
-        known.append((stack, cell.environment_name))
-        added.append({**cell.model_dump(mode="python"), "name": checked_cell_name(name)})
-    return added
 
 
 def from_run_dir(run_dir: Path) -> Recipe:
@@ -284,7 +238,7 @@ def build_recipe_from_flags(
         "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
         "steps": request.steps,
         "workload_config": dict(command or {}),
-        "exact_trials": request.exact_trials,
+        "exact_trials": bool(request.exact_trials),
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }
@@ -316,15 +270,4 @@ def _cells(request: TriageRequest) -> list[dict[str, Any]]:
                 else environment.model_dump(),
             }
         )
-    _check_distinct(cells)
     return cells
-
-
-def _check_distinct(cells: Sequence[Mapping[str, Any]]) -> None:
-    """Names that are not path-safe are usable, unless two of them end up in one directory."""
-    seen: dict[str, Mapping[str, Any]] = {}
-    for cell in cells:
-        first = seen.setdefault(cell["name"], cell)
-        if first is not cell:
-            pairs = [f"{c['mitigations'][0]} in {c['environment']}" for c in (first, cell)]
-            raise UsageError(f"{' and '.join(pairs)} would share the directory {cell['name']!r}")

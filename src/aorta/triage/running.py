@@ -14,7 +14,7 @@ from typing import Any
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.core.failure import Failure
-from aorta.core.oracle import Classified, Deciding
+from aorta.core.oracle import Classified, Deciding, known_failure
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, TrialRecord
@@ -101,6 +101,7 @@ def run_recipe(
             # A trial that could not be told is another trial of its cell.
             budget=replace(settings.budget, retries=0),
             keep=_keeper(run, snapshots),
+            expected=known_failure(plan.baseline.experiment.oracle),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
             warm=WarmRules(),
             restart=run.begin_again,

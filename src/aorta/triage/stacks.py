@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aorta.core.axis import Point, Purpose, as_indexes
-from aorta.core.errors import SpecError, UsageError
-from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt, log_chance
+from aorta.core.errors import SpecError
+from aorta.core.sprt import Calibration, HitCount, PresenceTest, log_chance
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
@@ -18,18 +18,8 @@ from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS
 from aorta.triage.plan import Plan, PlannedCell
-from aorta.triage.recipe import Recipe
-from aorta.triage.running import RunSettings, check_recipe
 
 _LONGEST_NAME = 80
-
-
-@dataclass(frozen=True)
-class Goal:
-    """How many sets to look for, and how often a mended run may still fail."""
-
-    sets: int = 1
-    max_rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +31,7 @@ class StackPlan:
     plan: Plan
     candidates: tuple[Mitigation, ...]
     left_out: Mapping[str, str]
-    goal: Goal
+    sets: int  # so many minimal ones are looked for
 
     @property
     def original(self) -> PlannedCell:
@@ -50,11 +40,7 @@ class StackPlan:
     @property
     def fingerprint(self) -> Mapping[str, object]:
         chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
-        return {
-            **self.plan.fingerprint,
-            "candidates": chosen,
-            "goal": [self.goal.sets, self.goal.max_rate],
-        }
+        return {**self.plan.fingerprint, "candidates": chosen, "sets": self.sets}
 
     def stack(self, point: Point) -> tuple[Mitigation, ...]:
         return tuple(self.candidates[index] for index in as_indexes(point[AXIS]))
@@ -68,14 +54,6 @@ class StackPlan:
         return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
 
 
-def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
-    """Every check before the first trial, and the choice of what can act here at all."""
-    if not 0 <= goal.max_rate < 1:
-        raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
-    plan = check_recipe(recipe, settings)
-    return stack_plan(plan, goal)
-
-
 def describe_stacks(plan: StackPlan) -> Iterator[str]:
     """Line by line, before anything runs."""
     yield f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away"
@@ -86,8 +64,8 @@ def describe_stacks(plan: StackPlan) -> Iterator[str]:
     yield f"at most {plan.original.trials} trials a stack"
 
 
-def stack_plan(plan: Plan, goal: Goal) -> StackPlan:
-    """Chooses what may be stacked on the baseline of this plan."""
+def stack_plan(plan: Plan, sets: int = 1) -> StackPlan:
+    """Chooses what may be stacked on the baseline of this plan: what can act here at all."""
     left_out: dict[str, str] = {}
     chosen: list[Mitigation] = []
     owner: dict[str, Mitigation] = {}
@@ -102,7 +80,7 @@ def stack_plan(plan: Plan, goal: Goal) -> StackPlan:
     if not chosen:
         said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
-    return StackPlan(plan, tuple(chosen), left_out, goal)
+    return StackPlan(plan, tuple(chosen), left_out, sets)
 
 
 def _named(plan: Plan) -> list[Mitigation]:
@@ -125,16 +103,13 @@ _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
 _CONFIRM_BETA = 0.004  # five clean trials in a row where the original failed five times of five
 _CERTAIN = 0.5  # of failures, before anything was seen, always happen
-_MOST_RATE = 0.99
-_LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
-_LEAST_RATE = 0.02
 
 
 @dataclass(frozen=True)
 class GoneJudge:
     """`reproduces` of its verdicts means: gone. None where the cap comes before the answer."""
 
-    test: Sprt | PresenceTest
+    test: PresenceTest
     cap: int
 
     def verdict(self, tally: Tally) -> Verdict | None:
@@ -163,43 +138,27 @@ _STRAIGHT = 5  # failures of the original without a miss
 
 
 class GoneJudges:
-    """Learns the rate of the original from its calibration; `max_rate` is how often a mended run
-    may still fail.
-    """
+    """Learns the rate of the original from its calibration."""
 
-    def __init__(self, cap: int, max_rate: float = 0.0) -> None:
+    def __init__(self, cap: int) -> None:
         self.cap = cap
-        self.max_rate = max_rate
         self.original = HitCount()
         # That it is gone is believed the sooner, the better its rate is known.
         self._calibration = Calibration(straight=_STRAIGHT, cap=max(cap, _STRAIGHT))
 
     def judge_for(self, point: Point) -> Judge:
+        """A candidate's good luck is found out by its confirmation, so that what always failed is
+        first taken to be certain.
+        """
         if point.purpose is Purpose.CALIBRATE:
             return CalibrationJudge(self._calibration)
         if point.purpose is Purpose.CONFIRM:
-            return GoneJudge(self._test(_CONFIRM_BETA), 2 * self.cap)
-        return GoneJudge(self._test(_BETA, _CERTAIN), self.cap)
-
-    def _test(self, beta: float, certain: float = 0.0) -> Sprt | PresenceTest:
-        """Fails as what was seen of the original does, or no more than it may? Rates too close to
-        be told apart are drawn apart.
-
-        A candidate's good luck is found out by its confirmation, so that what always failed is
-        first taken to be `certain`.
-        """
-        if self.rate > 2 * self.max_rate:
-            return PresenceTest(self.original, self.max_rate, _ALPHA, beta, certain)
-        return Sprt(min(_MOST_RATE, 2 * self.max_rate), self.max_rate, _ALPHA, beta)
+            return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _CONFIRM_BETA), 2 * self.cap)
+        return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _BETA, _CERTAIN), self.cap)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.CALIBRATE:
             self.original = HitCount.of(verdict.tally)
-
-    @property
-    def rate(self) -> float:
-        """What the original is known to fail at least."""
-        return max(_LEAST_RATE, self.original.low(_LEARN_ALPHA))
 
     def chance_of_luck(self, tally: Tally) -> float:
         """How likely so many trials would be clean if nothing had changed."""

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from aorta.core.axis import Point, show_value
 from aorta.core.durations import show_duration
+from aorta.core.stats import counted
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.views.pictures import Picture
@@ -23,6 +24,15 @@ def shown_time(record: TrialRecord) -> str:
     """How long it was waited for."""
     seconds = show_duration(record.duration - record.saved)
     return f"{seconds} (warm)" if record.saved else seconds
+
+
+def still_to_come(left: int | None, seconds: float) -> str:
+    """`; about 12 candidates left, 2m10s`, where one takes so long; nothing where it is not
+    known.
+    """
+    if not left:
+        return ""
+    return f"; about {counted(left, 'candidate')} left, {show_duration(left * seconds)}"
 
 
 class PlainProgress:
@@ -42,6 +52,7 @@ class PlainProgress:
         self._trials = 0
         self._replayed = 0
         self._best: Point | None = None
+        self._judged = 0
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -53,10 +64,12 @@ class PlainProgress:
                         f"trial {self._trials}: {record.outcome.value} in "
                         f"{shown_time(record)}{self._of(record.point)}: {record.why}"
                     )
-            case events.PointSettled(point, verdict, best) if point.values:
+            case events.PointSettled(point, verdict, best, left) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
                 changed = self._changed(point) or "the answer so far"
-                self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why})")
+                self._judged += 1
+                still = still_to_come(left, (time.monotonic() - self._began) / self._judged)
+                self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why}){still}")
                 self._best = best
             case events.TrialCancelled(point, index) if self._verbose:
                 self._line(f"trial {index} no longer matters{self._of(point)}")

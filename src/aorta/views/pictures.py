@@ -112,9 +112,7 @@ class CellsPicture:
 
 
 class StacksPicture:
-    """A search for the smallest stack: for each size that was tried, how many were and how many of
-    them work.
-    """
+    """A search for the smallest stack: how many were tried of each size, and work."""
 
     def __init__(self) -> None:
         self._judged: dict[int, list[bool | None]] = {}

@@ -13,7 +13,7 @@ from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine import events
 from aorta.engine.events import Event
-from aorta.views.lines import Describe
+from aorta.views.lines import Describe, still_to_come
 from aorta.views.pictures import Picture
 
 _COLOURS = {"reproduced": "red", "clean": "green", "other": "yellow", "error": "magenta"}
@@ -32,6 +32,7 @@ class TerminalProgress:
         self._outcomes: Counter[str] = Counter()
         self._settled: deque[Text] = deque(maxlen=_RECENT)
         self._best: Point | None = None
+        self._judged, self._left = 0, ""
         self._live = Live(
             get_renderable=self._drawn,
             console=self._console,
@@ -51,8 +52,10 @@ class TerminalProgress:
                 self._outcomes[record.outcome.value] += 1
             case events.TrialCancelled(point, index):
                 self._running.pop((point, index), None)
-            case events.PointSettled(point, verdict, best):
+            case events.PointSettled(point, verdict, best, left):
                 self._best = best
+                self._judged += 1
+                self._left = still_to_come(left, (time.monotonic() - self._began) / self._judged)
                 if point.values:
                     word = {True: "reproduces", False: "does not", None: "cannot tell"}
                     line = f"{word[verdict.reproduces]:<11} {self._describe(point)} ({verdict.why})"
@@ -66,7 +69,7 @@ class TerminalProgress:
         now = time.monotonic()
         trials = counted(self._outcomes.total(), "trial")
         counts = Text(
-            f"{trials} in {show_duration(now - self._began)}",
+            f"{trials} in {show_duration(now - self._began)}{self._left}",
             overflow="ellipsis",
             no_wrap=True,
         )

@@ -40,9 +40,7 @@ class WorkloadResult:
     configured_iterations: int | None = None
 
     def check(self) -> None:
-        """Refuse, with ValueError, a result that contradicts itself or holds what cannot be counted
-        or timed.
-        """
+        """Refuse (ValueError) a result that contradicts itself or cannot be counted."""
         _require(isinstance(self.passed, bool), "passed", self.passed, "True or False")
         began = self.main_work_started
         _require(began in (True, False, None), "main_work_started", began, "True, False or None")
@@ -67,9 +65,7 @@ class WorkloadResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "WorkloadResult":
-        """The result in a JSON object that may carry further keys; ValueError where it is not
-        one.
-        """
+        """The result in a JSON object, further keys allowed; ValueError where it is none."""
         names = [f.name for f in fields(cls)]
         missing = [name for name in names if name not in data]
         if missing:
@@ -82,9 +78,7 @@ class WorkloadResult:
 
 
 class Workload(ABC):
-    """One run of something that may fail. Constructed with its config, then setup, run and, always,
-    cleanup.
-    """
+    """One run of something that may fail: config, setup, run and, always, cleanup."""
 
     launch_mode: ClassVar[LaunchMode] = "single_process"
     min_world_size: ClassVar[int] = 1
@@ -107,15 +101,11 @@ class Workload(ABC):
 
     @abstractmethod
     def setup(self) -> None:
-        """Everything before the main work. What it raises is never counted as the failure looked
-        for.
-        """
+        """Everything before the main work. What it raises never counts as the failure."""
 
     @abstractmethod
     def run(self) -> WorkloadResult:
-        """The main work, once. A failure that was noticed is returned; an exception is one that was
-        not.
-        """
+        """The main work, once. A noticed failure is returned, another one raised."""
 
     def cleanup(self) -> None:
         """Give back what was taken. Called once the object exists, however far it got."""
@@ -153,9 +143,7 @@ class Workload(ABC):
 
 
 def plain(value: Any) -> Any:
-    """`value` in the types of JSON: odd numbers (NaN, numpy's) by their text or value, anything
-    else by its repr.
-    """
+    """`value` in JSON's types: odd numbers by text or value, anything else by its repr."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -197,9 +185,7 @@ class World:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "World":
-        """From what torchrun and its like export. A nonsensical WORLD_SIZE is refused; a
-        nonsensical RANK is 0.
-        """
+        """From what torchrun and its like export; a wrong WORLD_SIZE is refused."""
         return cls(rank=rank_of(environ), size=_size(environ.get("WORLD_SIZE", "1")))
 
 

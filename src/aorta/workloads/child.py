@@ -113,9 +113,7 @@ class WorkloadOrder:
         return cls(**{**content, "result": Path(order.result)})
 
     def full_config(self, environ: Mapping[str, str]) -> dict[str, Any]:
-        """What the workload is constructed with. Variables are read here, so that no file ever
-        holds their values.
-        """
+        """What the workload is constructed with. Variables are read here, never written."""
         trial_env = {name: environ[name] for name in self.trial_env if name in environ}
         return {**self.config, **self.given, f"{RESERVED_PREFIX}trial_env": trial_env}
 
@@ -134,9 +132,7 @@ class WorkloadTrial:
         self.cleanup_exception: str | None = None
 
     def perform(self) -> None:
-        """Import, launch check, construct, setup, run. Whatever the workload raises ends here, as a
-        failed result.
-        """
+        """Import, launch check, construct, setup, run. What is raised becomes a failed result."""
         try:
             kind = load_workload(self.order.workload)
             self.phase = Phase.LAUNCH
@@ -156,9 +152,7 @@ class WorkloadTrial:
             self.predicates = _answers(self.workload, self.result)
 
     def clean_up(self) -> None:
-        """Always attempted once the workload exists; what it raises is told, and changes
-        nothing.
-        """
+        """Always attempted once the workload exists; what it raises is reported only."""
         workload, self.workload = self.workload, None
         if workload is None:
             return
@@ -169,9 +163,7 @@ class WorkloadTrial:
             self.cleanup_exception = _text_of(wrong)
 
     def keep(self) -> None:
-        """Write the result: to the path in the order, or beside it where a launcher made further
-        ranks of one order.
-        """
+        """Write the result to the requested path, or beside it for further ranks."""
         rank = rank_of(self.environ)
         target = (
             self.order.result if rank == self.order.rank else rank_path(self.order.result, rank)
@@ -254,9 +246,7 @@ def _temporary() -> str:
 
 
 def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
-    """As the oracle of a registered workload says it; the step times go where a trial of a command
-    tells them.
-    """
+    """As a registered workload's oracle says it; step times go where commands put them."""
     result, predicate = trial.result, trial.order.predicate
     place = os.environ.get("AORTA_STEP_TIMES")
     if place and result.step_times_ms:
@@ -307,9 +297,7 @@ def _checked(returned: object) -> WorkloadResult:
 
 
 def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
-    """An exception as a result. A missing module says that the place is broken, wherever it was
-    missed.
-    """
+    """An exception as a result; a missing module says that the place is broken."""
     began = None if phase == Phase.RUN and not isinstance(wrong, ImportError) else False
     error = f"{type(wrong).__name__}: {wrong}"
     detail = {"error": error, "type": type(wrong).__name__, "phase": phase}
@@ -319,9 +307,7 @@ def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
 
 
 def _answers(workload: Workload, result: WorkloadResult) -> dict[str, bool]:
-    """What each predicate says; one that raises is left out, so that an oracle asking for it cannot
-    tell.
-    """
+    """What each predicate says; one that raises is left out and cannot be told."""
     answers = {}
     for name, predicate in workload.predicates.items():
         try:

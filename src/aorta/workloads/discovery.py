@@ -27,9 +27,7 @@ def place_of(name: str) -> str:
 
 
 def load_workload(name: str) -> type[Workload]:
-    """The class itself. An import that fails keeps its own exception: it tells more than we
-    could.
-    """
+    """The class itself. An import that fails keeps its own exception."""
     found = _named(name) if ":" in name else get_workload(name)
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise RegistryError(

@@ -67,9 +67,7 @@ class RankLog:
 
 
 def rank_logs(folder: Path) -> list[RankLog]:
-    """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the
-    last.
-    """
+    """What torchrun left: `<run>/attempt_<n>/<rank>/stdout.log`, of the last attempt."""
     found: dict[int, RankLog] = {}
     for place in sorted(folder.glob("*/attempt_*/*/"), key=_run_and_attempt):
         if place.name.isdecimal():
@@ -91,9 +89,7 @@ def failed_ranks(report: str) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class RankedOracle:
-    """The failure of any rank, of all ranks or of one, from the files that the launcher keeps for
-    each.
-    """
+    """The failure of any rank, of all or of one, from the launcher's files of each."""
 
     inner: RegexOracle | ExitCodeOracle
     which: WhichRanks

@@ -62,9 +62,7 @@ _ENOUGH_SAMPLES = 3
 
 
 def printed_step_times(text: str) -> list[float]:
-    """Step times in ms as `text` prints them, without the first, which pays for warming up; else
-    between its clocks.
-    """
+    """Step times in ms as `text` prints them, without the first; else between its clocks."""
     times = [_milliseconds(found) for found in _STEP_TIME.finditer(text)]
     times = [time for time in times if time > 0] or _between_clocks(text)
     return times[1:] if len(times) > _ENOUGH_SAMPLES else times
@@ -228,9 +226,7 @@ def read_trial(path: Path) -> TrialDocument:
 
 
 def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
-    """The workload's own result where it left a whole one, made to say no less than the oracle
-    does.
-    """
+    """The workload's own result where whole, saying no less than the oracle does."""
     own = _own_result(end)
     if found.outcome is Outcome.CLEAN:
         return own or _timed(
@@ -245,9 +241,7 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
 
 
 def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
-    """With the step times of a command: those it wrote to AORTA_STEP_TIMES, or else those it
-    printed.
-    """
+    """With a command's step times: from AORTA_STEP_TIMES, else as printed."""
     written = _written_step_times(end.stdout.path.with_name(STEP_TIMES_FILE))
     printed = [] if written else printed_step_times(end.stdout.tail)
     printed = printed or ([] if written else printed_step_times(end.stderr.tail))
@@ -276,9 +270,7 @@ def _written_step_times(path: Path) -> list[float]:
 
 
 def _why(found: Classified, end: TrialEnd) -> str:
-    """A bare exit status is no reason; the last line that the command wrote to stderr may be
-    one.
-    """
+    """A bare exit status is no reason; the last line of stderr may be one."""
     said = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
     )
@@ -293,9 +285,7 @@ def _own_result(end: TrialEnd) -> WorkloadResult | None:
 
 
 def _is_ours(result: Mapping[str, Any]) -> bool:
-    """A command may leave a result.json of its own making, or bring back a metrics file and nothing
-    else.
-    """
+    """A command may leave a result.json of its own, or a metrics file and nothing else."""
     return result.get("schema") == RESULT_SCHEMA
 
 

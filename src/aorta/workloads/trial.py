@@ -127,9 +127,7 @@ _CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS)
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """What to try. `mitigations` are (name, variables); `extra_env` are further layers, weakest
-    first.
-    """
+    """What to try. `mitigations`: (name, variables); `extra_env`: layers, weakest first."""
 
     workload: str
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -169,9 +167,7 @@ class _Subject(Protocol):
 
 @dataclass(frozen=True)
 class WorkloadExperiment:
-    """Implements `engine.question.Experiment`. The values of a point are variables on top of every
-    layer.
-    """
+    """Implements `engine.question.Experiment`; a point's values are variables on top."""
 
     request: WorkloadRequest
     oracle: Oracle
@@ -226,9 +222,7 @@ def script_digests(experiment: WorkloadExperiment) -> dict[str, str]:
 
 
 def _words_of(command: Sequence[str]) -> Iterator[str]:
-    """Every word that may name a file: those of a shell's text one by one, `-m NAME` as its
-    file.
-    """
+    """Every word that may name a file: a shell text's one by one, `-m NAME` as its file."""
     for before, word in pairwise(("", *command)):
         if before.startswith("-") and before.endswith("c"):
             with suppress(ValueError):
@@ -241,9 +235,7 @@ def _words_of(command: Sequence[str]) -> Iterator[str]:
 
 
 def workload_experiment(request: WorkloadRequest) -> WorkloadExperiment:
-    """The experiment of one request; whatever is wrong with it is said here, before anything
-    runs.
-    """
+    """The experiment of one request; whatever is wrong is said before anything runs."""
     _check_config(request)
     if request.steps is not None and request.steps < 1:
         raise UsageError(f"steps is {request.steps}; expected a whole number, 1 or more")
@@ -321,9 +313,7 @@ class _RegisteredSubject:
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """The environment as trial results and workloads see it. Names of its variables only: values
-    may be secrets.
-    """
+    """The environment as results and workloads see it, with names of variables only."""
     container = environment.image if environment.kind in _CONTAINERS else None
     return {
         "name": environment.name,
@@ -336,9 +326,7 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
 
 
 def _with_script(environment: Environment, script: str) -> tuple[Environment, tuple[str, ...]]:
-    """The environment in which a script of ours can start, and the command line that starts it
-    there.
-    """
+    """The environment in which a script of ours can start, and the command that starts it."""
     if environment.kind in _CONTAINERS:
         mount = f"{_PACKAGE}:{_PACKAGE_IN_CONTAINER}:ro"
         mounts = environment.mounts if mount in environment.mounts else (*environment.mounts, mount)

@@ -2,6 +2,7 @@
 from, and killed.
 """
 
+import json
 import os
 import secrets
 import signal
@@ -54,12 +55,17 @@ class RayCluster:
             self.add_node()
         return self
 
-    def add_node(self, cpus: int = CPUS, hides: Path | None = None) -> Guarded:
-        """With `hides`, a node on which that directory is empty, as it is on another machine."""
+    def add_node(
+        self, cpus: int = CPUS, hides: Path | None = None, resource: str | None = None
+    ) -> Guarded:
+        """With `hides`, a node on which that directory is empty, as it is on another machine; with
+        `resource`, one that has one of that custom resource.
+        """
         directory = private_directory("raynode")
         start = (*_RAY, f"--address={self.address}", f"--num-cpus={cpus}", "--num-gpus=0")
+        custom = () if resource is None else (f"--resources={json.dumps({resource: 1})}",)
         marks = (*_assignments(self.environ), f"{_NODE_MARK}={directory}")
-        command = (*_QUIET, *marks, *start)
+        command = (*_QUIET, *marks, *start, *custom)
         if hides is not None:
             hidden = f'mount -t tmpfs none "{hides}" && exec "$@"'
             command = ("unshare", "--mount", "sh", "-c", hidden, "hidden", *command)

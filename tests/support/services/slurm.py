@@ -1,4 +1,4 @@
-"""A real Slurm of four nodes on this one machine, private: its own munge, configuration, state and
+"""A real Slurm of four nodes, or as many as are named, on this one machine, private: its own munge, configuration, state and
 ports.
 """
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class SlurmCluster:
     munge: Guarded
     controller: Guarded
     accounting: Accounting | None = None
+    names: Sequence[str] = NODES
     nodes: dict[str, Guarded] = field(default_factory=dict)
 
     @property
@@ -137,7 +139,7 @@ class SlurmCluster:
         return {row.partition("|")[0] for row in rows if row.endswith("|idle")}
 
     def wait_until_idle(self) -> None:
-        self.controller.wait_until(lambda: set(NODES) == self.idle_nodes(), "slurm")
+        self.controller.wait_until(lambda: set(self.names) == self.idle_nodes(), "slurm")
 
     def containers(self) -> list[str]:
         """The file systems of containers that are not removed yet."""
@@ -156,7 +158,9 @@ class SlurmCluster:
         self.munge.stop()
 
 
-def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> SlurmCluster:
+def start_slurm(
+    *, accounting: bool = False, message_timeout: int = 30, names: Sequence[str] = NODES
+) -> SlurmCluster:
     """`message_timeout`: the seconds that Slurm's commands wait for a controller that does not
     answer.
     """
@@ -168,11 +172,11 @@ def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> Slurm
     munge = Guarded(directory, _munged(directory), [_until_gone(_controllers_place(directory))])
     munge.wait_until((directory / "munge.sock").exists, "munged")
     kept = start_accounting(directory) if accounting else None
-    _write_configuration(directory, message_timeout, kept)
+    _write_configuration(directory, message_timeout, kept, names)
     if kept is not None:
         register_cluster("aorta", {"SLURM_CONF": str(directory / "slurm.conf")})
-    cluster = SlurmCluster(directory, munge, _started_controller(directory), kept)
-    for name in NODES:
+    cluster = SlurmCluster(directory, munge, _started_controller(directory), kept, names)
+    for name in names:
         cluster.start_node(name)
     cluster.wait_until_idle()
     return cluster
@@ -201,13 +205,13 @@ def _started_controller(directory: Path, *options: str) -> Guarded:
 
 
 def _write_configuration(
-    directory: Path, message_timeout: int, accounting: Accounting | None
+    directory: Path, message_timeout: int, accounting: Accounting | None, names: Sequence[str]
 ) -> None:
     host = socket.gethostname().partition(".")[0]
-    controller_port, *ports = free_ports(1 + len(NODES))
+    controller_port, *ports = free_ports(1 + len(names))
     nodes = "\n".join(
         _NODE.format(name=name, host=host, port=port, cpus=CPUS)
-        for name, port in zip(NODES, ports, strict=True)
+        for name, port in zip(names, ports, strict=True)
     )
     (directory / "state").mkdir()
     (directory / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")

@@ -54,6 +54,7 @@ class Event:
     place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first
     raised: Traceback | None = None  # of an exception: all of it
+    chain: tuple[Traceback, ...] = ()  # the exceptions that it was raised with
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
     time: float | None = None  # when it was written, where its line tells
@@ -83,9 +84,7 @@ class Reading:
 
     @property
     def ends(self) -> tuple[RankEnd, ...]:
-        """In the order they were told, log by log. Who ends after a launcher began to end the rest
-        was ended by it.
-        """
+        """In the order of writing, log by log. Exits after a launcher's kill are its doing."""
         told: list[RankEnd] = []
         ending: set[ReadableLog] = set()
         for event in sorted(self.events, key=lambda event: event.offset):
@@ -100,9 +99,7 @@ class Reading:
 
 
 def occurrences(piece: Piece, literal: bytes) -> list[int]:
-    """Where `literal` stands in the piece's own part: all of them, or the outermost ones if there
-    are many.
-    """
+    """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
     forward: list[int] = []
     position = piece.data.find(literal, piece.start, piece.end)
     while position >= 0 and len(forward) < _MOST_OCCURRENCES:
@@ -121,9 +118,7 @@ def occurrences(piece: Piece, literal: bytes) -> list[int]:
 def event_of(
     row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
-    """The event a row reads in a line; None where a sentence on an end tells of none worth a
-    word.
-    """
+    """The event that a pattern reads in a line; None where a line on an exit tells of none."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
@@ -152,9 +147,7 @@ def event_of(
 
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:
-    """The end of the ranks that a sentence names, or what an end says that is nobody's in
-    particular.
-    """
+    """The exit of the ranks that a line names, or what it says of nobody in particular."""
     told = next((groups[name] for name in _SIGNAL_GROUPS if name in groups), None)
     number = None if told is None else signal_number(told)
     code = int(groups["code"]) if "code" in groups else None

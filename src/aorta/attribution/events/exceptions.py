@@ -70,18 +70,14 @@ _OF_THE_RECORD = {
 
 @dataclass(frozen=True)
 class ExceptionsFound:
-    """The exceptions of a piece, and where their text stands: what is inside it is no line of its
-    own.
-    """
+    """The exceptions of a piece, and where their text stands."""
 
     events: tuple[Event, ...]
     extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
     headlines: frozenset[int] = frozenset()  # where their first lines stand
 
     def covers(self, line: LogLine, by_launcher: bool = False) -> bool:
-        """Whether a line is part of an exception's text; a launcher's own may stand under its first
-        line.
-        """
+        """Whether a line is part of an exception's text, a launcher's own lines included."""
         if by_launcher and line.offset not in self.headlines:
             return False
         return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
@@ -304,27 +300,23 @@ def _line_of(traceback: Traceback) -> LogLine:
 
 
 def chained(events: Iterable[Event]) -> tuple[Event, ...]:
-    """One event for each chain of exceptions: the one that says most, the first of them where
-    several do.
-    """
-    settled: list[Event] = []
+    """One event for each chain of exceptions: the one that says most, the first of equals."""
+    whole: list[Event] = []
     open_chains: dict[tuple[int | None, str], list[Event]] = {}
     for event in events:
         if not event.is_exception:
-            settled.append(event)
+            whole.append(event)
             continue
         chain = open_chains.setdefault(event.who, [])
         chain.append(event)
         if not event.leads_on:
-            settled.append(_told_by(open_chains.pop(event.who)))
-    settled += [_told_by(chain) for chain in open_chains.values()]
-    return tuple(sorted(settled, key=lambda event: event.offset))
+            whole.append(_told_by(open_chains.pop(event.who)))
+    whole += [_told_by(chain) for chain in open_chains.values()]
+    return tuple(sorted(whole, key=lambda event: event.offset))
 
 
 def _told_by(chain: list[Event]) -> Event:
-    """The event that says most. What is raised while a record is read is the record's fault,
-    whatever its words.
-    """
+    """The event that says most. What is raised while a record is read is the record's fault."""
     best = max(chain, key=lambda event: (event.role is not Role.CASCADE, event.certainty.weight))
     reader = next((event for event in chain if event.pattern == LOADER_WORKER), None)
     if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:
@@ -334,5 +326,6 @@ def _told_by(chain: list[Event]) -> Event:
         best,
         signature=f"{place} > {best.signature}" if place else best.signature,
         survived=chain[0].survived,
+        chain=tuple(event.raised for event in chain if event.raised is not None),
         ends=chain[-1].offset,
     )

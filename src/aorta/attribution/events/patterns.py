@@ -158,9 +158,7 @@ class _PatternFile(StrictModel):
 
 
 class Registry:
-    """All patterns, a user's own before the built-in ones: the first pattern of the best
-    certainty wins.
-    """
+    """All patterns, a user's own first: the first pattern of the best certainty wins."""
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
@@ -198,9 +196,7 @@ def built_in() -> Registry:
 
 
 def with_user_file(path: Path) -> Registry:
-    """The built-in patterns behind those of a user's file, whose patterns must pass their own
-    tests.
-    """
+    """The built-in patterns behind those of a user's file, which must pass their own tests."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as wrong:

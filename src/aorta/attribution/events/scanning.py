@@ -1,4 +1,4 @@
-"""One pass over the logs of a cycle: every event that a dialect or an exception shows in them.
+"""One pass over the logs of a cycle: every event that a pattern or an exception shows in them.
 
 All literals are looked for at once: which of them occur in this piece of a log? That question is
 all an engine answers, so that every engine gives the same findings. Over 54 MB of training log with
@@ -70,9 +70,7 @@ class HyperscanScanner:
 
 
 class PlainScanner:
-    """The standard library alone. The alternation only finds a place to look; each literal is then
-    looked up there.
-    """
+    """The standard library alone: an alternation finds places, then each literal is looked up."""
 
     name = "re"
 
@@ -138,9 +136,7 @@ _Kept = dict[tuple[str, tuple[int | None, str], str], list[Event]]
 
 
 def _keep(kept: _Kept, event: Event) -> None:
-    """Bounded memory: the first and the last few of a kind say all that a thousand between them
-    would.
-    """
+    """Bounded memory: of a kind of event the first and the last few are kept."""
     group = kept.setdefault((event.pattern, event.who, event.signature[:80]), [])
     if any(event.offset == other.offset for other in group):
         return

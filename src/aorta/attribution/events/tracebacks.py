@@ -66,9 +66,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Traceback:
-    """One exception with its frames. `survived` means the program itself reported it and went
-    on.
-    """
+    """One exception with its frames. `survived`: the program reported it and went on."""
 
     exception: str  # "Type: message" and a few lines of what follows
     frames: tuple[Frame, ...]
@@ -107,9 +105,7 @@ class Traceback:
 
 
 def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
-    """The traceback whose header is the first of `lines`; lines of other ranks in between are
-    passed over.
-    """
+    """The traceback whose header is the first of `lines`; other ranks' lines are passed over."""
     reader = iter(lines)
     header = next(reader, None)
     while header is not None and _HEADER not in header.text:  # a logger folded them into one
@@ -162,9 +158,7 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
 
 
 def _goes_on(ahead: list[LogLine]) -> bool:
-    """Whether a traceback has its frames or a plainer exception yet to come: then the line before
-    was another writer's.
-    """
+    """Whether frames or a plainer exception follow: then the line before was another writer's."""
     for line in ahead:
         if not line.text.strip() or _HEADER in line.text:
             return False
@@ -174,9 +168,7 @@ def _goes_on(ahead: list[LogLine]) -> bool:
 
 
 def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """The lines of the process that wrote `header`; a line without any mark belongs to who spoke
-    last.
-    """
+    """The lines of the process that wrote `header`; an unmarked line is the last writer's."""
     is_own = True
     for line in lines:
         if line.who != (None, ""):
@@ -186,9 +178,7 @@ def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def unfolded(text: str, rank: int | None, offset: int) -> list[LogLine]:
-    """The lines of a traceback that a structured logger folded into one; none if this one is not
-    folded.
-    """
+    """The lines of a traceback that a structured logger folded into one; none if not folded."""
     at = text.find(_HEADER)
     if at < 0 or "\\n" not in text[at:]:
         return []
@@ -197,9 +187,7 @@ def unfolded(text: str, rank: int | None, offset: int) -> list[LogLine]:
 
 
 def _without(margin: int, line: LogLine) -> LogLine:
-    """`line` moved left as far as its header stands to the right: launchers quote tracebacks with a
-    margin.
-    """
+    """`line` moved left by its header's margin: launchers quote tracebacks with one."""
     if margin and line.text[:margin].isspace():
         return replace(line, text=line.text[margin:])
     return line
@@ -234,9 +222,7 @@ def frames_above(lines: list[LogLine], who: tuple[int | None, str]) -> tuple[Fra
 
 
 def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
-    """The innermost frames under a "Fatal Python error", which prints the most recent call
-    first.
-    """
+    """The innermost frames under "Fatal Python error", which prints the latest call first."""
     frames: list[str] = []
     for line in islice(lines, _MOST_CRASH_LINES):
         frame = _CRASH_FRAME.match(line.text)
@@ -248,9 +234,7 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
 
 
 def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], list[str], int, Link | None]:
-    """What belongs to the message, what may, where it ends, and whether another traceback follows
-    from this one.
-    """
+    """The message, what may belong to it, where it ends, and whether another one follows."""
     message: list[str] = []
     beyond: list[str] = []
     blank = 0
@@ -280,7 +264,5 @@ def _survived(header: LogLine, before: LogLine | None) -> bool:
 
 
 def _is_ignored(before: LogLine | None) -> bool:
-    """Whether the interpreter itself says that this one ends nothing but a thread or a
-    destructor.
-    """
+    """Whether the interpreter says that it ends nothing but a thread or a destructor."""
     return before is not None and _IGNORED.match(before.text) is not None

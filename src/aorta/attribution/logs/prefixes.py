@@ -150,9 +150,7 @@ class LineFormat:
         )
 
     def _without_prefix(self, spoken: Spoken) -> Spoken:
-        """The fields taken off one by one; then the gap behind them, but not what indents the text
-        itself.
-        """
+        """The fields taken off one by one, then the gap behind them, but no indentation."""
         spoken, fields = self._fields(spoken)
         if not fields:
             return spoken
@@ -162,17 +160,13 @@ class LineFormat:
         return Spoken(text, spoken.rank, spoken.node, spoken.who, spoken.time, spoken.level)
 
     def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
-        """Ranks write the same lines, and one line is asked for by many: what it begins with is
-        read once.
-        """
+        """Read once a line: ranks write the same lines, and one line is asked for by many."""
         if len(spoken.text) > _LONGEST_KEPT:
             return _fields_read(spoken, self._learned)
         return _fields_of(spoken, self._learned)
 
     def with_margins(self, sample: list[str]) -> "LineFormat":
-        """The same with the gap that each sequence of fields leaves before the least indented
-        line.
-        """
+        """The same with the gap that each sequence of fields leaves before its text."""
         margins: dict[tuple[int, ...], int] = {}
         loud = 0
         for line in sample:
@@ -225,9 +219,7 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
 
 
 def _shared(lines: list[str]) -> re.Pattern[str] | None:
-    """What nearly all lines still begin with: a token that names a place, such as a host or a
-    pod.
-    """
+    """What nearly all lines still begin with: a token that names a host or a pod."""
     rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
     shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
@@ -259,9 +251,7 @@ def _kind(separator: str) -> str:
 
 
 def _names_a_place(token: str, separator: str) -> bool:
-    """Whether it may stand for a host, a pod or a process, and not for the first word of what is
-    said.
-    """
+    """Whether it may name a host, a pod or a process, and is not the message's first word."""
     if separator == "|" or token[0] in "[(<":
         return True
     numbered = "#" in token and token.strip("#") != ""

@@ -110,9 +110,7 @@ class ReadableLog:
         return inflated.lines_left_out if inflated is not None and offset > inflated.gap else 0
 
     def _file(self) -> BinaryIO:
-        """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading
-        all the same.
-        """
+        """Empty where the file is gone or closed to us: the other ranks' logs still count."""
         if self.path is None:
             return io.BytesIO(self.text)
         try:
@@ -122,9 +120,7 @@ class ReadableLog:
 
 
 class _Tolerant:
-    """A file that ends where it cannot be read any further: a disk or a mount may fail on the
-    way.
-    """
+    """A file that ends where it cannot be read any further: a disk or a mount may fail."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -166,9 +162,7 @@ def _inflated(packed: Readable, most_head: int, most_tail: int) -> _Inflated:
 
 
 def _inflated_blocks(file: Readable) -> Iterator[bytes]:
-    """What a gzip file holds up to where it ends or is damaged: a crashed job rarely closes its
-    log.
-    """
+    """What a gzip file holds up to its end or damage: a crashed job rarely closes its log."""
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     packed, left = file.read(PIECE), _MOST_INFLATED
     while packed and left > 0:
@@ -187,9 +181,7 @@ def _inflated_blocks(file: Readable) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Piece:
-    """`data[start:end]` is this piece's own part; around it lie margins that belong to its
-    neighbours.
-    """
+    """`data[start:end]` is this piece's own part; the margins belong to its neighbours."""
 
     data: bytes
     offset: int  # of data[0] in the source
@@ -235,9 +227,7 @@ def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iter
 
 
 def _cut(data: bytes, start: int) -> int:
-    """Where a piece may end: at a line end that leaves a margin behind it; inside a line only if it
-    is endless.
-    """
+    """Where a piece may end: at a line end with a margin behind it, or inside an endless line."""
     latest = len(data) - MARGIN
     if latest <= start:
         return start
@@ -266,9 +256,7 @@ def line_at(
 def lines_after(
     data: bytes, position: int, source: ReadableLog, offset: int = 0
 ) -> Iterator[LogLine]:
-    """The lines from `position` on, which must be a line's beginning; at most one margin of
-    them.
-    """
+    """The lines from `position`, a line's beginning, on; at most one margin of them."""
     for found in _ROW.finditer(data, position, position + MARGIN):
         raw = found[0]
         own = raw.rstrip(b"\r\n")
@@ -316,9 +304,7 @@ def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
 
 
 def _line_end_counter(far: bool) -> Callable[[bytes], int]:
-    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65, and 75 to be
-    imported.
-    """
+    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65."""
     if sys.version_info < (3, 13) and (far or "numpy" in sys.modules):
         try:
             import numpy as np
@@ -330,9 +316,7 @@ def _line_end_counter(far: bool) -> Callable[[bytes], int]:
 
 
 def ends_of(source: ReadableLog, head: int, tail: int) -> tuple[str, str]:
-    """The first `head` and last `tail` bytes as text; the same text twice where the source is
-    short.
-    """
+    """The first `head` and last `tail` bytes as text; both the same where the source is short."""
     with source.opened() as stream:
         size = source.size
         first = stream.read(min(head, size))

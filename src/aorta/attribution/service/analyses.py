@@ -22,12 +22,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.opinion import Adviser, opinion_on
-from aorta.attribution.service.lanes import AnalysisLostError, Lanes
 from aorta.attribution.service.models import CycleReport
 from aorta.attribution.service.path_checker import PathChecker, in_thread
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
 from aorta.attribution.service.worker import Analysed, StoredCycle, paths_in
+from aorta.attribution.service.worker_pools import AnalysisLostError, WorkerPools
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -88,9 +88,7 @@ class _Cycle:
         self.first_report = self.first_report or self.last_report
 
     async def settled(self) -> None:
-        """Returns when all agents were heard; where nobody counted them, also when none came for a
-        moment; late if need be.
-        """
+        """Returns when all agents reported; uncounted, also when none came for a moment."""
         while not self.all_heard.is_set():
             wake = self.first_report + SETTLE_AT_MOST
             if self.expected is None:
@@ -104,9 +102,7 @@ class _Cycle:
 
 @dataclass(frozen=True)
 class CycleAnswer:
-    """What a reader gets: the answer, once there is one, and what a language model said about it,
-    once it has.
-    """
+    """What a reader gets: the answer, and a language model's opinion, once there are any."""
 
     document: dict[str, Any] | None
     opinion: dict[str, Any] | None = None
@@ -116,16 +112,16 @@ class Analyses:
     def __init__(
         self,
         store: Store,
-        lanes: Lanes,
+        pools: WorkerPools,
         path_checker: PathChecker,
         metrics: Metrics,
         *,
         adviser: Adviser | None = None,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._lanes, self._path_checker, self._metrics = (
+        self._store, self._pools, self._path_checker, self._metrics = (
             store,
-            lanes,
+            pools,
             path_checker,
             metrics,
         )
@@ -142,7 +138,7 @@ class Analyses:
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
-        self._lanes.start()
+        self._pools.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
@@ -154,7 +150,7 @@ class Analyses:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._lanes.close()
+        self._pools.close()
 
     async def report(
         self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
@@ -198,9 +194,7 @@ class Analyses:
             await asyncio.sleep(_TIDY)
 
     async def _keep(self, report: Report) -> None:
-        """Return when the report is committed. What comes while a commit runs goes into the next
-        one together.
-        """
+        """Return when the report is committed. Those that come meanwhile share the next commit."""
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unkept.append((report, kept))
         if self._keeping is None or self._keeping.done():
@@ -243,9 +237,7 @@ class Analyses:
         return CycleAnswer(cycle.answer, cycle.opinion)
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
-        """A cycle that was not reported here may be another service's: its decision, or its
-        remains.
-        """
+        """A cycle not reported here may be another service's: its decision, or its remains."""
         row = await asyncio.wrap_future(self._store.cycle(key))
         if row is None or cycle.answer is not None:
             return
@@ -277,9 +269,7 @@ class Analyses:
             del self._cycles[key]
 
     def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again; those nobody reported are only
-        questions.
-        """
+        """Decided cycles can be read from the store again; unreported ones are only questions."""
         while len(self._cycles) > _REMEMBERED:
             idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
             oldest = next(idle, None)
@@ -292,9 +282,7 @@ class Analyses:
             cycle.task = asyncio.create_task(self._decide(key, cycle))
 
     async def _decide(self, key: CycleKey, cycle: _Cycle) -> None:
-        """Nobody gets an answer that is not committed: a store that refuses is asked until it takes
-        it.
-        """
+        """Nobody gets an uncommitted answer: a store that refuses is retried until it takes it."""
         while cycle.answer is None:
             try:
                 analysed = await self._settled_answer(key, cycle)
@@ -308,9 +296,7 @@ class Analyses:
             self._run_aside(self._ask(key, cycle, analysed.question))
 
     async def _ask(self, key: CycleKey, cycle: _Cycle, question: str) -> None:
-        """A language model's words, which are kept beside the decision once they are there. Nobody
-        waits for them.
-        """
+        """A language model's opinion, kept beside the decision. Nobody waits for it."""
         assert self._adviser is not None
         self._questions += 1
         try:
@@ -348,7 +334,7 @@ class Analyses:
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._lanes.analyse(StoredCycle(reports, earlier, before, silent))
+                return await self._pools.analyse(StoredCycle(reports, earlier, before, silent))
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
             except Exception:

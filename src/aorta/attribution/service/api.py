@@ -20,7 +20,6 @@ from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
-from aorta.attribution.service.lanes import Lanes
 from aorta.attribution.service.models import (
     Accepted,
     CycleReport,
@@ -37,6 +36,7 @@ from aorta.attribution.service.path_checker import PathChecker
 from aorta.attribution.service.peer import PeerWire, peer_routes
 from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.store import Store
+from aorta.attribution.service.worker_pools import WorkerPools
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
@@ -86,14 +86,14 @@ def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
     path_checker = PathChecker(jail)
-    lanes = Lanes(
+    pools = WorkerPools(
         jail,
         worker.AnalysisRules(
             settings.no_progress_limit, with_question=settings.adviser is not None
         ),
     )
     analyses = Analyses(
-        store, lanes, path_checker, metrics, adviser=settings.adviser, keep_days=settings.keep_days
+        store, pools, path_checker, metrics, adviser=settings.adviser, keep_days=settings.keep_days
     )
     wire, peer = Wire(store, path_checker, analyses), PeerWire(store, jail, path_checker, analyses)
 
@@ -203,9 +203,7 @@ async def _store_refused(_request: Request, error: Exception) -> Response:
 
 
 async def _not_served(_request: Request, error: Exception) -> Response:
-    """What the framework itself refuses, in our form: no such route, no such method, no readable
-    body.
-    """
+    """What the framework refuses, in our form: no such route or method, no readable body."""
     assert isinstance(error, HTTPException)
     code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
     response = ApiError(error.status_code, code or "refused", error.detail).response()

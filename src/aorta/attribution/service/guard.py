@@ -124,9 +124,7 @@ class Guard:
 
 
 def _is_ours(host: bytes) -> bool:
-    """Whether a caller meant this machine: a page that a browser of this user shows may come to us
-    under a name of its own.
-    """
+    """Whether a caller meant this machine: a web page may reach us under another name."""
     try:
         name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
     except ValueError:

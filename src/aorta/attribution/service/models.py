@@ -1,4 +1,4 @@
-"""The bodies of the service's own wire, strict at the door."""
+"""The bodies of the service's own wire, strict in what they take."""
 
 import signal
 from typing import Annotated, Any, Literal
@@ -72,7 +72,8 @@ class CycleReport(_Body):
     lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
     started: Annotated[float, Field(ge=0, le=1e12)] | None = None
     ended: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    heartbeat_step: Annotated[int, Field(ge=0, lt=1 << 62), _WHOLE] | None = None
+    # Beyond this a JSON number is not exact, and a description would promise what is refused.
+    heartbeat_step: Annotated[int, Field(ge=0, le=1 << 53), _WHOLE] | None = None
 
     @property
     def lifetime(self) -> float | None:

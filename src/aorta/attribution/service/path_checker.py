@@ -28,7 +28,7 @@ LONGEST = 5.0  # seconds after which a path that does not answer is left out
 _MOST = 32  # processes that look at the same time
 _LONGEST_LINE = 64 << 20
 _SEEN = 10_000  # paths
-_SEEN_FOR = 5.0  # seconds for which a look at the door need not be repeated
+_SEEN_FOR = 5.0  # seconds for which an admission need not be repeated
 
 
 class SilentError(Exception):
@@ -77,9 +77,7 @@ class PathChecker:
             self._admitted.popitem(last=False)
 
     async def silent(self, paths: Iterable[str]) -> frozenset[str]:
-        """Which of these paths do not answer: asked directory by directory, and one by one where a
-        directory has such a path.
-        """
+        """Which of these paths do not answer: by directory, then one by one in silent ones."""
         groups = _by_directory(paths)
         answers = await self._answers(groups)
         doubtful = [path for place, well in answers.items() if not well for path in groups[place]]

@@ -143,9 +143,7 @@ class PeerWire:
         await self._analyses.report(report, written=lambda: self._written(path))
 
     async def _written(self, path: Path) -> None:
-        """Return when the log has been still for a while, or when that has been waited for long
-        enough.
-        """
+        """Return when the log has been still for a while, or after the longest wait."""
         began = still_since = time.monotonic()
         size = -1
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
@@ -177,9 +175,7 @@ def peer_routes(wire: PeerWire) -> APIRouter:
         file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> LogResult:
-        """The result for a log that was told of; asking for one that was only tracked starts its
-        analysis.
-        """
+        """The result for a known log; asking for one that was only tracked starts its analysis."""
         return await wire.result(log_path, _WAIT if wait else 0.0, wl_restart or 0)
 
     return routes

@@ -181,9 +181,7 @@ def add_opinion(connection: sa.Connection, key: CycleKey, opinion: dict[str, Any
 
 
 def forget_before(connection: sa.Connection, before: float) -> int:
-    """Whole jobs, by their last cycle: what a job did before is what its next cycle is compared
-    with.
-    """
+    """Whole jobs, by their last cycle: a job's next cycle is compared with all before it."""
     jobs = [
         {"job_id": name} for name in connection.execute(_OLD_JOBS, {"before": before}).scalars()
     ]

@@ -67,18 +67,14 @@ def serve(app: Any, listener: socket.socket) -> None:
 
 
 def leave() -> NoReturn:
-    """End this process. Threads and workers that wait for a mount that hangs cannot be ended, and
-    would be waited for.
-    """
+    """End this process without waiting for threads and workers that hang in a mount."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection whose requests come whole within a time, so that nobody can hold a thousand of
-    them open.
-    """
+    """A connection whose requests come whole within a time, so that none is held open."""
 
     _late: asyncio.TimerHandle | None = None
     _caller: int | None = None

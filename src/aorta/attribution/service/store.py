@@ -90,9 +90,7 @@ class Store:
         return self._submit(lambda connection: queries.cycles_of(connection, job_id))
 
     def answers_before(self, key: CycleKey) -> Future[list[tuple[str, str]]]:
-        """The name and the answer, as JSON, of each decided cycle of the job before this one,
-        oldest first.
-        """
+        """Name and answer (JSON) of each decided cycle of the job before this one, oldest first."""
         return self._submit(lambda connection: queries.answers_before(connection, key))
 
     def undecided(self) -> Future[list[CycleKey]]:
@@ -123,9 +121,7 @@ class Store:
                 return
 
     def _batch(self) -> tuple[list[tuple[Work[Any], Future[Any]]], bool]:
-        """What has queued up, without what its caller no longer waits for; and whether it is the
-        last.
-        """
+        """What has queued up and is still waited for; and whether it is the last."""
         batch: list[tuple[Work[Any], Future[Any]]] = []
         asked = self._queue.get()
         while asked is not None:
@@ -156,9 +152,7 @@ class Store:
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:
-    """A PostgreSQL that fell silent is given up after seconds, not after the minutes TCP would
-    wait.
-    """
+    """A PostgreSQL that fell silent is given up after seconds, not after TCP's minutes."""
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "postgresql":
         return {}

@@ -26,9 +26,7 @@ _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers age
 
 
 def prepare(parent: int) -> None:
-    """Load what every analysis needs, leave Ctrl-C to the parent, and neither outlive nor outrun
-    it.
-    """
+    """Load what every analysis needs, leave Ctrl-C to the parent, die with it, stay behind it."""
     if os.nice(0) < _BEHIND_THE_ANSWERS:
         os.nice(_BEHIND_THE_ANSWERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,9 +44,7 @@ class AnalysisRules:
 
 @dataclass(frozen=True)
 class StoredCycle:
-    """What the store holds about a cycle: its reports, and the name and answer of each cycle before
-    it. All JSON.
-    """
+    """What the store holds of a cycle: its reports, and name and answer of those before. JSON."""
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()
@@ -140,9 +136,7 @@ def _failure(report: FailureReport, jail: PathJail, silent: frozenset[str]) -> R
 def _logs(
     paths: Iterable[str], jail: PathJail, nodes: Mapping[int, str | None]
 ) -> Iterator[LogSource]:
-    """What is there of the paths that may still be read. An empty or vanished one is no evidence,
-    and no error.
-    """
+    """What is there of the paths that may be read. An empty or missing one is no error."""
     for path in sorted(paths):
         try:
             found = find_logs([jail.admit(path)])

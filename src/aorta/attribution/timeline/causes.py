@@ -167,9 +167,7 @@ def _is_wrapper(event: Event) -> bool:
 
 
 def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
-    """Events that can have been the end of a rank: the last uncaught exception, and lines that name
-    a death.
-    """
+    """Events that can have ended a rank: the last uncaught exception, lines that name a death."""
     roots = [event for event in events if event.role is Role.ROOT]
     lines = [event for event in roots if not event.is_exception and _may_end(event, failure)]
     if failure is not None and not failure.fits_an_exception:
@@ -201,9 +199,7 @@ def _says_more(line: Event, last: Event) -> bool:
 
 
 def _may_end(line: Event, failure: RankEnd | None) -> bool:
-    """Whether a rank can have ended with this line: it did not go on, and who refuses its input
-    falls silent.
-    """
+    """Whether a rank can have ended with this line: it did not go on afterwards."""
     if failure is not None and not failure.fits(line.failure_class):
         return False
     if went_on(line):
@@ -212,9 +208,7 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
-    """What says most; an abort is only how something shows that another line of the same moment
-    names.
-    """
+    """What says most; an abort is only how another line of the same moment shows."""
     named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
@@ -244,13 +238,11 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
 
 
 def _stack_of(failure: RankEnd, facts: Facts) -> str:
-    """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they
-    stood in the same place.
-    """
+    """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
     stacks = [
         event.signature
         for event in facts.reading.events
-        if failure.hung and event.rank == failure.rank and event.role is Role.STANDING
+        if failure.hung and event.rank == failure.rank and event.role is Role.STACK
     ]
     return f" > {max(stacks, key=len)}" if stacks else ""
 
@@ -274,14 +266,12 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
 
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
-    """Whether its stack shows this rank in a collective while another that hung with it was
-    elsewhere.
-    """
+    """Whether its stack shows this rank in a collective while another hung elsewhere."""
     events = facts.reading.events
     waiting = {
         event.rank
         for event in events
-        if event.role is Role.STANDING and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
+        if event.role is Role.STACK and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
     }
     hung = {
         event.rank
@@ -308,9 +298,7 @@ def _outranks(from_exit: FoundCause, told: Event) -> bool:
 
 
 def _first_of(causes: Sequence[FoundCause]) -> tuple[FoundCause, int]:
-    """The earliest; of those in the same moment the most certain. All ranks of its class share the
-    blame.
-    """
+    """The earliest, of one moment the most certain. All ranks of its class share the blame."""
     first = _earliest(causes)
     chosen = max(first, key=_says_most)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
@@ -324,9 +312,7 @@ def _first_of(causes: Sequence[FoundCause]) -> tuple[FoundCause, int]:
 
 
 def _earliest(causes: Sequence[FoundCause]) -> list[FoundCause]:
-    """Those that nothing says came later: by the launcher's clock, or by the times of their
-    lines.
-    """
+    """Those that nothing says came later: by the launcher's clock, or by their lines' times."""
     moments = [cause.moment for cause in causes if cause.moment is not None]
     if moments:
         latest = min(moments) + _SAME_MOMENT

@@ -30,9 +30,7 @@ _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 
 
 def from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
-    """An event from outside that names this job or node, fits in time, and explains the end that
-    came first.
-    """
+    """An event from outside that names this job or node, fits in time and explains the exit."""
     events = [
         event
         for event in facts.reading.events
@@ -73,18 +71,14 @@ def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
 
 
 def _crashed_before(event: Event, other: Event) -> bool:
-    """Whether a launcher had told of a crash before the scheduler's word: then that is only the
-    tidying up.
-    """
+    """Whether a launcher told of a crash before the scheduler's word, which then is clean-up."""
     if other.source != event.source or other.offset > event.offset:
         return False
     return any(end.failed and not end.was_asked_to_stop for end in other.ended)
 
 
 def _raised_by_itself(event: Event) -> bool:
-    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to
-    that.
-    """
+    """Whether a rank left by an exception of its own: one that a scheduler kills does not."""
     of_an_end = event.failure_class in {*FROM_OUTSIDE, FailureClass.KILLED}
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 

@@ -15,9 +15,7 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 @dataclass(frozen=True)
 class FoundCause:
-    """A candidate for what began it. `events` are its own lines; `rank` None: nobody in
-    particular.
-    """
+    """A candidate for what began it. `events` are its lines; `rank` None: nobody's."""
 
     failure_class: FailureClass
     certainty: Certainty

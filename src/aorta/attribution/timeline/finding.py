@@ -22,7 +22,9 @@ from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, Fai
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.attribution.timeline.facts import Facts, FoundCause
 from aorta.attribution.timeline.last_words import states_a_failure
-from aorta.core.failure import digest_of
+from aorta.core.failure import Failure, digest_of
+from aorta.core.raised import cause_of
+from aorta.core.trial import Ended
 
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
@@ -73,6 +75,7 @@ def conclude(facts: Facts) -> Finding:
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
         fingerprint=_fingerprint(cause),
+        failure=_failure(cause, facts),
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
@@ -88,12 +91,37 @@ def conclude(facts: Facts) -> Finding:
 
 
 def _fingerprint(cause: FoundCause) -> str:
-    """The same for the same bug. What words alone name may be named otherwise the next time: there
-    the failure's own signature says all.
+    """A short name of the bug, which accidents of host, rank and step do not change."""
+    return digest_of(f"{_certain_class(cause) or ''} | {cause.signature}")
+
+
+def _failure(cause: FoundCause, facts: Facts) -> Failure:
+    """What failed, as `same_failure` compares it between cycles: the exceptions of the cause, else
+    what the pattern, the line or the exit says that names it.
     """
+    kind = _certain_class(cause)
+    if cause.events and cause.events[0].chain:
+        chain = [
+            (one.headline, [(frame.file, frame.function, frame.text) for frame in one.frames])
+            for one in cause.events[0].chain
+        ]
+        # A device reports an assertion at a later call; what was asserted stands in a line.
+        asserted = {
+            event.signature
+            for event in facts.reading.events
+            if kind is FailureClass.DEVICE_ASSERT is event.failure_class and not event.is_exception
+        }
+        return Failure(causes=(cause_of(chain),), words=tuple(sorted(asserted)), failure_class=kind)
+    words = (cause.signature,) if cause.signature else ()
+    end = next((end for end in facts.failures if end.rank == cause.rank), None)
+    ended = Ended() if cause.events or end is None else Ended(end.exit_code, end.signal)
+    return Failure(ended, words=words, failure_class=kind)
+
+
+def _certain_class(cause: FoundCause) -> FailureClass | None:
+    """None where words alone name the class: they may name it otherwise the next time."""
     by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
-    kind = "" if by_words or cause.unexplained else cause.failure_class
-    return digest_of(f"{kind} | {cause.signature}")
+    return None if by_words or cause.unexplained else cause.failure_class
 
 
 def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCause, float, str]:
@@ -149,9 +177,7 @@ def speaks_of_a_failure(said: Said) -> bool:
 
 
 def _root(cause: FoundCause, facts: Facts) -> Root:
-    """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says
-    that he failed by himself.
-    """
+    """Who began it; where its lines do not say, the first that the launcher saw fail."""
     end = next((end for end in facts.failures if end.rank == cause.rank), None)
     if cause.rank is None:
         end = _first_to_fail(cause, facts)
@@ -208,9 +234,7 @@ def _bytes(told: str) -> float:
 
 
 def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
-    """What is added where an exit code stands beside it, and taken away where other causes do or
-    the program went on.
-    """
+    """Added where an exit code agrees; taken away where other causes or progress contradict."""
     if cause.unexplained:
         return 0.0
     has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
@@ -261,9 +285,7 @@ def _advice(cause: FoundCause) -> tuple[Advice, ...]:
 
 
 def _one_node_of(suspects: Iterable[int | None], cause: FoundCause, facts: Facts) -> int | None:
-    """How many nodes there are, if one alone shows the failure and another came past it or was
-    never heard.
-    """
+    """How many nodes there are, if only one shows the failure and another came past it."""
     nodes = set(facts.nodes.values())
     guilty_ranks = {rank for rank in suspects if rank is not None}
     guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
@@ -293,9 +315,7 @@ def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if some show the failure and no other can be counted as showing it
-    too.
-    """
+    """How many ranks there are, if some show the failure and no other may have."""
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
     others = (set(range(max(known, default=0) + 1)) | known) - guilty
@@ -346,9 +366,7 @@ def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:
 
 
 def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:
-    """Whether its launcher ended it in the moment the others failed, or it failed with them in
-    silence.
-    """
+    """Whether its launcher ended it in the moment the others failed, or it failed silently."""
     if end is None or not end.failed:
         return False
     times = [ended[rank].time for rank in guilty if rank in ended]

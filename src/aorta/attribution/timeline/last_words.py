@@ -1,4 +1,4 @@
-"""What a process said last that it had never said before: for failures that no dialect knows, and
+"""What a process said last that it had never said before: for failures that no rule file knows, and
 never more than a hint.
 
 Lines that look like earlier ones of the same log are noise. Of the others near its end, the one
@@ -106,9 +106,7 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
 
 
 def states_a_failure(text: str) -> bool:
-    """Whether a line says in plain words that something went wrong: what a healthy job writes tells
-    nothing of its end.
-    """
+    """Whether a line says in plain words that something went wrong."""
     return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
 
 

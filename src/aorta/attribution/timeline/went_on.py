@@ -3,8 +3,8 @@ shouts.
 
 Healthy is what a rank outlived: lines after which it made further steps, lines of ranks that ended
 well, and lines that the cycle before outlived. It needs no pattern, so it works for frameworks that
-no dialect knows. Many a traceback in a log was caught and survived: whether an event was the end of
-its rank is asked here too.
+no rule file knows. Many a traceback in a log was caught and survived: whether an event was the
+end of its rank is asked here too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,9 +53,7 @@ def _words(event: Event) -> Words:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether a rank may have ended with this exception: it did not go on, and said no more if it
-    logged it itself.
-    """
+    """Whether a rank may have ended with this exception: it did not go on."""
     return not went_on(event) and (not event.survived or is_last_word(event))
 
 

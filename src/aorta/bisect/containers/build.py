@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
+from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader
 from aorta.bisect.package import (
     Package,
     Versions,
@@ -55,7 +55,6 @@ class BaseImage:
 
     environment: Environment
     image: str
-    digest: str
     versions: Versions
 
 
@@ -210,7 +209,7 @@ class Images(VersionSets):
         """Of this run alone: another one may be removing its own images by now."""
         content = [
             str(self._root.absolute()),
-            self._base.digest,
+            self._base.image,
             set_key(packages or self._packages, versions),
             sorted(self._build_env.items()),
         ]
@@ -277,8 +276,7 @@ def base_of(
     image = str(inside.environment.image)
     if remotes:
         image = _made(run, inside.environment, "\n".join(lines), remotes, root)
-    digest = digest_in(environment) or str(environment.image)
-    return BaseImage(environment, image, digest, found.versions)
+    return BaseImage(environment, image, found.versions)
 
 
 def _made(

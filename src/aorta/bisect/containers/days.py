@@ -1,34 +1,25 @@
-"""The days of a container family between which it broke: back in growing steps, then bisection.
+"""The days of a container family between which it broke: back in growing steps, then bisection."""
 
-What earlier runs found out about an image is used again: by its digest, which the registry tells
-without a pull, since a tag may be moved.
-"""
-
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from aorta.bisect.containers.image import command_inside, digest_in, is_at_hand
+from aorta.bisect.containers.image import command_inside, is_at_hand
 from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
-from aorta.bisect.stages import OutcomeCache
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
-from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
 from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
-from aorta.engine import events
-from aorta.engine.events import Event, Listener
+from aorta.engine.events import Listener
 from aorta.engine.question import Answer
-from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
+from aorta.engine.rundir import PRIVATE, fresh_dir
 from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
-from aorta.search.remembered import Remembered
 
 AXIS = "container"
 STAGE = "containers"
@@ -66,7 +57,6 @@ class ContainerSides:
     failing: str | None
     confidence: float | None = None
     names: tuple[str, str] | None = None
-    cached: int = 0  # outcomes of other runs that were used to find them
 
 
 def family_in(containers: ContainersSpec) -> Family:
@@ -82,26 +72,18 @@ def between_days(
     experiment = ContainersExperiment(
         command, lambda name: family.images[name], AXIS, plugin=containers.plugin
     )
-    earlier = EarlierOutcomes(
-        run.stages.stage_path(STAGE) / PRIVATE / "known.json",
-        lambda name: digest_in(replace(environment, image=family.images[name])),
-        run.cache_of_image,
-    )
-    remembered = Remembered(search, earlier.of)
-    listeners: list[Listener] = [earlier.keep]
+    listeners: list[Listener] = []
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
     images = DayImages(run.stages.stage_path(STAGE) / PRIVATE / "gone")
-    answer = run.stages.drive(STAGE, remembered, experiment, images, listeners, run.metric)
+    answer = run.stages.drive(STAGE, search, experiment, images, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
-        return _unfinished(search, answer, family, interval, remembered.used)
+        return _unfinished(search, answer, family, interval)
     good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerSides(
-        family.images[good], family.images[bad], interval.mass, (good, bad), remembered.used
-    )
+    return ContainerSides(family.images[good], family.images[bad], interval.mass, (good, bad))
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
@@ -121,7 +103,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None, cached: int
+    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -135,7 +117,7 @@ def _unfinished(
     findings = Findings(
         status=status,
         warnings=[words],
-        counted=counted([answer], cached=cached),
+        counted=counted([answer]),
         exit_code=code,
     )
     if interval is None:
@@ -197,43 +179,6 @@ class DayImages:
 
     def finished(self, trial_id: str) -> None:
         """Containers are the runtime's business."""
-
-
-class EarlierOutcomes:
-    """Cached outcomes of dated images, looked up when a day is first asked about.
-
-    What was found then is kept in the run's own file: a resumed run must not take its own trials
-    for those of another. A digest serves one day, so that days with one image count no trial twice.
-    """
-
-    def __init__(
-        self,
-        kept: Path,
-        digest_of: Callable[[str], str | None],
-        cache_of: Callable[[str], OutcomeCache],
-    ) -> None:
-        self._kept, self._digest_of, self._cache_of = kept, digest_of, cache_of
-        self._days: dict[str, Mapping[str, object]] = {}
-        if kept.exists():
-            self._days = json.loads(kept.read_text(encoding="utf-8"))
-
-    def of(self, point: Point) -> Sequence[bool]:
-        name = str(point[AXIS])
-        if name not in self._days:
-            digest = self._digest_of(name)
-            served = {about["digest"] for about in self._days.values()}
-            known = self._cache_of(digest).known({}) if digest and digest not in served else []
-            self._days[name] = {"digest": digest, "outcomes": known}
-            write_atomically(self._kept, json.dumps(self._days))
-        outcomes = self._days[name]["outcomes"]
-        return outcomes if isinstance(outcomes, list) else []
-
-    def keep(self, event: Event) -> None:
-        if isinstance(event, events.TrialEnded) and not event.replayed:
-            about = self._days.get(str(event.record.point[AXIS]), {})
-            digest = event.record.image_digest or about.get("digest")
-            if digest:
-                self._cache_of(str(digest)).add({}, event.record.outcome)
 
 
 _MOST_FAMILIES = 12

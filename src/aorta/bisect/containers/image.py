@@ -20,9 +20,8 @@ from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
-from aorta.runtimes.engine import ENGINES, Image, client_of, present_image
+from aorta.runtimes.engine import ENGINES, client_of, present_image
 from aorta.runtimes.git import GitAnswer, RunGit
-from aorta.runtimes.image_registry import digest_of
 from aorta.runtimes.launch import launch_for
 from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE
 
@@ -105,26 +104,12 @@ def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCo
     return replace(command, environment=replace(environment, options=options, image="unset"))
 
 
-def digest_in(environment: Environment) -> str | None:
-    """The digest of what would run: of the image that the engine has, else of the one the registry
-    would give.
-
-    None where nobody can say: a squashfs file, or a registry that does not answer.
-    """
-    present = _present(environment)
-    return present.digest if present else digest_of(str(environment.image))
-
-
 def is_at_hand(environment: Environment) -> bool:
     """Whether the engine has the image, so that no registry is asked for it."""
-    return _present(environment) is not None
-
-
-def _present(environment: Environment) -> Image | None:
     if environment.kind not in ENGINES:
-        return None
+        return False
     client, _ = client_of(ENGINES[environment.kind], environment.options)
-    return present_image(client, str(environment.image))
+    return present_image(client, str(environment.image)) is not None
 
 
 def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:

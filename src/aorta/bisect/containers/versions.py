@@ -73,7 +73,7 @@ def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     return Findings(
         status="partial",
         containers={"last_good": sides.passing, "first_bad": sides.failing},
-        counted=counted(list(run.stages.answers.values()), cached=sides.cached),
+        counted=counted(list(run.stages.answers.values())),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
 
@@ -152,21 +152,20 @@ class ContainerBisection:
                 with inside.with_image(base.image) as in_base:
                     return self._in_base(base, ends, found, in_base)
         finally:
-            Images(self.root, BaseImage(environment, image, "", {}), []).remove()
+            Images(self.root, BaseImage(environment, image, {}), []).remove()
 
     def _in_base(
         self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
     ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
-        command = command_inside(run.command(), base.environment)
-
         inside.close()  # a search takes hours
+        command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
             return self._images(base, those)
 
-        outcome = investigate(run.setting(images, command=command, image=base.digest), packages)
+        outcome = investigate(run.setting(images, command=command), packages)
         findings = self._findings(outcome, base)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
@@ -196,7 +195,7 @@ class ContainerBisection:
             findings,
             warnings=(*self.warnings, *findings.warnings),
             containers={"last_good": self.sides.passing, "first_bad": self.sides.failing},
-            counted=counted(answers, outcome, self.sides.cached),
+            counted=counted(answers, outcome),
         )
         if findings.status in {"inconsistent", "did_not_reproduce"}:
             return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
@@ -277,6 +276,7 @@ def _package(
         return library(spec, good, bad)
     path = found.paths[spec.name]
     repository = Repository(inside.git(path), path)
+    repository.remote_address()  # for the answer, which must not start a container again
     return git_package(
         spec,
         repository,
@@ -307,10 +307,10 @@ def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates
         bad={AXIS: bad},
         containers={"last_good": sides.passing, "first_bad": sides.failing},
         warnings=[*between.warnings, "no listed package differs between the two containers"],
-        counted=counted(list(run.stages.answers.values()), cached=sides.cached),
+        counted=counted(list(run.stages.answers.values())),
         differences=differences_of(run, between.environment, sides, between.root),
         reproduce={
-            side: reproduce_inside(BaseImage(between.environment, image, "", {}), command, "")
+            side: reproduce_inside(BaseImage(between.environment, image, {}), command, "")
             for side, image in places.items()
         },
     )

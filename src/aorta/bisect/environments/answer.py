@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
-from aorta.bisect.environments.files import interpreter_of
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
+from aorta.bisect.environments.sides import interpreter_of
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions, clone_lines

@@ -21,10 +21,10 @@ from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.checkout import TreeJob
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_python
 from aorta.runtimes.venv_job import EnvironmentJob, other_versions
-from aorta.runtimes.worktree_job import TreeJob
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
@@ -37,12 +37,6 @@ class EnvironmentRecipe:
 
     ends: EnvironmentEnds
     sources: Sources
-
-    @property
-    def digest(self) -> str:
-        """What decides the outcome of a state, apart from its versions."""
-        common = [self.ends.good.lines, self.ends.good.python, self.ends.good.variables]
-        return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()[:16]
 
     def requirements(self, versions: Versions) -> dict[str, str]:
         """A line for each package that a state has; unchanged ones first."""

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.files import interpreter_of, read_side
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
+from aorta.bisect.environments.sides import interpreter_of, read_side
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.trials import build_trial
 from aorta.bisect.watching import Say

@@ -150,7 +150,7 @@ class _EnvironmentSearch:
 
     def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
-        return self.run.setting(self.version_sets, command=command, image=self.recipe.digest)
+        return self.run.setting(self.version_sets, command=command)
 
     # -- which packages, which releases, which commit
 

@@ -2,8 +2,9 @@
 user's code.
 
 It is loaded by file, where nothing of Aorta need be installed: the standard library here, torch
-beside it once the user has imported it. One JSON line an operation goes to
-`stream-<pid>-<part>.jsonl`.
+beside it once the user has imported it. Records go to `stream-<pid>-<part>.jsonl`, one line of JSON
+for some hundred of them: what they share (places, shapes) stands in it once, the first time it
+occurs in a file, and is a number from then on.
 """
 
 import atexit
@@ -15,8 +16,7 @@ import sys
 import sysconfig
 from array import array
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -26,11 +26,15 @@ SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 256  # records between two fetches from the device
 _SEGMENT = 50_000  # records in a file of the ring
 Place = tuple[str, str, str, int]  # phase, module, file, line
+Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
+Written = int | list[int]  # by which record, or by which in parts
+# Step, head, writers, kinds and offsets of what was read, kinds of what was given.
+_Record = tuple[int, int, Sequence[Written], Sequence[int], Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What a run is told by the variable AORTA_DIVERGE."""
+class RecorderSettings:
+    """What the variable AORTA_DIVERGE says of a run."""
 
     out: str
     seed: int = 0
@@ -47,98 +51,139 @@ class Orders:
 
 
 class Recorder:
-    """The stream of one process, and what the process is told to record."""
+    """The stream of one process."""
 
-    def __init__(self, orders: Orders) -> None:
-        self.orders = orders
+    def __init__(self, settings: RecorderSettings) -> None:
+        self.settings = settings
         self.step = 0
         self.optimizer_steps = 0
         self.paused = False  # what the recorder itself computes is nobody's operation
         # Not as the program says: on another device, in another precision, drawn alike.
-        self.runs_otherwise = bool(orders.device or orders.dtype or orders.same_random)
+        self.runs_otherwise = bool(settings.device or settings.dtype or settings.same_random)
+        last = settings.last_step
+        self._steps = (settings.first_step, math.inf if last is None else last)
+        self._most = math.inf if settings.ring else settings.most
         self._notes: set[str] = set()
         self._count = 0
         self._truncated = False
-        self.batch: Any = None  # of tensors, where torch is
-        self._pending: list[_Pending] = []
-        self._fetching: tuple[list[_Pending], Callable[[], None] | None] = ([], None)
+        self._numbers: dict[Hashable, int] = {}
+        self._defined: list[object] = []
+        self._defined_in_file = 0
+        self.digests: Any = None  # of tensors, where torch is
+        self._own = array("d")  # numbers of values that are no tensors
+        self._pending: list[_Record] = []
+        self._fetching: Callable[[], None] | None = None
         self._file: TextIO | None = None
         self._segments: list[Path] = []
         self._in_segment = 0
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        before, self.paused = self.paused, True
-        try:
-            yield
-        finally:
-            self.paused = before
 
     def note(self, words: str) -> None:
         self._notes.add(words)
 
     @property
     def wants_more(self) -> bool:
-        """Whether this step is asked for, and there is room."""
-        last = self.orders.last_step
-        within = self.orders.first_step <= self.step and (last is None or self.step <= last)
-        if within and not self.orders.ring and self._count >= self.orders.most:
-            self._truncated = True
+        """Whether this step is to be recorded, and there is room."""
+        if not self._steps[0] <= self.step <= self._steps[1]:
             return False
-        return within
+        if self._count >= self._most:
+            self._truncated = True
+        return not self._truncated
+
+    def number_of(self, key: Hashable, value: object) -> int:
+        """Of what many records share: `value` is written once."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._defined)
+            self._defined.append(value)
+        return number
+
+    def head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> int:
+        """Which operation a record is of, and where it stands in the program."""
+        number = self._numbers.get((op, place, tf32))
+        if number is None:
+            number = self.number_of((op, place, tf32), [op, *place, random, tf32])
+        return number
 
     def emit(
         self,
-        head: str,
-        writers: "Writers",
-        shapes: Sequence[str],
-        outputs: list["Slot"],
+        head: int,
+        writers: Sequence[Written],
+        read: Sequence[int],
+        offsets: Sequence[int],
+        given: Sequence[int],
     ) -> int:
-        """One more record; its number. Spelled out once its numbers are there."""
-        index = self._count
+        """One more record; its number. `read` and `given` are the kinds of tensors, by number;
+        `offsets` says where in their memory those that were read begin; nothing: at its start.
+        """
+        self._pending.append((self.step, head, writers, read, offsets, given))
         self._count += 1
-        self._pending.append((index, self.step, head, writers, shapes, outputs))
-        if len(self._pending) >= _PENDING or (self.batch is not None and self.batch.is_full):
+        if len(self._pending) >= _PENDING or (self.digests is not None and self.digests.is_full):
             self.flush()
-        return index
+        return self._count - 1
+
+    def emit_numbers(self, head: int, numbers: Sequence[float], shape: list[int]) -> None:
+        """One more record, of a value that is no tensor."""
+        kind = ("numbers", len(numbers), *shape)
+        given = [shape, "float64", "cpu", len(numbers), False, -1]
+        self._own.extend(numbers)
+        self.emit(head, [], [], [], [self.number_of(kind, given)])
 
     def flush(self) -> None:
-        """What waits is summed up; what a device was asked for at the last flush is there by now,
-        and is written.
-        """
+        """Sum up what waits, and write what the device has summed up since the last flush."""
         pending, self._pending = self._pending, []
-        batch, self.batch = self.batch, None
+        own, self._own = self._own, array("d")
         self._write_fetched()
-        on_its_way, wait = (False, None) if batch is None else batch.launch()
-        self._fetching = (pending, wait)
-        if not on_its_way:
+        if not pending:
+            return
+        widths: Widths = [(-1, len(own))]
+        fetch: Callable[[], bytes] | None = None
+        waits = False
+        if self.digests is not None:
+            more, waits, fetch = self.digests.launch()
+            widths += more
+        first = self._count - len(pending)
+
+        def write() -> None:
+            self._write(first, pending, widths, own.tobytes() + (fetch() if fetch else b""))
+
+        self._fetching = write
+        if not waits:
             self._write_fetched()
 
     def _write_fetched(self) -> None:
-        (pending, wait), self._fetching = self._fetching, ([], None)
-        if not pending:
-            return
-        if wait is not None:
-            wait()
+        write, self._fetching = self._fetching, None
+        if write is not None:
+            write()
+
+    def _write(self, first: int, records: list[_Record], widths: Widths, numbers: bytes) -> None:
+        """Doubles in base64: to spell them out takes longer than everything else does."""
         file = self._stream()
-        file.writelines(_spelled(record) for record in pending)
+        line = {
+            "first": first,
+            "new": self._defined[self._defined_in_file :],
+            "records": records,
+            "widths": widths,
+            "numbers": b2a_base64(numbers, newline=False).decode(),
+        }
+        self._defined_in_file = len(self._defined)
+        file.write(json.dumps(line, separators=(",", ":")) + "\n")
         file.flush()
-        self._in_segment += len(pending)
+        self._in_segment += len(records)
 
     def _stream(self) -> TextIO:
-        if self._file is not None and self.orders.ring and self._in_segment >= _SEGMENT:
+        if self._file is not None and self.settings.ring and self._in_segment >= _SEGMENT:
             self._file.close()
             self._file = None
-            while len(self._segments) * _SEGMENT > self.orders.most:
+            while len(self._segments) * _SEGMENT > self.settings.most:
                 self._segments.pop(0).unlink(missing_ok=True)
         if self._file is None:
             part = f"{self._count // _SEGMENT:06d}"
-            path = Path(self.orders.out) / f"stream-{os.getpid()}-{part}.jsonl"
+            path = Path(self.settings.out) / f"stream-{os.getpid()}-{part}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8")
             self._file.write(json.dumps({"begin": True, "rank": rank()}) + "\n")
             self._segments.append(path)
-            self._in_segment = 0
+            self._in_segment = self._defined_in_file = 0
         return self._file
 
     def close(self) -> None:
@@ -147,15 +192,11 @@ class Recorder:
         self.paused = True
         self.flush()
         self._write_fetched()
-        torch = sys.modules.get("torch")
         end = {
             "end": True,
             "rank": rank(),
-            "records": self._count,
-            "steps": self.step,
             "truncated": self._truncated,
             "notes": sorted(self._notes),
-            "torch": getattr(torch, "__version__", None),
         }
         file = self._stream()
         file.write(json.dumps(end) + "\n")
@@ -170,20 +211,20 @@ def current() -> Recorder | None:
     return _current
 
 
-def begin(orders: Orders) -> Recorder:
+def begin(settings: RecorderSettings) -> Recorder:
     """From here on this process is recorded."""
     global _current  # noqa: PLW0603 - one recorder a process, like the interpreter it watches
     import random
 
-    random.seed(orders.seed)
-    _current = Recorder(orders)
+    random.seed(settings.seed)
+    _current = Recorder(settings)
     atexit.register(_current.close)
     return _current
 
 
-def begin_as_told() -> None:
+def begin_from_environment() -> None:
     """At the start of a process, by its variable."""
-    begin(Orders(**json.loads(os.environ["AORTA_DIVERGE"])))
+    begin(RecorderSettings(**json.loads(os.environ["AORTA_DIVERGE"])))
     os.register_at_fork(after_in_child=_forget)
 
 
@@ -202,58 +243,8 @@ def rank() -> int | None:
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank())
-    told = os.environ.get("RANK", "")
-    return int(told) if told.isdigit() else None
-
-
-class Lot:
-    """Numbers of several results, one behind the other, once they are fetched."""
-
-    def __init__(self, fetched: bytes = b"") -> None:
-        self.fetched = memoryview(fetched)
-
-
-Writers = list[list[int] | None]  # of each tensor that was read
-Slot = tuple[str, Lot | None, int, int]  # facts of a result, and where its numbers are
-_Pending = tuple[int, int, str, Writers, Sequence[str], list[Slot]]
-
-
-def facts_of(
-    shape: list[int], dtype: str, device: str, count: int, *, weighed: bool = False
-) -> str:
-    """What is told of a tensor without looking into it, of how many numbers its digest is, and
-    whether the last of them is a weighed sum.
-    """
-    facts = {"sh": shape, "dt": dtype, "dev": device, "n": count, **({"w": 1} if weighed else {})}
-    return json.dumps(facts, separators=(",", ":"))
-
-
-def head_of(op: str, place: "Place", *, random: bool = False, tf32: bool = False) -> str:
-    """Which operation a record is of, and where it stands in the program."""
-    phase, module, file, line = place
-    facts = {
-        "op": op,
-        "p": phase,
-        "m": module,
-        "f": file,
-        "l": line,
-        **({"r": 1} if random else {}),
-        **({"t": 1} if tf32 else {}),
-    }
-    return json.dumps(facts, separators=(",", ":"))[1:-1]
-
-
-def _spelled(record: _Pending) -> str:
-    """One line. All doubles of a record in base64: spelling them out takes longer than everything
-    else does.
-    """
-    index, step, head, writers, shapes, outputs = record
-    facts = ",".join([slot[0] for slot in outputs])
-    numbers = b"".join([lot.fetched[start:end] for _, lot, start, end in outputs if lot])
-    return (
-        f'{{"i":{index},"s":{step},{head},"in":{writers},"ish":[{",".join(shapes)}],'
-        f'"d":[{facts}],"v":"{b2a_base64(numbers, newline=False).decode()}"}}\n'
-    )
+    given = os.environ.get("RANK", "")
+    return int(given) if given.isdigit() else None
 
 
 def record_value(name: str, value: Any) -> None:
@@ -261,16 +252,13 @@ def record_value(name: str, value: Any) -> None:
     recorder = current()
     if recorder is None or not recorder.wants_more:
         return
-    file, line = users_line()
-    head = head_of(f"record::{name}", ("f", "", file, line))
+    head = recorder.head(f"record::{name}", ("f", "", *users_line()))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         importlib.import_module("aorta_recorder_torch").emit(recorder, torch, head, [value])
         return
     elements = list(_flat(value))
-    numbers = array("d", _statistics(elements)).tobytes()
-    facts = facts_of([len(elements)], "float64", "cpu", len(numbers) // 8)
-    recorder.emit(head, [], [], [(facts, Lot(numbers), 0, len(numbers))])
+    recorder.emit_numbers(head, _statistics(elements), [len(elements)])
 
 
 def _flat(value: Any) -> Iterator[float]:
@@ -296,8 +284,6 @@ def _statistics(elements: list[float]) -> list[float]:
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARY = sysconfig.get_paths()["stdlib"]
-
-
 _users_files: dict[str, bool] = {}  # whether its lines are the user's
 
 

@@ -6,13 +6,13 @@ in which every place weighs something else, or torch's hash of all bits.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aorta.diverge.hook.aorta_recorder import SAMPLES, SMALL, Lot, Slot, facts_of
+    from aorta.diverge.hook.aorta_recorder import SAMPLES, SMALL, Recorder, Widths
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import SAMPLES, SMALL, Lot, Slot, facts_of
+    from aorta_recorder import SAMPLES, SMALL, Recorder, Widths
 
 _NUMBERS = 4 + SAMPLES + 1
 _LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
@@ -22,22 +22,12 @@ _ROW = 256  # elements that are summed up before the sums are
 # with fewer a GPU adds up a row in another order: the last bit would tell what else was fetched
 _ROWS = 16
 _WEIGHTS = 1021
-_dtype_names: dict[Any, str] = {}
 
 
-def name_of(dtype: Any) -> str:
-    """Torch takes longer to spell one than to launch an operation."""
-    found = _dtype_names.get(dtype)
-    if found is None:
-        found = _dtype_names[dtype] = str(dtype).removeprefix("torch.")
-    return found
-
-
-class TensorLot(Lot):
+class _Lot:
     """Results of one device and type that are summed up together, by one of the functions below."""
 
     def __init__(self, torch: Any, device: Any, sum_up: Callable[[Any, Any, Any], Any]) -> None:
-        super().__init__()
         self._torch, self.device, self._sum_up = torch, device, sum_up
         self.is_on_gpu: bool = device.type == "cuda"
         self._copies: list[Any] = []
@@ -45,16 +35,16 @@ class TensorLot(Lot):
         self.width = 0  # of all its numbers so far
 
     def add(self, tensors: list[Any], sizes: list[int]) -> None:
-        """With one launch, however many there are: they may be written over before they are
-        fetched.
-        """
+        """With one launch: the program may write over them before they are fetched."""
         torch = self._torch
         if self._sum_up is _of_large:
             self._copies += [_statistics(torch, tensor) for tensor in tensors]
-        elif len(tensors) == 1:
-            self._copies.append(torch.clone(tensors[0], memory_format=torch.contiguous_format))
-        else:
+        elif len(tensors) > 1:
             self._copies.append(torch._C._nn.flatten_dense_tensors(tensors))
+        elif tensors[0].is_contiguous():
+            self._copies.append(tensors[0].clone())
+        else:
+            self._copies.append(tensors[0].contiguous())
         self._sizes += sizes
 
     def summed_up(self) -> Any:
@@ -81,9 +71,7 @@ def _of_ragged(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
 
 
 def _of_even(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
-    """Of sizes that are whole rows: first the rows, on which all of a GPU works at once, then what
-    they come to.
-    """
+    """Of sizes that are whole rows: first the rows, on which all of a GPU works at once."""
     flat = _doubles(torch, copies)
     lengths = _lengths(torch, sizes, flat.device)
     starts = lengths.cumsum(0) - lengths
@@ -116,9 +104,7 @@ def _samples(torch: Any, flat: Any, starts: Any, lengths: Any) -> Any:
 
 
 def _rows(torch: Any, values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:
-    """Squares, numbers, lowest, highest and weighed of all tensors, to what is written down of
-    each.
-    """
+    """Squares, numbers, lowest, highest and weighed of all tensors, to the digest of each."""
     norms, totals, lows, highs, weighed = (
         torch.segment_reduce(value, how, lengths=lengths, unsafe=True)
         for value, how in zip(values, ("sum", "sum", "min", "max", "sum"), strict=True)
@@ -151,19 +137,25 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
 
 
 class _Kind:
-    """What follows from shape, type and device alone, found out once for all tensors that share
-    them.
-    """
+    """What follows from shape, type and device alone, for all tensors that share them."""
 
-    __slots__ = ("count", "facts", "is_complex", "is_narrow", "lot", "size")
+    __slots__ = ("convert", "count", "lot", "number", "size")
 
-    def __init__(self, torch: Any, shape: Any, dtype: Any, device: Any) -> None:
-        name, size = name_of(dtype), 2 if dtype.is_complex else 1
+    def __init__(
+        self,
+        torch: Any,
+        recorder: Recorder,
+        shape: Any,
+        dtype: Any,
+        device: Any,
+        layout: Any = None,
+    ) -> None:
+        name, size = str(dtype).removeprefix("torch."), 2 if dtype.is_complex else 1
         for length in shape:
             size *= length
         sum_up: Any = None
         self.count = _NUMBERS
-        if size == 0 or device.type == "meta" or name.startswith("q"):  # quantized
+        if size == 0 or layout or device.type == "meta" or name.startswith("q"):  # quantized
             self.count = 0
         elif size <= SMALL:
             sum_up, self.count = _of_small, size
@@ -176,22 +168,26 @@ class _Kind:
             sum_up = _of_ragged
         self.size = size
         self.lot = None if sum_up is None else _lots.setdefault((device, dtype, sum_up), len(_lots))
-        self.is_complex: bool = dtype.is_complex
-        self.is_narrow = name.startswith("float8")
+        self.convert: Callable[[Any], Any] | None = None
+        if name.startswith("float8"):
+            self.convert = torch.Tensor.float  # little is computed in eight bits
+        elif dtype.is_complex:
+            self.convert = lambda tensor: torch.view_as_real(tensor.detach().resolve_conj())
         weighed = sum_up in (_of_even, _of_ragged)
-        self.facts = facts_of(list(shape), name, device.type, self.count, weighed=weighed)
+        facts = [list(shape), name, device.type, self.count, weighed, self.lot]
+        self.number = recorder.number_of((shape, dtype, device, layout), facts)
 
 
 _lots: dict[tuple[Any, Any, Any], int] = {}  # by number: a device takes long to hash
-_kinds: dict[Any, _Kind] = {}
 
 
-class DigestBatch:
-    """The results since the last fetch."""
+class Digests:
+    """The results of one process: those since the last fetch, and the kinds of all."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._lots: dict[int, TensorLot] = {}
+    def __init__(self, torch: Any, recorder: Recorder) -> None:
+        self._torch, self._recorder = torch, recorder
+        self._kinds: dict[Any, _Kind] = {}
+        self._lots: dict[int, _Lot] = {}
         self._held_bytes = 0
         self._streams: set[tuple[int, int]] = set()
 
@@ -199,65 +195,59 @@ class DigestBatch:
     def is_full(self) -> bool:
         return self._held_bytes > _HELD_BYTES
 
-    def take(self, tensors: list[Any]) -> list[Slot]:
-        """Where the numbers of each will be found."""
-        torch, lots = self._torch, self._lots
-        plain, strided = torch.Tensor, torch.strided
-        slots: list[Slot] = []
-        waiting: dict[int, tuple[list[Any], list[int]]] = {}
+    def kinds(self, tensors: Sequence[Any]) -> list[_Kind]:
+        known, found, strided = self._kinds, [], self._torch.strided
         for tensor in tensors:
-            if type(tensor) is not plain:
-                tensor = _local(tensor)  # noqa: PLW2901 - of a DTensor: what this rank holds
-            key = (tensor.shape, tensor.dtype, tensor.device)
-            kind = _kinds.get(key)
+            key: tuple[Any, ...] = (tensor.shape, tensor.dtype, tensor.device)
+            if tensor.layout is not strided:
+                key = (*key, tensor.layout)
+            kind = known.get(key)
             if kind is None:
-                kind = _kinds[key] = _Kind(torch, *key)
+                kind = known[key] = _Kind(self._torch, self._recorder, *key)
+            found.append(kind)
+        return found
+
+    def take(self, tensors: Sequence[Any], kinds: Sequence[_Kind]) -> None:
+        """Copies, whose numbers stand in their lots in the order in which they were taken."""
+        waiting: dict[int, tuple[list[Any], list[int]]] = {}
+        lots = self._lots
+        for tensor, kind in zip(tensors, kinds, strict=True):
             number = kind.lot
-            if number is None or tensor.layout is not strided:
-                slots.append(_nothing_of(*key))
+            if number is None:
                 continue
-            lot = lots.get(number)
-            if lot is None:
-                device, _, sum_up = list(_lots)[number]
-                lot = lots[number] = TensorLot(torch, device, sum_up)
-            if kind.is_narrow:
-                tensor = tensor.float()  # noqa: PLW2901 - little is computed in eight bits
-            elif kind.is_complex:
-                tensor = torch.view_as_real(tensor.detach().resolve_conj())  # noqa: PLW2901
-            start = 8 * lot.width
-            lot.width += kind.count
-            slots.append((kind.facts, lot, start, 8 * lot.width))
+            copied = tensor if kind.convert is None else kind.convert(tensor)
             if number in waiting:
-                copied, sizes = waiting[number]
-                copied.append(tensor)
+                together, sizes = waiting[number]
+                together.append(copied)
                 sizes.append(kind.size)
             else:
-                waiting[number] = ([tensor], [kind.size])
-        for number, (copied, sizes) in waiting.items():
+                waiting[number] = ([copied], [kind.size])
+                if number not in lots:
+                    device, _, sum_up = list(_lots)[number]
+                    lots[number] = _Lot(self._torch, device, sum_up)
+            lots[number].width += kind.count
+        for number, (together, sizes) in waiting.items():
             lot = lots[number]
-            lot.add(copied, sizes)
+            lot.add(together, sizes)
             self._held_bytes += 8 * sum(sizes)
             if lot.is_on_gpu:
                 index = lot.device.index
-                self._streams.add((index, torch._C._cuda_getCurrentRawStream(index)))
-        return slots
+                self._streams.add((index, self._torch._C._cuda_getCurrentRawStream(index)))
 
-    def launch(self) -> tuple[bool, Callable[[], None]]:
-        """Summed up and on its way. Whether there is something to wait for, and what waits for
-        it.
+    def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
+        """Summed up and on its way: which numbers will be there, whether there is something to wait
+        for, and what waits for it and gives them.
         """
-        lots: dict[Any, list[TensorLot]] = {}
-        for lot in self._lots.values():
-            lots.setdefault(lot.device, []).append(lot)
-        fetches = [self._fetch(device, alike) for device, alike in lots.items()]
+        lots: dict[Any, list[tuple[int, _Lot]]] = {}
+        for number, lot in self._lots.items():
+            lots.setdefault(lot.device, []).append((number, lot))
+        widths = [(number, lot.width) for alike in lots.values() for number, lot in alike]
+        fetches = [self._fetch(device, [lot for _, lot in alike]) for device, alike in lots.items()]
+        self._lots, self._held_bytes, self._streams = {}, 0, set()
+        waits = any(device.type == "cuda" for device in lots)
+        return widths, waits, lambda: b"".join([arrived() for arrived in fetches])
 
-        def wait() -> None:
-            for arrived in fetches:
-                arrived()
-
-        return any(device.type == "cuda" for device in lots), wait
-
-    def _fetch(self, device: Any, lots: list[TensorLot]) -> Callable[[], None]:
+    def _fetch(self, device: Any, lots: list[_Lot]) -> Callable[[], bytes]:
         torch = self._torch
         event: Any = None
         if device.type == "cuda":
@@ -273,21 +263,9 @@ class DigestBatch:
             numbers = numbers.to("cpu", non_blocking=True)
             event.record(torch.cuda.current_stream(device))
 
-        def arrived() -> None:
+        def arrived() -> bytes:
             if event is not None:
                 event.synchronize()
-            told = memoryview(ctypes.string_at(numbers.data_ptr(), 8 * numbers.numel()))
-            for lot in lots:
-                lot.fetched, told = told[: 8 * lot.width], told[8 * lot.width :]
+            return ctypes.string_at(numbers.data_ptr(), 8 * numbers.numel())
 
         return arrived
-
-
-def _nothing_of(shape: Any, dtype: Any, device: Any) -> Slot:
-    return (facts_of(list(shape), name_of(dtype), device.type, 0), None, 0, 0)
-
-
-def _local(tensor: Any) -> Any:
-    if type(tensor).__name__ == "AsyncCollectiveTensor":
-        tensor = tensor.wait()
-    return getattr(tensor, "_local_tensor", tensor)

@@ -3,13 +3,13 @@ on this side.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aorta.diverge.hook.aorta_recorder import Place
+    from aorta.diverge.hook.aorta_recorder import Place, RecorderSettings, Written
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place
+    from aorta_recorder import Place, RecorderSettings, Written
 
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
@@ -21,9 +21,8 @@ _CREATES_FLOATS = frozenset(
     ["empty", "empty_strided", "zeros", "ones", "eye", "linspace", "logspace"]
 )
 _PRODUCTS = ("mm", "mv", "dot", "attention")
-_LOW = ("float16", "bfloat16")
 # The bits of a writer's number that say which record it is; above them, which of its results.
-RECORD_BITS = 40
+_RECORD_BITS = 40
 _EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
 
 
@@ -31,34 +30,26 @@ class Memory:
     """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known
     of views.
 
-    Each piece is held by a weak reference: its address is not given to another one while something
-    is known of it.
+    Each piece that was written is held by a weak reference: its address is not given to another one
+    while something is known of it.
     """
 
     def __init__(self, torch: Any) -> None:
-        self._torch, self._tensor = torch, torch.Tensor
+        self._storages = torch.UntypedStorage
         self._held: dict[int, int] = {}
         self._most = _MOST_HELD
-        self._writers: dict[int, list[int]] = {}
+        self._writers: dict[int, Written] = {}
         self._unwritten: dict[int, Place] = {}
 
-    def _key(self, tensor: Any) -> int:
-        """Zero for what has no one storage, such as a sparse tensor."""
-        if type(tensor) is not self._tensor:
-            tensor = getattr(tensor, "_local_tensor", tensor)
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            return 0
-        key: int = storage._cdata
-        if key not in self._held:
-            if len(self._held) >= self._most:
-                self._forget_what_is_gone()
-            self._held[key] = storage._weak_ref()
-        return key
+    def _hold(self, storage: Any) -> None:
+        if storage._cdata in self._held:
+            return
+        if len(self._held) >= self._most:
+            self._forget_what_is_gone()
+        self._held[storage._cdata] = storage._weak_ref()
 
     def _forget_what_is_gone(self) -> None:
-        storages = self._torch.UntypedStorage
+        storages = self._storages
         for key in [key for key, held in self._held.items() if storages._expired(held)]:
             storages._free_weak_ref(self._held.pop(key))
             self._writers.pop(key, None)
@@ -66,54 +57,66 @@ class Memory:
         self._most = max(_MOST_HELD, 2 * len(self._held))
 
     def unwritten(self, tensor: Any, place: Place) -> None:
-        key = self._key(tensor)
-        if key:
-            self._writers.pop(key, None)
-            self._unwritten[key] = place
+        storage = _storage(tensor)
+        if storage is not None:
+            self._hold(storage)
+            self._writers.pop(storage._cdata, None)
+            self._unwritten[storage._cdata] = place
 
-    def written(self, tensor: Any, index: int) -> None:
-        key = self._key(tensor)
-        if not key:
-            return
-        if self._unwritten:
-            self._unwritten.pop(key, None)
-        before = self._writers.get(key)
-        if before is not None:
-            bare = getattr(tensor, "_local_tensor", tensor)
-            whole = bare.numel() * bare.element_size() >= bare.untyped_storage().nbytes()
-            self._writers[key] = [index] if whole else [*before, index][-_MOST_WRITERS:]
-        else:
-            self._writers[key] = [index]
+    def written(self, tensors: Sequence[Any], index: int) -> None:
+        """By the record of that number, of which they are the results."""
+        writers, unwritten = self._writers, self._unwritten
+        for tensor in tensors:
+            storage = _storage(tensor)
+            if storage is not None:
+                key = storage._cdata
+                if unwritten:
+                    unwritten.pop(key, None)
+                before = writers.get(key)
+                if before is None:
+                    self._hold(storage)
+                    writers[key] = index
+                elif tensor.numel() * tensor.element_size() >= storage.nbytes():
+                    writers[key] = index
+                else:
+                    parts = before if isinstance(before, list) else [before]
+                    writers[key] = [*parts, index][-_MOST_WRITERS:]
+            index += 1 << _RECORD_BITS
 
-    def knows(self, tensors: list[Any]) -> bool:
-        """Whether something recorded wrote all of them."""
-        key_of, writers = self._key, self._writers
-        for tensor in tensors:  # noqa: SIM110 - a generator takes twice as long
-            if key_of(tensor) not in writers:
-                return False
-        return True
-
-    def asked_for_at(self, tensor: Any) -> Place | None:
-        """Where memory was asked for that nothing has written yet."""
-        return self._unwritten.pop(self._key(tensor), None)
-
-    def writers(self, tensors: list[Any]) -> list[list[int] | None]:
+    def writers(self, tensors: list[Any]) -> list[Written | None]:
         """Of each: the last one that wrote all of it, and those that wrote parts since; None where
         nothing recorded did.
         """
-        key_of, writers_of = self._key, self._writers.get
-        return [writers_of(key_of(tensor)) for tensor in tensors]
+        known = self._writers.get
+        try:
+            return [known(tensor.untyped_storage()._cdata) for tensor in tensors]
+        except (NotImplementedError, RuntimeError):
+            storages = map(_storage, tensors)
+            return [None if storage is None else known(storage._cdata) for storage in storages]
+
+    def requested_at(self, tensor: Any) -> Place | None:
+        """Where memory was requested that nothing has written yet."""
+        storage = _storage(tensor)
+        return None if storage is None else self._unwritten.pop(storage._cdata, None)
+
+
+def _storage(tensor: Any) -> Any:
+    """None for what has no one storage, such as a sparse tensor."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 class OperationSignature:
-    """What the schema of an operation says, read once: torch makes it anew each time it is
-    asked.
-    """
+    """What the schema of an operation says, read once: torch makes it anew for each reader."""
 
     def __init__(self, torch: Any, func: Any) -> None:
         schema = func._schema
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self.overload = str(func)
+        # What its own `__call__` calls, for the same arguments.
+        self.call = func._op if type(func) is torch._ops.OpOverload else func
         self.name: str = schema.name
         self.short = schema.name.rpartition("::")[2]
         self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
@@ -158,11 +161,15 @@ class OperationSignature:
     def outputs(self, out: Any, args: Any, kwargs: Any) -> list[Any]:
         if type(out) is self._tensor:
             return [out]
-        found: list[Any] = []
-        self._add_tensors(found, (out,))
+        found = self.tensors((out,))
         if not found and self.written:
             named = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
-            self._add_tensors(found, [named.get(name) for name in self.written])
+            found = self.tensors([named.get(name) for name in self.written])
+        return found
+
+    def tensors(self, values: Any) -> list[Any]:
+        found: list[Any] = []
+        self._add_tensors(found, values)
         return found
 
     def _add_tensors(self, found: list[Any], values: Any) -> None:
@@ -176,18 +183,17 @@ class OperationSignature:
             elif isinstance(value, (list, tuple)):
                 self._add_tensors(found, value)
             elif isinstance(value, tensor):
-                found.append(value)
+                found.append(_local_of(value))
+
+
+def _local_of(tensor: Any) -> Any:
+    """Of a DTensor: what this rank holds."""
+    if type(tensor).__name__ == "AsyncCollectiveTensor":
+        tensor = tensor.wait()
+    return getattr(tensor, "_local_tensor", tensor)
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None)))
-_signatures: dict[Any, OperationSignature] = {}
-
-
-def signature_of(torch: Any, func: Any) -> OperationSignature:
-    known = _signatures.get(func)
-    if known is None:
-        known = _signatures[func] = OperationSignature(torch, func)
-    return known
 
 
 def wait_for(torch: Any, out: Any) -> None:
@@ -197,119 +203,95 @@ def wait_for(torch: Any, out: Any) -> None:
             torch._C._distributed_c10d.Work.unbox(work).wait()
 
 
-_born: dict[int, Any] = {}  # storage -> the precision the program asked for
+_requested: dict[int, Any] = {}  # storage -> the precision that the program requested
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """With every element of lists, tuples and dictionaries changed."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    return change(value)
 
 
 class OtherSide:
-    """A call whose side runs it otherwise than the program says: on another device, in another
-    precision, drawn alike.
+    """A call that runs otherwise than the program says: on another device, in another precision,
+    drawn alike.
     """
 
-    def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
-        self._torch, self.func = torch, func
-        self._signature = signature_of(torch, func)
-        self._written, self._arguments = self._signature.written, self._signature.arguments
-        self._given = (args, kwargs)
-        self._asked: Any = None
-        self._wanted: Any = None
+    def __init__(
+        self, torch: Any, signature: OperationSignature, settings: RecorderSettings, kwargs: Any
+    ) -> None:
+        self._torch, self._signature, self._device = torch, signature, settings.device
+        self._requested = kwargs.get("dtype")
+        self._wanted = getattr(torch, settings.dtype) if settings.dtype is not None else None
+        self._lower = [torch.float16, torch.bfloat16]
+        if self._wanted is torch.float64:
+            self._lower.append(torch.float32)
 
-    def _tensors(self, value: Any) -> Iterator[Any]:
-        if isinstance(value, self._torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                yield from self._tensors(item)
+    def arguments(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """As this side wants them."""
+        torch, device = self._torch, self._device
+        if device is not None:
+            if isinstance(kwargs.get("device"), torch.device):
+                kwargs = {**kwargs, "device": torch.device(device)}
+            tensors = self._signature.tensors(args)
+            if any(tensor.device.type not in (device, "meta") for tensor in tensors):
+                args, kwargs = self._moved(args, device), self._moved(kwargs, device)
+        if self._wanted is None:
+            return args, kwargs
+        fixed = {*self._signature.written}  # what is written in place keeps its memory
+        names = self._signature.arguments
+        args = tuple(
+            value if name in fixed else mapped(value, self._raised)
+            for name, value in zip(names, args, strict=False)
+        )
+        kwargs = {k: v if k in fixed else mapped(v, self._raised) for k, v in kwargs.items()}
+        if self._signature.short in _CREATES_FLOATS and kwargs.get("dtype") is None:
+            kwargs["dtype"] = self._raised(torch.get_default_dtype())
+        return args, kwargs
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        if self._signature.is_random:
-            return self._drawn_alike(args, kwargs)
-        return self.func(*args, **kwargs)
-
-    def _drawn_alike(self, args: Any, kwargs: Any) -> Any:
-        """Drawn on the CPU and in the precision that was asked for, so that both sides draw the
-        same numbers.
+        """Random numbers are drawn on the CPU and in the precision that the program requests, so
+        that both sides draw the same.
         """
-        torch = self._torch
-        tensors = list(self._tensors([*args, *kwargs.values()]))
+        call, torch = self._signature.call, self._torch
+        if not self._signature.is_random:
+            return call(*args, **kwargs)
+        tensors = self._signature.tensors([*args, *kwargs.values()])
         where = kwargs.get("device") or (tensors[0].device if tensors else torch.device("cpu"))
-        if self._written:
+        args, kwargs = self._moved(args, "cpu"), self._moved(kwargs, "cpu")
+        if self._signature.written:
             target = tensors[0]
-            born = _born.get(target.untyped_storage()._cdata, target.dtype)
-            drawn = torch.empty(target.shape, dtype=born, device="cpu")
-            drawn = self.func(drawn, *self._moved(args[1:], "cpu"), **self._moved(kwargs, "cpu"))
-            target.copy_(drawn)
+            requested = _requested.get(target.untyped_storage()._cdata, target.dtype)
+            drawn = torch.empty(target.shape, dtype=requested, device="cpu")
+            target.copy_(call(drawn, *args[1:], **kwargs))
             return target
-        kwargs = self._moved({k: v for k, v in kwargs.items() if k != "dtype"}, "cpu")
-        if self._asked is not None:
-            kwargs["dtype"] = self._asked
+        kwargs.pop("dtype", None)
+        if self._requested is not None:
+            kwargs["dtype"] = self._requested
         if kwargs.get("device") is not None:
             kwargs["device"] = torch.device("cpu")
-        out = self._moved(self.func(*self._moved(args, "cpu"), **kwargs), where)
-        return out if self._wanted is None else self._raised(out, self._wanted)
+        out = self._moved(call(*args, **kwargs), where)
+        return out if self._wanted is None else mapped(out, self._raised)
 
     def _moved(self, value: Any, device: Any) -> Any:
+        tensor = self._torch.Tensor
+        return mapped(value, lambda one: one.to(device) if isinstance(one, tensor) else one)
+
+    def _raised(self, value: Any) -> Any:
+        """A floating type below the wanted one becomes it: of a tensor, or as an argument."""
         if isinstance(value, self._torch.Tensor):
-            return value.to(device)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._moved(item, device) for item in value)
-        if isinstance(value, dict):
-            return {key: self._moved(item, device) for key, item in value.items()}
-        return value
+            return value.to(self._wanted) if value.dtype in self._lower else value
+        is_lower = isinstance(value, self._torch.dtype) and value in self._lower
+        return self._wanted if is_lower else value
 
-    def on_its_side(self, orders: Any) -> tuple[Any, Any]:
-        """The arguments as this side wants them: another precision, another device."""
-        args, kwargs = self._given
-        self._asked = kwargs.get("dtype")
-        self._wanted = getattr(self._torch, orders.dtype) if orders.dtype is not None else None
-        if orders.device is not None:
-            args, kwargs = self._on_device(args, kwargs, orders.device)
-        if orders.dtype is not None:
-            args, kwargs = self._in_precision(args, kwargs, self._wanted)
-        self._given = (args, kwargs)
-        return args, kwargs
-
-    def _on_device(self, args: Any, kwargs: Any, device: str) -> tuple[Any, Any]:
-        torch = self._torch
-        if isinstance(kwargs.get("device"), torch.device):
-            kwargs = {**kwargs, "device": torch.device(device)}
-        if any(t.device.type not in (device, "meta") for t in self._tensors([*args])):
-            args, kwargs = self._moved(args, device), self._moved(kwargs, device)
-        return args, kwargs
-
-    def _in_precision(self, args: Any, kwargs: Any, wanted: Any) -> tuple[Any, Any]:
-        fixed = {*self._written}  # what is written in place keeps its memory
-        args = tuple(
-            value if name in fixed else self._raised(value, wanted)
-            for name, value in zip(self._arguments, args, strict=False)
-        )
-        kwargs = {k: v if k in fixed else self._raised(v, wanted) for k, v in kwargs.items()}
-        torch = self._torch
-        if self._signature.short in _CREATES_FLOATS and kwargs.get("dtype") is None:
-            default = torch.get_default_dtype()
-            kwargs = {**kwargs, "dtype": self._raised(default, wanted)}
-        return args, kwargs
-
-    def _raised(self, value: Any, wanted: Any) -> Any:
-        """Every floating type below the wanted one, in tensors and in what a call asks for, becomes
-        it.
-        """
-        torch = self._torch
-        lower = [getattr(torch, name) for name in _LOW]
-        if wanted is torch.float64:
-            lower.append(torch.float32)
-        if isinstance(value, torch.Tensor):
-            return value.to(wanted) if value.dtype in lower else value
-        if isinstance(value, torch.dtype):
-            return wanted if value in lower else value
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._raised(item, wanted) for item in value)
-        return value
-
-    def remember_birth(self, outputs: list[Any], orders: Any) -> None:
-        """In which precision memory was asked for, where it got another."""
-        if orders.dtype is None or "dtype" not in self._arguments:
+    def remember(self, outputs: list[Any]) -> None:
+        """In which precision memory was requested, where it got another."""
+        if self._wanted is None or "dtype" not in self._signature.arguments:
             return
-        asked = self._asked or self._torch.get_default_dtype()
+        requested = self._requested or self._torch.get_default_dtype()
         for tensor in outputs:
-            if tensor.dtype != asked and tensor.is_floating_point():
-                _born[tensor.untyped_storage()._cdata] = asked
+            if tensor.dtype != requested and tensor.is_floating_point():
+                _requested[tensor.untyped_storage()._cdata] = requested

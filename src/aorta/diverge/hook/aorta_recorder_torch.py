@@ -8,6 +8,8 @@ operation, a shape or a line is found out once.
 
 import gc
 import json
+import math
+import operator
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,32 +21,23 @@ if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import (
         Place,
         Recorder,
-        Writers,
+        Written,
         current,
-        head_of,
         rank,
         users_line,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import DigestBatch, name_of
+    from aorta.diverge.hook.aorta_recorder_digest import Digests
     from aorta.diverge.hook.aorta_recorder_operation import (
-        RECORD_BITS,
         Memory,
         OperationSignature,
         OtherSide,
-        signature_of,
+        mapped,
         wait_for,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place, Recorder, Writers, current, head_of, rank, users_line
-    from aorta_recorder_digest import DigestBatch, name_of
-    from aorta_recorder_operation import (
-        RECORD_BITS,
-        Memory,
-        OperationSignature,
-        OtherSide,
-        signature_of,
-        wait_for,
-    )
+    from aorta_recorder import Place, Recorder, Written, current, rank, users_line
+    from aorta_recorder_digest import Digests
+    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped, wait_for
 
 _MOST_KEPT_BYTES = 64 * 2**20
 
@@ -54,7 +47,7 @@ def start(torch: Any) -> None:
     recorder = current()
     if recorder is None:
         return
-    torch.manual_seed(recorder.orders.seed)
+    torch.manual_seed(recorder.settings.seed)
     _mode(torch, _Places(torch)).__enter__()
     _say_when_compiled(torch)
 
@@ -74,31 +67,43 @@ def _say_when_compiled(torch: Any) -> None:
 def emit(
     recorder: Recorder,
     torch: Any,
-    head: str,
+    head: int,
     outputs: list[Any],
-    writers: Writers | None = None,
-    shapes: Sequence[str] = (),
+    inputs: Sequence[Any] = (),
+    writers: Sequence[Written] = (),
 ) -> int:
-    """One more record, of results that are tensors. What that computes is nobody's operation, and
-    has no gradient.
-    """
+    """One more record, of tensors. What that computes is nobody's operation, without gradient."""
     graded, was_paused, recorder.paused = torch.is_grad_enabled(), recorder.paused, True
     if graded:
         torch._C._set_grad_enabled(False)
     try:
-        if recorder.batch is None:
-            recorder.batch = DigestBatch(torch)
-        return recorder.emit(head, writers or [], shapes, recorder.batch.take(outputs))
+        if recorder.digests is None:
+            recorder.digests = Digests(torch, recorder)
+        digests = recorder.digests
+        read, count = digests.kinds(inputs), len(outputs)
+        # In place: what is given is what was read first.
+        in_place = count <= len(inputs) and all(map(operator.is_, outputs, inputs))
+        given = read[:count] if in_place else digests.kinds(outputs)
+        digests.take(outputs, given)
+        numbers = [kind.number for kind in read], _offsets(inputs), [kind.number for kind in given]
+        return recorder.emit(head, writers, *numbers)
     finally:
         recorder.paused = was_paused
         if graded:
             torch._C._set_grad_enabled(True)
 
 
+def _offsets(tensors: Sequence[Any]) -> Sequence[int]:
+    """Nothing where all begin where their memory does, as most do."""
+    try:
+        found = [tensor.storage_offset() for tensor in tensors]
+    except (NotImplementedError, RuntimeError):  # a sparse tensor
+        return ()
+    return found if any(found) else ()
+
+
 class _Places:
-    """Where in the program an operation stands: module, phase, step. Fed by torch's global
-    hooks.
-    """
+    """Where in the program an operation stands: module, phase, step; by torch's global hooks."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -155,9 +160,7 @@ class _Places:
         return names
 
     def of_call(self) -> Place:
-        """Where the operation that is called now stands. Backward stands where its forward
-        operation stood.
-        """
+        """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
             node = self._torch._C._current_autograd_node()
             known = self._of_node.get(node._sequence_nr()) if node is not None else None
@@ -198,7 +201,7 @@ class _Places:
     def _record_parameters(self, optimizer: Any, what: str) -> None:
         """Every rank's own copy, as it stands around a step: what all ranks should have alike."""
         recorder = current()
-        if recorder is None or not recorder.orders.parameters or not recorder.wants_more:
+        if recorder is None or not recorder.settings.parameters or not recorder.wants_more:
             return
         for group, held in enumerate(optimizer.param_groups):
             for place, parameter in enumerate(held["params"]):
@@ -206,7 +209,8 @@ class _Places:
                 if value is None or hasattr(value, "_local_tensor"):
                     continue  # a shard differs between ranks by design
                 name = self.parameters.get(id(parameter), f"group{group}.{place}")
-                emit(recorder, self._torch, head_of(f"{what}::{name}", ("o", name, "", 0)), [value])
+                head = recorder.head(f"{what}::{name}", ("o", name, "", 0))
+                emit(recorder, self._torch, head, [value])
 
 
 def _mode(torch: Any, places: _Places) -> Any:
@@ -240,8 +244,6 @@ class _Calls:
         self._torch, self._places = torch, places
         self._memory = Memory(torch)
         self._signatures: dict[int, OperationSignature] = {}
-        self._heads: dict[Any, str] = {}
-        self._shapes: dict[Any, str] = {}
         with warnings.catch_warnings():
             # Some releases say, once, that there is a newer way to ask.
             warnings.simplefilter("ignore")
@@ -252,18 +254,19 @@ class _Calls:
         signature = self._signatures.get(id(func))
         if signature is None:
             # Torch keeps every operation as long as the process lives.
-            signature = self._signatures[id(func)] = signature_of(self._torch, func)
+            signature = self._signatures[id(func)] = OperationSignature(self._torch, func)
         if recorder.runs_otherwise:
-            orders = recorder.orders
-            other = OtherSide(self._torch, func, args, kwargs)
-            args, kwargs = other.on_its_side(orders)
+            other = OtherSide(self._torch, signature, recorder.settings, kwargs)
+            args, kwargs = other.arguments(args, kwargs)
             out = self._recorded(recorder, signature, other.run, args, kwargs)
-            other.remember_birth(signature.outputs(out, args, kwargs), orders)
+            other.remember(signature.outputs(out, args, kwargs))
             return out
-        if not signature.computes and self._memory.knows(signature.inputs(args, kwargs)):
-            self._places.note_node()
-            return func(*args, **kwargs)
-        return self._recorded(recorder, signature, func, args, kwargs)
+        if not signature.computes:
+            inputs = signature.inputs(args, kwargs)
+            if None not in self._memory.writers(inputs):
+                self._places.note_node()
+                return signature.call(*args, **kwargs)
+        return self._recorded(recorder, signature, signature.call, args, kwargs)
 
     def _recorded(
         self,
@@ -278,12 +281,12 @@ class _Calls:
         memory, place = self._memory, self._places.of_call()
         inputs = signature.inputs(args, kwargs)
         saved = None
-        if recorder.orders.keep is not None:
+        if recorder.settings.keep is not None:
             saved = self._saved_before(recorder, signature, place, args, kwargs)
-        writers = memory.writers(inputs)
+        writers: list[Any] = memory.writers(inputs)
         if None in writers:
             self._emit_unwritten(recorder, place, inputs)
-            writers = [one or [] for one in memory.writers(inputs)]
+            writers = [[] if one is None else one for one in memory.writers(inputs)]
         out = self._waited_for(signature, func(*args, **kwargs))
         if not signature.computes:
             return out
@@ -293,12 +296,9 @@ class _Calls:
                 memory.unwritten(tensor, place)
         elif outputs:
             tf32 = signature.is_product and self._allows_tf32(signature)
-            head = self._head(signature.name, place, random=signature.is_random, tf32=tf32)
-            shapes = self._shapes_of(inputs)
-            index = emit(recorder, self._torch, head, outputs, writers, shapes)
-            for tensor in outputs:
-                memory.written(tensor, index)
-                index += 1 << RECORD_BITS
+            head = recorder.head(signature.name, place, random=signature.is_random, tf32=tf32)
+            index = emit(recorder, self._torch, head, outputs, inputs, writers)
+            memory.written(outputs, index)
             if saved is not None:
                 self._save(recorder, saved, outputs)
         return out
@@ -307,12 +307,13 @@ class _Calls:
         """What nothing recorded wrote is data from outside, or memory that was never written at
         all: a record here, of the place that asked for the memory, if one did.
         """
+        memory = self._memory
         for tensor in inputs:
-            if self._memory.knows([tensor]) or tensor.numel() == 0:
+            if None not in memory.writers([tensor]) or tensor.numel() == 0:
                 continue
-            empty = self._memory.asked_for_at(tensor)
-            head = self._head("aten::empty" if empty else "input", empty or place)
-            self._memory.written(tensor, emit(recorder, self._torch, head, [tensor]))
+            empty = memory.requested_at(tensor)
+            head = recorder.head("aten::empty" if empty else "input", empty or place)
+            memory.written([tensor], emit(recorder, self._torch, head, [tensor]))
 
     def _is_captured(self, recorder: Recorder) -> bool:
         """Inside a CUDA graph nothing has a value yet."""
@@ -339,23 +340,6 @@ class _Calls:
             newer = backend.conv if signature.is_convolution else backend
             return str(newer.fp32_precision) == "tf32"
 
-    def _head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> str:
-        head = self._heads.get((op, place, tf32))
-        if head is None:
-            head = self._heads[op, place, tf32] = head_of(op, place, random=random, tf32=tf32)
-        return head
-
-    def _shapes_of(self, tensors: list[Any]) -> list[str]:
-        known, found, strided = self._shapes, [], self._torch.strided
-        for tensor in tensors:
-            at = tensor.storage_offset() if tensor.layout is strided else 0
-            key = (tensor.shape, tensor.dtype, at)
-            shape = known.get(key)
-            if shape is None:
-                shape = known[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype), at])
-            found.append(shape)
-        return found
-
     def _saved_before(
         self,
         recorder: Recorder,
@@ -365,7 +349,7 @@ class _Calls:
         kwargs: Any,
     ) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""
-        keep = recorder.orders.keep
+        keep = recorder.settings.keep
         assert keep is not None
         if keep["op"] != signature.name or keep["s"] != recorder.step:
             return None
@@ -382,21 +366,36 @@ class _Calls:
             "op": signature.overload,
             "args": _detached(self._torch, args),
             "kwargs": _detached(self._torch, kwargs),
+            "names": signature.arguments,
         }
 
     def _save(self, recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
+        """The tensors for torch; the other arguments, by name, for everybody."""
         saved["outputs"] = [_detached(self._torch, tensor) for tensor in outputs]
-        path = Path(recorder.orders.out) / f"kept-{rank() or 0}.pt"
+        path = Path(recorder.settings.out) / f"kept-{rank() or 0}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
+        named = {**dict(zip(saved.pop("names"), saved["args"], strict=False)), **saved["kwargs"]}
+        values = {name: _spelled(value) for name, value in named.items()}
+        plain = {name: value for name, value in values.items() if value is not None}
+        path.with_suffix(".json").write_text(json.dumps(plain), encoding="utf-8")
         self._torch.save(saved, path)
 
 
-def _detached(torch: Any, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return getattr(value, "_local_tensor", value).detach().clone().cpu()
+def _spelled(value: Any) -> Any:
+    """An argument as JSON has it; None for tensors and what holds them."""
     if isinstance(value, (list, tuple)):
-        return [_detached(torch, item) for item in value]
-    if isinstance(value, dict):
-        return {key: _detached(torch, item) for key, item in value.items()}
+        return found if None not in (found := [_spelled(item) for item in value]) else None
+    if isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return None if value is None or hasattr(value, "untyped_storage") else str(value)
+
+
+def _detached(torch: Any, value: Any) -> Any:
     plain = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
-    return value if isinstance(value, plain) else str(value)
+
+    def one(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            return getattr(item, "_local_tensor", item).detach().clone().cpu()
+        return item if isinstance(item, plain) else str(item)
+
+    return mapped(value, one)

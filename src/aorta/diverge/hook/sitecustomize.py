@@ -67,5 +67,5 @@ def _load_the_users_own() -> None:
 if _HERE in sys.path:
     _load_the_users_own()
 if "AORTA_DIVERGE" in os.environ:
-    importlib.import_module("aorta_recorder").begin_as_told()
+    importlib.import_module("aorta_recorder").begin_from_environment()
     sys.meta_path.insert(0, _AfterTorch())

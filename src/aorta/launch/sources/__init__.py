@@ -24,9 +24,7 @@ class DecisionSource(Protocol):
         """What cycle_info.json and the log call it."""
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Tell it what this agent knows. Called once per cycle on every agent; `everybody` on the
-        leader alone.
-        """
+        """Tell it what this agent knows, once a cycle; `everybody` on the leader alone."""
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
         """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only

@@ -196,7 +196,5 @@ def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSourc
 
 
 def _analyse_as_mcp(failed: FailedCycle) -> SourceVerdict:
-    """What `aorta mcp` would answer, from the function that it would call, with the job's
-    history.
-    """
+    """What `aorta mcp` would answer, by the same function, with the job's history."""
     return replace(analyse(failed), source=MCP)

@@ -179,9 +179,7 @@ def _stacks(evidence: CycleEvidence) -> list[str]:
 
 
 def _peer_paths(evidence: CycleEvidence) -> list[str]:
-    """The peer knows one log per cycle: what the first failing rank wrote as errors, or any log at
-    all.
-    """
+    """The peer takes one log a cycle: the first failing rank's stderr, or any log."""
     wanted = [f"rank_{failure.rank}.err" for failure in evidence.failures]
     first = [path for name in wanted for path in evidence.log_paths if path.endswith(f"/{name}")]
     return (first or list(evidence.log_paths))[:1]

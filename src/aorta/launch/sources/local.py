@@ -85,16 +85,12 @@ class LocalSource:
 
 
 def analyse(failed: FailedCycle) -> SourceVerdict:
-    """The limit on cycles without progress is the launcher's own: it also knows heartbeats and how
-    long a cycle lived.
-    """
+    """The no-progress limit is the launcher's: it knows heartbeats and lifetimes too."""
     return _of_attribution(attribute(everything_known(failed), no_progress_limit=0))
 
 
 def warm_up() -> None:
-    """Compile the patterns while the workers start, so that the first verdict need not wait for
-    it.
-    """
+    """Compile the patterns while the workers start, so that the first verdict is fast."""
     attribute(Evidence(tails=(LogTail("warm-up"),)))
 
 
@@ -124,9 +120,7 @@ def everything_known(failed: FailedCycle) -> Evidence:
 
 
 def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> frozenset[int]:
-    """Whom a hang is put down to: a stopped heartbeat, else who did not arrive at a collective,
-    else everybody.
-    """
+    """Whom a hang is put down to: a stopped heartbeat, a missing rank, else everybody."""
     if not any(piece.hung for piece in evidence):
         return frozenset()
     named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
@@ -150,9 +144,7 @@ def _tails(piece: CycleEvidence) -> list[LogTail]:
 
 
 def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
-    """What this agent's ranks wrote in the cycle before, where that was this submission's: what it
-    outlived is noise.
-    """
+    """What this agent's ranks wrote in the cycle before, if it was this submission's."""
     before = failed.start.cycle - 1
     if before < failed.start.first_cycle:
         return []

@@ -215,7 +215,7 @@ def _rates(result: Document) -> str:
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
-    names = {"Builds": "builds", "Tests": "tests", "From the cache": "cached"}
+    names = {"Builds": "builds", "Tests": "tests"}
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
 
 

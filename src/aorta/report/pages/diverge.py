@@ -30,7 +30,7 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.pages.common import usual_facts
 from aorta.report.run_reader import OpenedRun, read_json
 
 _LEAST = -18.0  # of the exponent: a difference of nothing is drawn at the foot
@@ -70,7 +70,6 @@ def page(run: OpenedRun) -> Page:
             *_operation(first),
             *_nonfinite(result),
             *_history(result),
-            *_grew(result),
             *_notes(result),
         ],
         missing=[] if result else ["no comparison has ended yet"],
@@ -239,16 +238,6 @@ def _draw_sizes(places: Sequence[tuple[str, float, float]], width: int, says: st
         parts.append(marks(mark, [(across(x), up(y)) for of, x, y in places if of == kind]))
     parts.append(label(right, bottom + 40, "step", "tick", "end"))
     return canvas(width, bottom + 48, says, parts)
-
-
-def _grew(result: Document) -> list[Section]:
-    table_rows = [
-        [_place(at), _shown(at.get("difference")), _shown(at.get("inherited"))]
-        for at in rows(result, "amplified")
-    ]
-    return table_section(
-        "Where it grows", ["operation", "difference", "it read"], table_rows, frozenset({1, 2})
-    )
 
 
 def _notes(result: Document) -> list[Section]:

@@ -30,7 +30,7 @@ from aorta.report.pages.common import listed, rate, seconds, table_section, usua
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
 _BAR, _ROW = 14, 24
-_TAIL, _MOST_LINES = 16 << 10, 30
+_TAIL, _MOST_LINES, _MOST_PATCH = 16 << 10, 30, 120
 _MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed": "error"}
 
 
@@ -49,7 +49,16 @@ def gather(root: Path) -> dict[str, Any]:
         "trials": _trials(root),
         "failure": _failure_text(root, reduced),
         "command": _command_of(reduced / "shrunken" / "run_repro.sh"),
+        "patch": _patch(root / "4-bisect" / "culprit.diff"),
     }
+
+
+def _patch(place: Path) -> list[str]:
+    """What the change that brought it changed, from its first line on."""
+    text = place.read_text("utf-8", "replace") if place.is_file() else ""
+    lines = text.splitlines()
+    more = [f"... and {len(lines) - _MOST_PATCH} lines more"] if len(lines) > _MOST_PATCH else []
+    return [*lines[:_MOST_PATCH], *more]
 
 
 def _trials(root: Path) -> list[dict[str, Any]]:
@@ -102,9 +111,10 @@ def page(run: OpenedRun) -> Page:
             *_failure(run),
             *_reproducer(result, run),
             *reduce.remaining(reduced, section(reduced.material, "result")),
-            *_culprits(result),
+            *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
+            *_isolation(result),
             *_next(result),
             *_open_questions(result),
             *_strip(run),
@@ -181,6 +191,8 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
         is_range = words(result, "bisect_status") == "range"
         which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
+    if broken := words(section(result, "isolation"), "broken"):
+        parts.append(f"it is the hardware: {broken}")
     axes = [a for a in rows(section(result, "reproducer"), "axes") if _is_smaller(a)]
     if axes:
         shown = [f"{words(a, 'name')} {a.get('initial')} → {a.get('final')}" for a in axes]
@@ -188,7 +200,7 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
     elif not parts and section(result, "reproducer"):
         parts.append("it has a reproducer")
     said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
-    found = bool(cure or culprits)
+    found = bool(cure or culprits or broken)
     if status == "partial":
         before = "So far" if run.running else "Stopped"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
@@ -279,7 +291,7 @@ def _cure(result: Document) -> list[Section]:
     return [Section("What makes it stop", [Words([said])])]
 
 
-def _culprits(result: Document) -> list[Section]:
+def _culprits(result: Document, run: OpenedRun) -> list[Section]:
     found = [
         [
             words(c, "package"),
@@ -294,7 +306,15 @@ def _culprits(result: Document) -> list[Section]:
     is_range = words(result, "bisect_status") == "range"
     one = f": one of {len(found)} changes" if is_range else ""
     title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
-    return table_section(title, ["package", "change", "title", "author", "date"], found)
+    told = table_section(title, ["package", "change", "title", "author", "date"], found)
+    marks = {"+": "kept", "-": "gone"}
+    patch = [
+        TextLine(str(line), mark="" if str(line)[:3] in {"+++", "---"} else marks.get(line[:1], ""))
+        for line in items(run.material, "patch")
+    ]
+    if not told or not patch:
+        return told
+    return [*told, Section("What it changed", [Listing("culprit.diff", patch)])]
 
 
 def _divergence(result: Document) -> list[Section]:
@@ -305,6 +325,11 @@ def _divergence(result: Document) -> list[Section]:
     place = f" at {words(first, 'file')}:{words(first, 'line')}" if words(first, "file") else ""
     said = f"{words(first, 'op')}{place}, step {words(first, 'step')}"
     return [Section("Where the numbers part", [Words([said])])]
+
+
+def _isolation(result: Document) -> list[Section]:
+    said = words(section(result, "isolation"), "sentence")
+    return [Section("A node or the job", [Words([said])])] if said else []
 
 
 def _open_questions(result: Document) -> list[Section]:

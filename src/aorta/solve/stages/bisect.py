@@ -39,6 +39,7 @@ from aorta.solve.subject import (
     subject_of,
 )
 
+PATCH = "culprit.diff"
 CHECK = "bisect-original"
 _NOT_ON_THE_ORIGINAL = "seen on the reduced reproducer, not on the original"
 _STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
@@ -170,6 +171,9 @@ class Bisect:
     def _result(self, state: State, findings: Findings, between: _Between) -> StageResult:
         answer = {**findings.document(), "good_end": between.good, "between": between.kind}
         place = findings.output_dir
+        if between.kind == "revisions" and len(findings.culprits) == 1 and place is not None:
+            patch = Repository.on_host(between.directory).patch(str(findings.culprits[0]["bad"]))
+            write_atomically(Path(place) / PATCH, patch)
         if findings.exit_code == Exit.BUDGET:
             return StageResult(
                 self.name, "budget", "stopped before it was sure", place, answer=answer

@@ -5,15 +5,20 @@ what the command line, its scripts and one run of it give away.
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.errors import InfrastructureError
+from aorta.core.failure import Failure, failure_from_json, same_failure
+from aorta.core.sprt import HitCount
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Event, Reason, TrialStarted
-from aorta.engine.rundir import write_atomically
+from aorta.engine.rundir import RunDir, write_atomically
+from aorta.reduce.checks import OtherEnds
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
@@ -96,6 +101,36 @@ class SummaryOfBest:
             self.state.views.written(self.state.path)
 
 
+class _TooNarrow:
+    """Ends a reduction whose candidates show the exception of the first failure, and not its words:
+    the pattern that was drafted from it holds what varies.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._known = state.known("reproduce")
+        subject = subject_of(state.request)
+        self._drafted = subject.oracle is None and subject.spec is None
+        self.is_so = False
+
+    def __call__(self, found: Failure) -> None:
+        first = failure_from_json(self._known.get("first"))
+        is_pattern = self._drafted and self._known["oracle"]["kind"] == "regex"
+        if is_pattern and first is not None and same_failure(first, found):
+            self.is_so = True
+            raise InfrastructureError("the failure is looked for in too few words")
+
+
+def _widen(state: State, folder: Path) -> None:
+    """From here on the failure is the exception with its frames, whatever its message says."""
+    state.views.say("the same exception in other words: that is the failure from here on")
+    first = state.results["reproduce"]
+    state.add(replace(first, answer={**first.answer, "oracle": {"kind": "exit_code"}}))
+    for gone in (folder, RunDir(folder).private):
+        shutil.rmtree(gone, ignore_errors=True)
+    for name in (SPEC, PLAIN_SPEC):
+        (state.path / name).unlink(missing_ok=True)
+
+
 @dataclass(frozen=True)
 class Reduce:
     name: str = "reduce"
@@ -110,7 +145,9 @@ class Reduce:
         known = subject_of(state.request).known.get(self.name)
         if known is not None:
             answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
-            return StageResult(self.name, *_status(answer, Reason.DONE), str(known), answer=answer)
+            return StageResult(
+                self.name, *status_of(answer, Reason.DONE), str(known), answer=answer
+            )
         result = self._reduced(state, state.folder(self.name), plain=False)
         drafted = subject_of(state.request).spec is None
         if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
@@ -129,34 +166,39 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        return reduced_by(state, self.name, Path(spec.file), folder)
-
-
-def reduced_by(state: State, stage: str, spec: Path, folder: Path, **more: Any) -> StageResult:
-    """What a reduction of this spec comes to, in the time that the stage has."""
-    subject = subject_of(state.request)
-    report = reduce(
-        ReduceRequest(
-            spec=spec,
-            run_dir=folder,
-            ticket=state.request.ticket,
-            layers=EnvironmentLayers(
-                subject.environment, mitigations_files=state.request.mitigations_files
+        rate = state.known("reproduce").get("rate") or {}
+        narrow = _TooNarrow(state)
+        report = reduce(
+            ReduceRequest(
+                spec=Path(spec.file),
+                run_dir=folder,
+                ticket=state.request.ticket,
+                seen=HitCount(rate.get("reproduced", 0), rate.get("of", 0)),
+                layers=EnvironmentLayers(
+                    subject.environment, mitigations_files=state.request.mitigations_files
+                ),
+                timeout=state.request.timeout,
+                max_wall_clock=state.seconds_left(self.name),
+                executor=state.executor(self.name),
+                resume=state.resume(folder),
             ),
-            timeout=state.request.timeout,
-            max_wall_clock=state.seconds_left(stage),
-            executor=state.executor(stage),
-            resume=state.resume(folder),
-            **more,
-        ),
-        lambda: [*state.views.listeners(stage), SummaryOfBest(state, folder)],
-    )
-    Stopped.check(report.ending)
-    answer, reason = report.to_json(), report.ending.reason
-    return StageResult(stage, *_status(answer, reason), str(report.run_dir), answer=answer)
+            lambda: [
+                *state.views.listeners(self.name),
+                SummaryOfBest(state, folder),
+                OtherEnds(narrow),
+            ],
+        )
+        if narrow.is_so:
+            _widen(state, folder)
+            return self._reduced(state, folder, plain=plain)
+        Stopped.check(report.ending)
+        answer, reason = report.to_json(), report.ending.reason
+        return StageResult(
+            self.name, *status_of(answer, reason), str(report.run_dir), answer=answer
+        )
 
 
-def _status(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
+def status_of(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
     if reason is Reason.INFRASTRUCTURE:
         return "failed", answer["why"]
     if reason is Reason.BUDGET:

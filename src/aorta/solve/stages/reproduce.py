@@ -21,6 +21,7 @@ from aorta.attribution import (
 )
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
+from aorta.core.failure import Failure, failure_of
 from aorta.core.sprt import HitCount
 from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
@@ -41,6 +42,7 @@ _PATIENCE = 0.75  # of the budget, for a first run
 _OPENED = "opened.json"
 _TAIL = 32_768
 _SURE_OF_A_MISTAKE = 0.7
+_A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
 _MISTAKES = frozenset(
     {
         FailureClass.IMPORT_ERROR,
@@ -76,6 +78,7 @@ class Reproduce:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
+        failure["first"] = failure_of(seen.end).to_json()
         failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
         if failure["mistake"]:
             rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
@@ -83,7 +86,12 @@ class Reproduce:
             return StageResult(
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
             )
-        return _result(state, _measured(state, subject, seen.oracle), failure)
+        report = _measured(state, subject, seen.oracle)
+        unsure = failure["confidence"] < _SURE_OF_A_MISTAKE
+        if report.tally.clean and unsure and failure["class"] in _MISTAKES:
+            # A mistake fails every time: what comes and goes is none.
+            failure = _by_its_exception(failure, failure_of(seen.end))
+        return _result(state, report, failure)
 
 
 @dataclass(frozen=True)
@@ -276,7 +284,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     if not is_launched(subject.words):
         summary = summary.removeprefix("rank 0: ")
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
-    return {
+    said = {
         "class": kind.value,
         "confidence": round(confidence, 3),
         "summary": summary,
@@ -285,6 +293,20 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
+    return _by_its_exception(said, failure_of(end)) if confidence < _A_GUESS else said
+
+
+def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:
+    """What the type of the exception says of the class, where its words allow no more than a
+    guess.
+    """
+    guessed, causes = said["class"], [cause for cause in failure.causes if not cause.wraps]
+    if not causes:
+        return said
+    is_assertion = causes[0].first.type.endswith("AssertionError")
+    kind = FailureClass.ASSERTION if is_assertion else FailureClass.USER_EXCEPTION
+    summary = str(said["summary"]).replace(f"{guessed}: ", f"{kind.value}: ", 1)
+    return {**said, "class": kind.value, "summary": summary, "advice": []}
 
 
 def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
@@ -320,8 +342,6 @@ def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunR
 
 def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
     tally = report.tally
-    if tally.clean:
-        failure = _of_a_flaky_program(failure)
     _check_possible(state, report)
     seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
     document = report.to_json()
@@ -347,17 +367,6 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         if spent:
             status, why = "budget", report.ending.detail
     return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
-
-
-def _of_a_flaky_program(failure: dict[str, Any]) -> dict[str, Any]:
-    """A mistake in the command or its settings fails every time: what comes and goes is none,
-    unless attribution is sure of it.
-    """
-    if failure["class"] not in _MISTAKES or failure["confidence"] >= _SURE_OF_A_MISTAKE:
-        return failure
-    kind = FailureClass.USER_EXCEPTION.value
-    summary = str(failure["summary"]).replace(f"{failure['class']}: ", f"{kind}: ", 1)
-    return {**failure, "class": kind, "summary": summary, "advice": []}
 
 
 def _did_not_fail(state: State) -> StageResult:

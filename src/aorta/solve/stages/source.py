@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.engine.rundir import write_atomically
+from aorta.reduce.request import ReduceRequest, reduce
+from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.reproducer import reduced_spec
-from aorta.solve.stages.reduce import draft, reduced_by
-from aorta.solve.state import StageResult, State
+from aorta.solve.stages.reduce import SummaryOfBest, draft, status_of
+from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import subject_of
 
 _GIT_SECONDS = 30
@@ -23,10 +25,29 @@ class Source:
         return "" if state.is_done("reproduce") else "there is no failure to look for"
 
     def __call__(self, state: State) -> StageResult:
-        oracle = state.known("reproduce")["oracle"]
-        spec = reduced_spec(state) or draft(state, subject_of(state.request), oracle)
-        folder = state.folder(self.name)
-        return reduced_by(state, self.name, spec, folder, source=True, fixed_by=_fix(state))
+        asked, folder = state.request, state.folder(self.name)
+        subject, oracle = subject_of(asked), state.known("reproduce")["oracle"]
+        report = reduce(
+            ReduceRequest(
+                spec=reduced_spec(state) or draft(state, subject, oracle),
+                source=True,
+                fixed_by=_fix(state),
+                run_dir=folder,
+                ticket=asked.ticket,
+                layers=EnvironmentLayers(
+                    subject.environment, mitigations_files=asked.mitigations_files
+                ),
+                timeout=asked.timeout,
+                max_wall_clock=state.seconds_left(self.name),
+                executor=state.executor(self.name),
+                resume=state.resume(folder),
+            ),
+            lambda: [*state.views.listeners(self.name), SummaryOfBest(state, folder)],
+        )
+        Stopped.check(report.ending)
+        answer = report.to_json()
+        status = status_of(answer, report.ending.reason)
+        return StageResult(self.name, *status, str(report.run_dir), answer=answer)
 
 
 def _fix(state: State) -> Path | None:

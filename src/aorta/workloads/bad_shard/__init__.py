@@ -15,9 +15,7 @@ def _checksum_is_wrong(result: WorkloadResult) -> bool:
 
 
 class BadShard(Workload):
-    """A data loader over shards, one of which is damaged. Counts every shard that cannot be
-    read.
-    """
+    """A data loader over shards, one damaged; counts shards that cannot be read."""
 
     axes = (
         {

@@ -1,9 +1,9 @@
 """Where analyses run: processes beside the one that answers, so that neither a large log nor a
 crash is felt by agents.
 
-A lane is one worker that does one analysis at a time. Two lanes: everything begins in the quick
+A pool is one worker that does one analysis at a time. Two pools: everything begins in the quick
 one, and what takes longer there than an ordinary failure ever does starts again in the patient one.
-So one endless log delays nobody else's decision. The worker of the patient lane is started when
+So one endless log delays nobody else's decision. The worker of the patient pool is started when
 something comes there: that is seldom, and half a second is nothing to it.
 """
 
@@ -27,16 +27,16 @@ class AnalysisLostError(Exception):
     """No answer came of it. The message is a sentence without a path."""
 
 
-class Lanes:
+class WorkerPools:
     def __init__(self, jail: PathJail, rules: worker.AnalysisRules) -> None:
         self._jail, self._rules = jail, rules
-        self._lanes = (_Lane(_QUICK), _Lane(_PATIENT))
+        self._pools = (_Pool(_QUICK), _Pool(_PATIENT))
 
     async def analyse(self, told: worker.StoredCycle) -> worker.Analysed:
-        for lane in self._lanes:
+        for pool in self._pools:
             for _ in range(_ATTEMPTS):
                 try:
-                    return await lane.run(told, self._jail, self._rules)
+                    return await pool.run(told, self._jail, self._rules)
                 except BrokenProcessPool:  # the worker was killed: its log may be to blame
                     _logger.warning("a worker died in the middle of an analysis")
                 except TimeoutError:
@@ -46,15 +46,15 @@ class Lanes:
         raise AnalysisLostError(f"the analysis took longer than {_PATIENT:.0f} s")
 
     def start(self) -> None:
-        """Have the worker of the quick lane ready before it is needed."""
-        self._lanes[0].start()
+        """Have the worker of the quick pool ready before it is needed."""
+        self._pools[0].start()
 
     def close(self) -> None:
-        for lane in self._lanes:
-            lane.close()
+        for pool in self._pools:
+            pool.close()
 
 
-class _Lane:
+class _Pool:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._turn = asyncio.Lock()
