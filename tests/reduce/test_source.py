@@ -14,121 +14,6 @@ from typing import Any
 from support.aorta_cli import aorta, environ, start_aorta
 from support.waiting import patience, wait_until
 
-PROGRAM = {
-    "train.py": '''\
-"""Train a small net."""
-import argparse
-import json
-from pathlib import Path
-
-from lab.data import make_batches
-from lab.models import build
-from lab import util
-
-
-def parse():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--config", default="config.json")
-    parser.add_argument("--steps", type=int, default=5)
-    return parser.parse_args()
-
-
-class Trainer:
-    def __init__(self, model, cfg):
-        self.model = model
-        self.history = []
-
-    def step(self, batch):
-        loss = sum(self.model(batch))
-        self.history.append(float(loss))
-        return loss
-
-    def run(self, batches):
-        for number, batch in enumerate(batches):
-            util.log(f"step {number}")
-            loss = self.step(batch)
-            util.log(f"loss {loss}")
-
-
-def main():
-    args = parse()
-    cfg = json.loads(Path(args.config).read_text())
-    trainer = Trainer(build(cfg["model"], cfg), cfg)
-    trainer.run(make_batches(cfg, args.steps))
-
-
-if __name__ == "__main__":
-    main()
-''',
-    "config.json": '{"model": "mlp", "width": 16, "hidden": 8}',
-    "lab/__init__.py": "",
-    "lab/util.py": "import sys\n\n\ndef log(text):\n    print(text, file=sys.stderr)\n",
-    "lab/data.py": """\
-from .util import log
-
-
-class Batches:
-    def __init__(self, width, count):
-        self.width, self.count = width, count
-
-    def __iter__(self):
-        for number in range(self.count):
-            log(f"making {number}")
-            yield [number] * self.width
-
-
-def make_batches(cfg, steps):
-    return Batches(cfg["width"], steps)
-""",
-    "lab/models.py": """\
-from dataclasses import dataclass, field
-
-REGISTRY = {}
-
-
-def register(name):
-    def note(cls):
-        REGISTRY[name] = cls
-        return cls
-
-    return note
-
-
-class Base:
-    def __call__(self, x):
-        return self.forward(x)
-
-
-@dataclass
-class Scale:
-    by: int = 2
-    seen: list = field(default_factory=list)
-
-    def __call__(self, x):
-        return [value * self.by for value in x]
-
-
-@register("mlp")
-class MLP(Base):
-    def __init__(self, cfg):
-        self.first = Scale(cfg["hidden"])
-        self.table = {number: number for number in range(10)}
-
-    def forward(self, x):
-        return [self.table[value] for value in self.first(x)]
-
-
-@register("linear")
-class Linear(Base):
-    def forward(self, x):
-        return x
-
-
-def build(name, cfg):
-    return REGISTRY[name](cfg)
-""",
-}
-
 
 def lay(place: Path, program: dict[str, str]) -> Path:
     for name, text in program.items():
@@ -161,24 +46,6 @@ def alone(script: str, place: Path) -> str:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stderr
-
-
-def test_a_package_with_a_registry_and_a_config_becomes_one_short_script(tmp_path: Path) -> None:
-    place = lay(tmp_path / "project", PROGRAM)
-    result, script = reduced(place, "train.py", "--config", "config.json")
-    (row,) = result["axes"]
-    assert result["status"] == "reduced"
-    assert (row["kind"], row["initial_files"], row["final_files"]) == ("source", 6, 1)
-    assert row["final_lines"] <= 30 < row["initial_lines"]
-    assert result["trials"] <= 400
-    assert result["shipped_copy"]["self_contained"] is True
-    said = alone(script, tmp_path / "empty")
-    assert said.splitlines()[-1] == "KeyError: 16"
-    assert ".table[value]" in script
-    assert script.startswith("# Made by aorta reduce from train.py")
-    run = place / result["run_dir"] / "shrunken" / "run_repro.sh"
-    done = subprocess.run(["bash", run], capture_output=True, text=True, check=False, cwd="/")
-    assert done.stderr.splitlines()[-1] == "KeyError: 16"
 
 
 CHECKED = {
@@ -392,6 +259,126 @@ def test_what_fails_in_a_worker_process_is_found_there(tmp_path: Path) -> None:
     assert result["axes"][0]["final_lines"] <= 16
     assert "not this" not in script
     assert alone(script, tmp_path / "empty").endswith("KeyError: 'zz'\n")
+
+
+CONFIGURED = {
+    "run.py": """\
+import functools
+
+from lab import plugins
+from lab.config import main
+from lab.registry import STEPS
+
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        print("begin", function.__name__)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+@logged
+def train(cfg):
+    total = 0
+    for batch in plugins.Loader(cfg.data.size, workers=2):
+        total += STEPS[cfg.model.step](batch, cfg.optim.rate)
+    return total
+
+
+@main("conf.json")
+def app(cfg):
+    train(cfg)
+
+
+if __name__ == "__main__":
+    app()
+""",
+    "conf.json": '{"data": {"size": 4}, "model": {"step": "scaled"}, "optim": {"rate": 1}}',
+    "lab/__init__.py": "",
+    "lab/registry.py": """\
+STEPS = {}
+
+
+def step(function):
+    STEPS[function.__name__] = function
+    return function
+""",
+    "lab/plugins.py": """\
+import os
+from multiprocessing import Pool
+
+from .registry import step
+
+os.environ["LAB_READY"] = "1"
+
+
+def load(number):
+    return [number] * 3
+
+
+class Loader:
+    def __init__(self, size, workers):
+        self.size, self.workers = size, workers
+
+    def __iter__(self):
+        with Pool(self.workers) as pool:
+            yield from pool.map(load, range(self.size))
+
+
+@step
+def scaled(batch, rate):
+    if os.environ["LAB_READY"] != "1":
+        raise RuntimeError("the plugins were not imported")
+    return sum(batch) / (rate - 2)
+""",
+    "lab/config.py": """\
+import json
+import sys
+from dataclasses import dataclass
+
+
+@dataclass
+class Node:
+    def __init__(self, content):
+        for name, value in content.items():
+            setattr(self, name, Node(value) if isinstance(value, dict) else value)
+
+
+def main(file):
+    def decorated(function):
+        def run():
+            with open(file) as opened:
+                content = json.load(opened)
+            for word in sys.argv[1:]:
+                path, value = word.split("=")
+                group, name = path.split(".")
+                content[group][name] = int(value)
+            return function(Node(content))
+
+        return run
+
+    return decorated
+""",
+}
+
+
+def test_overrides_side_effects_and_loaders_become_one_script(tmp_path: Path) -> None:
+    """A decorated entry with overrides, a registry filled by an import, workers that load."""
+    place = lay(tmp_path / "project", CONFIGURED)
+    result, script = reduced(place, "run.py", "optim.rate=2")
+    (row,) = result["axes"]
+    assert (result["status"], result["shipped_copy"]["self_contained"]) == ("reduced", True)
+    assert (row["kind"], row["initial_files"], row["final_files"]) == ("source", 6, 1)
+    assert row["final_lines"] <= 30 < row["initial_lines"]
+    assert result["trials"] <= 400
+    assert script.startswith("# Made by aorta reduce from run.py")
+    assert "rate - 2" in script
+    assert alone(script, tmp_path / "empty").endswith("ZeroDivisionError: division by zero\n")
+    run = place / result["run_dir"] / "shrunken" / "run_repro.sh"
+    done = subprocess.run(["bash", run], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
 def test_stopped_in_the_middle_it_leaves_the_best_so_far_and_goes_on(tmp_path: Path) -> None:

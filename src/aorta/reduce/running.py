@@ -262,6 +262,8 @@ class _Run:
             budget=replace(self._budget(), max_trials=left),
             guard_signature=False,
             keep=keep,
+            learn=self.experiment.patience.learn,
+            warm=WarmRules(at_once=True),
             name="source",
             private_trials=True,
         )
@@ -276,8 +278,7 @@ class _Run:
         source.count([r for r in report.records if AXIS in dict(r.point.values)])
         if source.to_confirm is not None and report.ending.reason is Reason.DONE:
             last = EveryPoint([source.to_confirm])
-            judge = source.judges().judge_for(source.to_confirm)
-            sure = KOfN(3, 3) if judge == KOfN(1, 1) else judge
+            sure = source.to_be_sure
             confirm = self._beyond("source: confirm", last, sure, source.traced)
             answer = self._answer(
                 replace(confirm, keep=keep, guard_signature=False), self.listeners

@@ -126,7 +126,7 @@ def _shipped_oracle(recipe: Path) -> dict[str, Any]:
     return dict(document["workload_config"]["oracle"])
 
 
-def _reduced_spec(state: State) -> Path | None:
+def reduced_spec(state: State) -> Path | None:
     reduced = state.known("reduce")
     place = Path(str(reduced.get("run_dir", ""))) / "shrunken" / "aorta.yaml"
     return place if reduced.get("confirmed") and place.is_file() else None
@@ -136,14 +136,14 @@ def has_reduced_command(state: State) -> bool:
     """Whether what other checkouts, environments and containers are asked is not the original
     itself.
     """
-    return _reduced_spec(state) is not None
+    return reduced_spec(state) is not None
 
 
 def reduced_command(state: State) -> tuple[str, dict[str, str]]:
     """The command with its reduced values as variables, for other checkouts of the same program;
     else the original.
     """
-    place = _reduced_spec(state)
+    place = reduced_spec(state)
     if place is None:
         first = original(state)
         command = first.command

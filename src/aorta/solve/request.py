@@ -18,7 +18,8 @@ from aorta.registry.mitigations import load_mitigations
 if TYPE_CHECKING:
     from aorta.solve.solution import Solution
 
-STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "bundle")
+STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "source", "bundle")
+WANTED = tuple(name for name in STAGES if name != "source")  # by whoever names none
 _ASKED = "request.json"
 _NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsewhere
 
@@ -42,7 +43,7 @@ class SolveRequest:
     no_index: bool = False
     budget: float | None = None  # seconds
     max_trials: int | None = None
-    stages: tuple[str, ...] = STAGES
+    stages: tuple[str, ...] = WANTED
     ticket: str | None = None
     allow_binary: bool = False  # data that is no text may leave as it is
     timeout: float | None = None  # of one trial
@@ -135,7 +136,7 @@ def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ..
     for name in (*wanted, *left_out):
         if name not in STAGES:
             raise UsageError(f"{name!r} is no stage; expected some of {', '.join(STAGES)}")
-    chosen = wanted or STAGES
+    chosen = wanted or WANTED
     return tuple(name for name in STAGES if name in chosen and name not in left_out)
 
 

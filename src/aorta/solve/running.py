@@ -13,7 +13,7 @@ from typing import Any
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.solve.request import SolveRequest, Views, keep_request, kept_request
+from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
@@ -21,15 +21,23 @@ from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.isolate import Isolate
 from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
+from aorta.solve.stages.source import Source
 from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import check_good, environment_of, subject_of
 from aorta.workloads.startable import check_startable
 
-_SHARE = {"isolate": 0.3, "reduce": 0.45, "triage": 0.2, "bisect": 0.25, "diverge": 0.1}
+_SHARE = {
+    "isolate": 0.3,
+    "reduce": 0.45,
+    "triage": 0.2,
+    "bisect": 0.25,
+    "diverge": 0.1,
+    "source": 0.3,
+}
 """Of the time that is left after the failure is known, where there is too little for everything."""
 
-_QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6}
+_QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
 _SMALLER = 0.25  # of the original's time, after a usual reduction
@@ -126,7 +134,10 @@ def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
 VERB = "solve"
 _EVERY: Mapping[str, Stage] = {
     stage.name: stage
-    for stage in (Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
+    for stage in (
+        *(Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge()),
+        *(Source(), Bundle()),
+    )
 }
 """In the order in which they run: what a broken node did is not worth reducing."""
 _ASKED_BY = {
@@ -136,6 +147,7 @@ _ASKED_BY = {
     "bisect": ("bisect", CHECK),
     "diverge": ("diverge",),
     "isolate": ("isolate",),
+    "source": ("source",),
     "bundle": (),
 }
 """Under which names a stage's trials are counted, over every resume."""
@@ -204,6 +216,8 @@ def _stages(state: State) -> Exit | None:
             if _is_over(state):
                 break
             if name in state.results:
+                continue
+            if name not in (*WANTED, *state.request.stages):
                 continue
             if name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))

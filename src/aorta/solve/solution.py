@@ -197,6 +197,7 @@ _QUESTIONS = {
     "bisect": "what brought it",
     "diverge": "where the numbers part",
     "isolate": "whether it is a node",
+    "source": "one short script that fails the same way",
     "bundle": "a bundle that works elsewhere",
 }
 

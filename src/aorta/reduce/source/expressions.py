@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
+from math import isqrt
 from typing import Any
 
 from aorta.reduce.source.program import DEFINITIONS, Edit, Program
@@ -13,10 +14,13 @@ from aorta.reduce.source.tree import (
     defined_by,
     function_at,
     statements,
+    tail,
     tidy,
     used_by,
     written,
 )
+
+_LARGE = 100  # a number that may make it slow
 
 
 def values_seen(program: Program) -> Iterator[Edit]:
@@ -74,8 +78,8 @@ class _Replaced(ast.NodeTransformer):
 def files_as_texts(text: str, content: str) -> Iterator[str]:
     """With the content of a file in the place of one that is opened or read there."""
     for number, node in enumerate(ast.walk(ast.parse(text))):
-        if isinstance(node, ast.Call) and _called(node.func) in {"open", "read_text"}:
-            reads = _called(node.func) == "read_text"
+        if isinstance(node, ast.Call) and tail(node.func) in {"open", "read_text"}:
+            reads = tail(node.func) == "read_text"
             value = repr(content) if reads else f"io.StringIO({content!r})"
             tree = _At(number, value).replaced(text)
             head = [] if reads else ast.parse("import io").body
@@ -99,6 +103,15 @@ class _At(ast.NodeTransformer):
         if node is self.wanted:
             return ast.parse(self.value, mode="eval").body
         return self.generic_visit(node)
+
+
+def modules_as_identity(program: Program) -> Iterator[Edit]:
+    """A module of the user's that need not do anything, by torch's that does nothing."""
+    for node in program.tree.body:
+        bases = [tail(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+        if isinstance(node, ast.ClassDef) and "Module" in bases:
+            make = partial(_with_result, program.text, node.name, "torch.nn.Identity()")
+            yield Edit(node.name, make)
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
@@ -160,16 +173,15 @@ def _entries(node: ast.AST, count: int) -> str:
 
 
 def _keywords(node: ast.AST, count: int) -> str:
-    """All of a call, then each."""
-    if not isinstance(node, ast.Call) or not node.keywords:
+    """All of a call, then each; not types of numbers and devices, which may be what is wrong."""
+    if not isinstance(node, ast.Call):
+        return ""
+    free = [k for k in node.keywords if k.arg not in {"dtype", "device"}]
+    if not free or count > len(free) or (count == 1 == len(free)):
         return ""
     said = f"{count} {ast.unparse(node)}"
-    if count == 0:
-        node.keywords = []
-    elif 1 < len(node.keywords) >= count:
-        node.keywords = _without(node.keywords, count - 1)
-    else:
-        return ""
+    gone = free if count == 0 else [free[count - 1]]
+    node.keywords = [keyword for keyword in node.keywords if keyword not in gone]
     return said
 
 
@@ -185,6 +197,17 @@ def _argument(node: ast.AST, count: int) -> str:
     said = f"{count} {ast.unparse(node)}"
     at = made[count]
     node.args = [*node.args[:at], ast.Constant(None), *node.args[at + 1 :]]
+    return said
+
+
+def _smaller(node: ast.AST, count: int) -> str:
+    """A large number by one, or by its root."""
+    if count > 1 or not isinstance(node, ast.Constant) or type(node.value) is not int:
+        return ""
+    if not _LARGE <= node.value < 1 << 62:
+        return ""
+    said = f"{count} {node.value}"
+    node.value = 1 if count == 0 else isqrt(node.value)
     return said
 
 
@@ -205,6 +228,7 @@ _PARTS: tuple[Callable[[ast.AST, int], str], ...] = (
     _argument,
     _keywords,
     _entries,
+    _smaller,
 )
 
 
@@ -273,7 +297,7 @@ def _without_unread(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunct
     called = classes[0].name if classes and name == "__init__" else name
     skip = 1 if classes else 0
     read = used_by(ast.Module(function.body, []))
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _called(n.func) == called]
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and tail(n.func) == called]
     if said.vararg or said.kwarg or said.defaults or any(call.keywords for call in calls):
         return
     for at in range(len(said.args) - 1, skip - 1, -1):
@@ -281,12 +305,6 @@ def _without_unread(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunct
             for call in calls:
                 del call.args[at - skip : at - skip + 1]
             del said.args[at]
-
-
-def _called(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 class _Inserted(ast.NodeTransformer):

@@ -140,7 +140,8 @@ class _File:
                 if name == MAIN and isinstance(statement, ast.If):
                     body += self._statement(module, statement.body)
                 continue
-            if defined_by(statement) <= _LEFT_ALONE and isinstance(statement, ast.Assign):
+            names = defined_by(statement) if isinstance(statement, ast.Assign) else set()
+            if names and names <= _LEFT_ALONE:
                 continue
             body += self._statement(module, [statement])
         return body

@@ -8,7 +8,7 @@ from functools import partial
 
 from aorta.reduce.source.inline import prune
 from aorta.reduce.source.program import DEFINITIONS, LOOPS, WITH, Edit, Program
-from aorta.reduce.source.stack import as_text, assignments, bound_by, first_of, one_turn
+from aorta.reduce.source.stack import as_text, assignments, bound_by, first_of, is_in, one_turn
 from aorta.reduce.source.tree import (
     all_blocks,
     attributes_set,
@@ -52,15 +52,26 @@ def unwrapped(program: Program) -> Iterator[Edit]:
 
 def _unwrapped_all(program: Program) -> str:
     tree = ast.parse(program.text)
+    kept = set(map(id, _chosen_each_turn(program, tree)))
     for block in list(all_blocks(tree)):
         done: list[ast.stmt] = []
         for node in block:
-            is_kept = isinstance(node, ast.If) and ast.unparse(node.test) in program.kept
-            inner = None if is_kept else _inside(node, program.facts.executed)
+            inner = None if id(node) in kept else _inside(node, program.facts.executed)
             done += [node] if inner is None else inner
         block[:] = done
     mend_blocks(tree)
     return tidy(written(tree))
+
+
+def _chosen_each_turn(program: Program, tree: ast.Module) -> list[ast.stmt]:
+    """What chooses anew in each turn of a loop that the failure is in: repaired, the loop would go
+    on. Also the conditions of a check of the user's own.
+    """
+    every = statements(tree)
+    loops = [every[n] for n in program.on_the_way if isinstance(every[n], LOOPS)]
+    inside = [node for loop in loops for node in statements(loop)]
+    checks = [n for n in every if isinstance(n, ast.If) and ast.unparse(n.test) in program.kept]
+    return [*(node for node in inside if isinstance(node, ast.If)), *checks]
 
 
 def _inside(node: ast.stmt, executed: frozenset[int]) -> list[ast.stmt] | None:
@@ -82,11 +93,13 @@ def _has_run(block: Sequence[ast.stmt], executed: frozenset[int]) -> bool:
 def _unwrapped_one(program: Program, number: int, with_value: bool) -> str | None:
     tree = ast.parse(program.text)
     node = statements(tree)[number]
+    if any(node is one for one in _chosen_each_turn(program, tree)):
+        return None
     inner = _inside(node, program.facts.executed)
     if isinstance(node, LOOPS) and not _leaves(node):
         inner = list(node.body)
         if not isinstance(node, ast.While):
-            frames = [f for f in program.facts.frames if _is_in(node, f.line)]
+            frames = [f for f in program.facts.frames if is_in(node, f.line)]
             use = with_value and frames
             inner.insert(0, one_turn(program, node, frames[-1]) if use else first_of(node))
     if inner is None:
@@ -96,10 +109,6 @@ def _unwrapped_one(program: Program, number: int, with_value: bool) -> str | Non
     block[at : at + 1] = inner
     mend_blocks(tree)
     return as_text(tree.body)
-
-
-def _is_in(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _leaves(node: ast.stmt) -> bool:

@@ -1,6 +1,7 @@
 """A program that fails, what its run showed, and what a smaller one must still hold."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,8 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
+_TYPE_OF_NUMBERS = re.compile(r"(?:dtype=(?:torch\.|')|device\('?)(\w+)")
+_OTHER_NAME = {"float64": "double", "float16": "half", "int64": "long", "int32": "int"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,16 @@ class Program:
         """Whether this value may stand for what made it: never where a check of the user's own
         fails, which would then fail for nothing.
         """
-        return not self.kept and (self.free > 1 or value.startswith(_OF_A_CONFIGURATION))
+        free = self.free > 1 or value.startswith(_OF_A_CONFIGURATION)
+        return free and not self.kept and not self.is_blamed(value)
+
+    def is_blamed(self, value: str) -> bool:
+        """Whether the failure's words name the type of numbers, or the device, that it has."""
+        message = self.facts.message.lower()
+        types = _TYPE_OF_NUMBERS.findall(value)
+        return any(
+            word in message for name in types for word in (name, _OTHER_NAME.get(name, name))
+        )
 
 
 Pass = Callable[[Program], Iterator[Edit]]

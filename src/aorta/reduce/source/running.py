@@ -16,10 +16,10 @@ from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
 from aorta.core.trial import TrialEnd, Verdict
 from aorta.engine.events import TrialRecord
-from aorta.engine.judge import Judges, KOfN, SameJudge
+from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
 from aorta.engine.rundir import write_atomically, writing
-from aorta.reduce.experiment import ReductionExperiment
+from aorta.reduce.experiment import ImpatientJudges, ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements
@@ -108,7 +108,7 @@ class SourceRun:
     def traced(self) -> SourceExperiment:
         oracle = self.oracle or self.experiment.oracle
         return SourceExperiment(
-            self.experiment, self.before.best, self.entry, self._candidate, oracle
+            self.experiment, self.before.best, self.entry, self._candidate, oracle, self.private
         )
 
     def _candidate(self, digest: str) -> Candidate:
@@ -198,11 +198,13 @@ class SourceRun:
                     yield Candidate(tidy(text) if executed is not None else text, beside)
 
     def judges(self) -> Judges:
-        """One trial tells of a failure that was there each time."""
+        """One trial tells of a failure that was there each time; one that goes on where the
+        original had ended is not tried again.
+        """
         calibration = self.before.calibration
-        if calibration is not None and calibration.tally.against == 0:
-            return SameJudge(KOfN(1, 1))
-        return self.plan.judges()
+        always = calibration is not None and calibration.tally.against == 0
+        judges = SameJudge(KOfN(1, 1)) if always else self.plan.judges()
+        return ImpatientJudges(judges, self.experiment.patience)
 
     def repaired(self, number: int) -> Point | None:
         """The script that was accepted as this one, with the fix; None where it holds nothing of
@@ -237,6 +239,13 @@ class SourceRun:
         self.search.undo(good)
         self.ends_well_repaired = True
         return True
+
+    @property
+    def to_be_sure(self) -> Judge:
+        """Of the answer itself, by trials that start cold."""
+        calibration = self.before.calibration
+        always = calibration is not None and calibration.tally.against == 0
+        return KOfN(3, 3) if always else self.plan.judges().judge_for(self.before.best)
 
     @property
     def to_confirm(self) -> Point | None:

@@ -8,6 +8,7 @@ from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
 from aorta.reduce.source.expressions import (
     files_as_texts,
+    modules_as_identity,
     names_left_out,
     parts_left_out,
     results_seen,
@@ -22,41 +23,46 @@ from aorta.reduce.source.passes import (
     unwrapped,
 )
 from aorta.reduce.source.program import Pass, Program, candidates
-from aorta.reduce.source.stack import flattened
+from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
 MOST_CANDIDATES = 360
 SHORT = 30  # lines: a script that a reader takes in at once
+LONG = 80  # lines: more than can be made short statement by statement
 
 
 @dataclass(frozen=True)
 class Round:
-    """Passes that are gone through as often as they help, at most so many times. A `free` one is
-    for a program that is still long: more values that were seen may stand for what made them.
+    """Passes that are gone through as often as they help, at most so many times; `over`: only
+    while the program has more lines than that. In a `free` one more of the values that were seen
+    may stand for what made them.
     """
 
     steps: tuple[Pass, ...]
     times: int = 1
+    over: int = 0
     free: int = 0
 
 
-_LARGE: tuple[Pass, ...] = (never_executed, flattened, tidied)
 _SMALL: tuple[Pass, ...] = (
     unwrapped,
     functions_inlined,
     statements_left_out,
     values_seen,
     results_seen,
+    modules_as_identity,
     names_left_out,
 )
 ROUNDS = (
-    Round(_LARGE),
+    Round((never_executed, tidied)),
+    Round((from_inside,), over=LONG),
+    Round((flattened,)),
     Round((*_SMALL, flattened), 2),
     Round((*_SMALL, parts_left_out, flattened), 2),
-    Round((flattened, unwrapped), free=1),
+    Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
     Round((*_SMALL, parts_left_out)),
-    Round((flattened, *_SMALL), free=2),
+    Round((flattened, *_SMALL), over=SHORT, free=2),
     Round((*_SMALL, parts_left_out)),
 )
 
@@ -167,7 +173,7 @@ class SourceSearch:
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
         now = ROUNDS[self._round]
-        if now.free and count_lines(best.text) <= SHORT:
+        if count_lines(best.text) <= now.over:
             return
         facts = self._facts_of(best)
         program = replace(self._must, text=best.text, facts=facts, free=now.free)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 from aorta.reduce.source.facts import UserFrame
 from aorta.reduce.source.program import WITH, Edit, Program
@@ -29,12 +30,50 @@ def flattened(program: Program) -> Iterator[Edit]:
     frames = [f for f in program.facts.frames if f.function == "<module>" or f.function[0] != "<"]
     if not frames or frames[0].function != "<module>":
         return
-    for whole_loops in (False, True):
-        for depth in range(len(frames), 0, -1):
-            for values in (True, False):
-                for only_needed in (True, False):
-                    way = (frames[:depth], values, whole_loops, only_needed)
-                    yield Edit(f"{depth} {way[1:]}", partial(_straight, program, *way))
+    for needed, whole_loops in product((True, False), (False, True)):
+        for depth, values in product(range(len(frames), 0, -1), (True, False)):
+            way = (frames[:depth], values, whole_loops, needed)
+            yield Edit(f"{depth} {way[1:]}", partial(_straight, program, *way))
+
+
+def from_inside(program: Program) -> Iterator[Edit]:
+    """The failing statement of a function on the stack by itself, the innermost function first:
+    its variables, or the function's parameters, as they were seen.
+    """
+    frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
+    for depth, frame in reversed(list(enumerate(frames))):
+        for is_whole in (False, True):
+            make = partial(_inside, program, frame, is_whole)
+            yield Edit(f"{depth} {is_whole}", make)
+
+
+def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
+    """`is_whole`: with what the function did before, from its parameters on."""
+    tree = ast.parse(program.text)
+    scope = function_at(tree, frame.function, frame.first_line)
+    level = _level(program, scope, frame, False, False) if scope else None
+    plain = _as_plain(level.failing) if level else None
+    if scope is None or level is None or plain is None:
+        return None
+    names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
+    if not is_whole:
+        names |= set().union(*(defined_by(node) for node in level.before), set())
+    seen = [
+        ast.parse(f"{name} = {value}").body[0]
+        for name, value in frame.values.items()
+        if name in names and not program.is_blamed(value)
+    ]
+    lines = {frame.line for frame in program.facts.frames}
+    before = [n for n in tree.body if not any(is_in(n, line) for line in lines) or _defines(n)]
+    return as_text(_needed([*before, *seen, *(level.before if is_whole else []), plain]))
+
+
+def _defines(node: ast.stmt) -> bool:
+    return isinstance(node, (*Function.__args__, ast.ClassDef))
+
+
+def is_in(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def as_text(body: Sequence[ast.stmt]) -> str:
@@ -117,6 +156,7 @@ def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -
         or not program.free
         or not names
         or not all(name in frame.values for name in names)
+        or any(program.is_blamed(frame.values[name]) for name in names)
     ):
         return first_of(node)
     values = ", ".join(frame.values[name] for name in names)

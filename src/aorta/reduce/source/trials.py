@@ -37,8 +37,9 @@ REPRO = "repro.py"
 ORIGINAL = "original"
 _FACTS = "facts.jsonl"
 _PROGRAM = "program"
+_TRACED = 4  # times as long as it took untraced
 _HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
-_SHELL = re.compile(r"[|&;<>$`(){}*?\n]")
+_SHELL = re.compile(r"[|&;<>`()*?\n]")  # a variable is none: the program is seen to get its value
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class EntryScript:
 
 def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) -> EntryScript:
     """The program that a command runs: a `.py` file of the working directory, or `-m` a module."""
+    if not isinstance(command, str) and tuple(command[:2]) == ("bash", "-c"):
+        command = command[2]
     if isinstance(command, str) and _SHELL.search(command):
         raise UsageError("give the command as words, without a shell", where="workload.command")
     words = tuple(shlex.split(command) if isinstance(command, str) else command)
@@ -87,28 +90,43 @@ class SourceExperiment:
     entry: EntryScript
     candidate: Callable[[str], Candidate]  # by its digest
     oracle: Deciding
+    private: Path
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(self.at, index, trial_dir)
         folder = (trial_dir / DATA).absolute()
-        root = Path(trial.cwd)
+        root = Path(trial.cwd).resolve()
         with writing(folder):
-            hook = folder / "hook"
-            hook.mkdir(parents=True, exist_ok=True)
-            shutil.copy(_HOOK, hook)
+            folder.mkdir(parents=True, exist_ok=True)
             if point[AXIS] != ORIGINAL:
                 candidate = self.candidate(str(point[AXIS]))
                 laid = folder / _PROGRAM
                 lay_out(candidate, root, laid)
                 trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
-                root = laid
         before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        is_original = point[AXIS] == ORIGINAL
         traced = {
-            "AORTA_SOURCE_FACTS": str(folder / _FACTS),
-            "AORTA_SOURCE_ROOT": str(root.resolve()),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(hook), before])),
+            "AORTA_SOURCE_FACTS": f"{DATA}/{_FACTS}",
+            "AORTA_SOURCE_ROOT": str(root) if is_original else f"{DATA}/{_PROGRAM}",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook()), before])),
         }
-        return replace(trial, env={**trial.env, **traced}, watch=self.oracle.watch())
+        slower = trial.timeout and trial.timeout * (_TRACED if is_original else 1)
+        return replace(
+            trial,
+            env={**trial.env, **traced},
+            watch=self.oracle.watch(),
+            timeout=slower,
+            varied=frozenset({"PWD"}),
+        )
+
+    def _hook(self) -> Path:
+        """One for all trials, so that their environments are alike."""
+        hook = self.private.absolute() / "source" / "hook"
+        if not (hook / _HOOK.name).is_file():
+            with writing(hook):
+                hook.mkdir(parents=True, exist_ok=True)
+                shutil.copy(_HOOK, hook)
+        return hook
 
 
 def lay_out(candidate: Candidate, source: Path, folder: Path) -> None:

@@ -145,7 +145,9 @@ class Reduce:
         known = subject_of(state.request).known.get(self.name)
         if known is not None:
             answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
-            return StageResult(self.name, *_status(answer, Reason.DONE), str(known), answer=answer)
+            return StageResult(
+                self.name, *status_of(answer, Reason.DONE), str(known), answer=answer
+            )
         result = self._reduced(state, state.folder(self.name), plain=False)
         drafted = subject_of(state.request).spec is None
         if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
@@ -191,10 +193,12 @@ class Reduce:
             return self._reduced(state, folder, plain=plain)
         Stopped.check(report.ending)
         answer, reason = report.to_json(), report.ending.reason
-        return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
+        return StageResult(
+            self.name, *status_of(answer, reason), str(report.run_dir), answer=answer
+        )
 
 
-def _status(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
+def status_of(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
     if reason is Reason.INFRASTRUCTURE:
         return "failed", answer["why"]
     if reason is Reason.BUDGET:

@@ -1,9 +1,10 @@
 """Found by the user's own interpreter, before the user's program: writes down what of the user's
 files runs, with the values of simple type that a shorter program can be made of.
 
-`AORTA_SOURCE_FACTS` is the file that is appended to, one JSON document a line, by every process of
-the program; `AORTA_SOURCE_ROOT` the folder that the user's files lie below. Where the interpreter
-has a `sitecustomize` of its own, that one is run. Python 3.8 or later.
+`AORTA_TRIAL_DIR` is where: `AORTA_SOURCE_FACTS` is a file in it that is appended to, one JSON
+document a line, by every process of the program; `AORTA_SOURCE_ROOT` the folder, there or anywhere,
+that the user's files lie below. A fork of a fork server is a trial of its own, elsewhere. Where the
+interpreter has a `sitecustomize` of its own, that one is run. Python 3.8 or later.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import threading
+from dis import findlinestarts
 
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
@@ -20,23 +22,40 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_ITEMS, MOST_CHARACTERS = 40, 400
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/.venv/", "/lib/python3")
+MOST_MADE = 500
+MADE: dict[int, tuple[object, str | None]] = {}  # by id; held, so that an id stays its own
 PLAIN = (type(None), bool, int, str, bytes)
 
 
 class Observer:
     """Writes a line the first time something is seen."""
 
-    def __init__(self, file: str, root: str) -> None:
-        self.root = os.path.realpath(root) + os.sep
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self.file = os.open(file, flags, 0o600)
+    def __init__(self) -> None:
+        self.trial = os.environ["AORTA_TRIAL_DIR"]
+        self.root = os.path.realpath(self.inside("AORTA_SOURCE_ROOT")) + os.sep
+        self.file = -1
         self.names: dict[str, str] = {}  # of code: the user's file, or nothing
         self.seen: set[tuple[str, int]] = set()
+        self.unseen: dict[CodeType, set[int]] = {}
         self.returned: dict[CodeType, str | None] = {}
         self.opened: set[str] = set()
 
     def write(self, **line: Any) -> None:
+        if self.file < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self.file = os.open(self.inside("AORTA_SOURCE_FACTS"), flags, 0o600)
         os.write(self.file, (json.dumps(line) + "\n").encode())
+
+    def inside(self, variable: str) -> str:
+        return os.path.join(self.trial, os.environ[variable])
+
+    def look_again(self, code: CodeType) -> None:
+        """A program begins: where a fork server runs it, it is another trial than the server's."""
+        if (
+            code.co_name == "<module>"
+            and os.environ.get("AORTA_TRIAL_DIR", self.trial) != self.trial
+        ):
+            self.__init__()  # type: ignore[misc]
 
     def user_file(self, name: str) -> str:
         """Its name below the root; empty for a library's."""
@@ -44,34 +63,107 @@ class Observer:
         if known is None:
             path = os.path.realpath(name)
             inside = name[:1] != "<" and path.startswith(self.root)
-            inside = inside and not path.startswith(HERE)
+            inside = inside and path != os.path.realpath(__file__)
             inside = inside and not any(m in path for m in NOT_THE_USERS)
             known = self.names[name] = path[len(self.root) :] if inside else ""
         return known
 
-    def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
+    def on_begin(self, file: str, frame: FrameType) -> None:
+        """A module, function or class of the user's begins."""
         code = frame.f_code
-        file = self.user_file(code.co_filename)
-        if not file:
-            return None
+        if code.co_name == "__init__" and len(MADE) < MOST_MADE:
+            self.on_made(frame)
         if code.co_name == "<module>":
             names = frame.f_globals
             package = names.get("__package__") or ""
             self.write(module=[str(names.get("__name__")), file, str(package)], argv=sys.argv)
 
-        def on_line(frame: FrameType, event: str, argument: object) -> Any:
-            if event == "line":
-                place = (file, frame.f_lineno)
-                if place not in self.seen:
-                    self.seen.add(place)
-                    self.write(line=place)
-            elif event == "return" and code.co_name[0] != "<":
-                self.on_return(file, code, argument)
-            return on_line
+    def on_line(self, file: str, line: int) -> None:
+        if (file, line) not in self.seen:
+            self.seen.add((file, line))
+            self.write(line=[file, line])
 
-        return on_line
+    def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        """For `sys.settrace`."""
+        code = frame.f_code
+        self.look_again(code)
+        file = self.user_file(code.co_filename)
+        if not file:
+            return None
+        self.on_begin(file, frame)
+        if code not in self.unseen:
+            self.unseen[code] = {line for _, line in findlinestarts(code) if line}
+        unseen = self.unseen[code]
+
+        def on_event(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                self.on_line(file, frame.f_lineno)
+                unseen.discard(frame.f_lineno)
+                if not unseen:
+                    frame.f_trace_lines = False  # a long loop is not looked at turn by turn
+            elif event == "return":
+                self.on_return(file, code, argument)
+            return on_event
+
+        return on_event
+
+    def monitor(self) -> None:
+        """With `sys.monitoring`, which looks at each line once. Raises `ValueError` where another
+        tool has its place.
+        """
+        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        tool, events = monitoring.COVERAGE_ID, monitoring.events
+        monitoring.use_tool_id(tool, "aorta")
+
+        def on_start(code: CodeType, _offset: int) -> Any:
+            self.look_again(code)
+            file = self.user_file(code.co_filename)
+            frame = sys._getframe(1)  # noqa: SLF001
+            return self.on_begin(file, frame) if file else monitoring.DISABLE
+
+        def on_line(code: CodeType, line: int) -> Any:
+            if file := self.user_file(code.co_filename):
+                self.on_line(file, line)
+            return monitoring.DISABLE
+
+        def on_return(code: CodeType, _offset: int, value: object) -> Any:
+            file = self.user_file(code.co_filename)
+            return self.on_return(file, code, value) if file else monitoring.DISABLE
+
+        monitoring.register_callback(tool, events.PY_START, on_start)
+        monitoring.register_callback(tool, events.LINE, on_line)
+        monitoring.register_callback(tool, events.PY_RETURN, on_return)
+        monitoring.set_events(tool, events.PY_START | events.LINE | events.PY_RETURN)
+
+    def watch(self) -> None:
+        try:
+            self.monitor()
+        except (AttributeError, ValueError):  # before Python 3.12, or under a coverage tool
+            import_untraced(self)
+            threading.settrace(self.on_call)
+            sys.settrace(self.on_call)
+
+    @staticmethod
+    def leave() -> None:
+        sys.settrace(None)
+        if hasattr(sys, "monitoring"):
+            sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
+
+    @staticmethod
+    def on_made(frame: FrameType) -> None:
+        """An object of the user's is made: the Python that makes one like it."""
+        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+        if not names or frame.f_code.co_flags & 0x0C or frame.f_code.co_kwonlyargcount:
+            return  # it takes what is not named
+        made = frame.f_locals[names[0]]
+        if id(made) not in MADE and "__init__" in vars(type(made)):
+            texts = [expression(frame.f_locals[name]) for name in names[1:]]
+            whole = None if None in texts else "%s(%s)" % (type(made).__name__, ", ".join(texts))  # type: ignore[arg-type]
+            MADE[id(made)] = (made, whole)
 
     def on_return(self, file: str, code: CodeType, value: object) -> None:
+        if code.co_name[0] == "<":
+            return
         if code in self.returned and self.returned[code] is None:
             return
         text = expression(value)
@@ -267,6 +359,11 @@ def _expression(value: Any, depth: int) -> str | None:
         return None if inside is None else "types.SimpleNamespace(%s)" % inside
     if module == "pathlib":
         return "pathlib.Path(%r)" % str(value)
+    if id(value) in MADE and MADE[id(value)][1] is not None:
+        return MADE[id(value)][1]
+    if type(kind) is type and type(kind.__init__).__name__ == "function" and vars(value):
+        inside = _keywords(vars(value), depth)  # as good as one, if only its attributes are read
+        return None if inside is None else "types.SimpleNamespace(%s)" % inside
     return None
 
 
@@ -362,14 +459,13 @@ def run_the_next_sitecustomize() -> None:
 
 
 def observe() -> None:
-    file, root = os.environ.get("AORTA_SOURCE_FACTS"), os.environ.get("AORTA_SOURCE_ROOT")
-    if not file or not root:
+    if "AORTA_SOURCE_FACTS" not in os.environ or "AORTA_TRIAL_DIR" not in os.environ:
         return
-    observer = Observer(file, root)
+    observer = Observer()
     before = sys.excepthook
 
     def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
-        sys.settrace(None)
+        observer.leave()
         wrong.__traceback__ = without_ours(trace)
         try:
             observer.on_exception(wrong)
@@ -378,10 +474,8 @@ def observe() -> None:
         before(kind, wrong, without_ours(trace))
 
     sys.excepthook = on_uncaught
-    import_untraced(observer)
     sys.addaudithook(observer.on_audit)
-    threading.settrace(observer.on_call)
-    sys.settrace(observer.on_call)
+    observer.watch()
 
 
 run_the_next_sitecustomize()
