@@ -41,9 +41,7 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What it took, counted from the journals: `checks` are the trials that only made the answer
-    surer.
-    """
+    """What it took, counted from the journals: `checks` only made the answer surer."""
 
     builds: int = 0
     tests: int = 0
@@ -143,9 +141,7 @@ def _ever_failed(outcome: Investigation) -> bool:
 
 
 def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:
-    """The findings as they are; those that contradict themselves or the trials as no answer, with
-    what was wrong.
-    """
+    """The findings; those that contradict themselves or the trials become no answer."""
     wrong = list(_contradictions(findings, records))
     if not wrong:
         return findings
@@ -401,9 +397,7 @@ def _about_paths(found: FinishedSearch) -> str | None:
 
 
 def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> Counted:
-    """Every trial once, as the journals have it. Without searches over versions, containers as they
-    are count as states.
-    """
+    """Every trial once, as journalled. Without version searches, containers are the states."""
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
     sought: list[object] = []
@@ -425,9 +419,7 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
 
 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
-    """How many trials failed unlike the first that failed, whether that counted as bad or not, and
-    what those said.
-    """
+    """How many trials failed unlike the first that failed, and what those said."""
     unlike = {id(record) for record in _unlike_the_first(records)}
     return failed_differently(
         [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]

@@ -18,9 +18,7 @@ from aorta.search.timeline import GraphHistory, History
 
 @dataclass(frozen=True)
 class CommitChange:
-    """One step: the commit it is about, whether it is taken away, and the two versions it lies
-    between.
-    """
+    """One step: its commit, whether it is taken away, and the versions it lies between."""
 
     commit: Commit
     removed: bool
@@ -161,9 +159,7 @@ def _line_of(span: CommitSpan) -> CommitPath:
 def _steps(
     span: CommitSpan, commits: Sequence[Commit], top: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The states of a way up to `top`, and what each brings that the one before it had not; oldest
-    first.
-    """
+    """The states of a path up to `top`, and what each adds to the one before; oldest first."""
     if not commits:
         return
     parents = {commit.sha: commit.parents for commit in commits}
@@ -223,9 +219,7 @@ def _counts_behind(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """By each state of a way the commits that it has and the one before it has not, every one after
-    its parents.
-    """
+    """For each state of a path the commits that it adds, each after its parents."""
     places = {sha: place for place, sha in enumerate(parents)}
     seen: set[str] = set()
     brought: dict[str, list[str]] = {}
@@ -245,9 +239,7 @@ def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _graph_of(span: CommitSpan, package: str) -> Graph:
-    """Changes in the order back (newest first), then forward; a commit that no path keeps is no
-    change.
-    """
+    """Changes in the order back (newest first), then forward; no commit that no path keeps."""
     back = [c for c in reversed(span.back) if _counts(span, c.sha)]
     forward = [c for c in span.forward if _counts(span, c.sha)]
     taken = {commit.sha: 1 << rank for rank, commit in enumerate(back)}
@@ -294,9 +286,7 @@ def _outer_parents(commits: Sequence[Commit]) -> list[str]:
 
 
 def _told_apart(span: CommitSpan, holds: Mapping[str, int]) -> list[str]:
-    """The states, the good end first and the bad one last; with paths, one for each set of changes
-    it may contain.
-    """
+    """The states, good end first, bad end last; with paths, one for each set of changes."""
     between = [sha for sha in holds if sha not in (span.good, span.bad)]
     if span.kept is not None:
         kept = span.kept
@@ -328,9 +318,7 @@ def _additions(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitCh
 
 
 def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
-    """The merge that brought a commit to the main line of its end; None where it is on that line
-    itself.
-    """
+    """The merge that brought a commit to its end's main line; None where it is on it."""
     commits = span.back if change.removed else span.forward
     top = span.good if change.removed else span.bad
     parents = {commit.sha: commit.parents for commit in commits}

@@ -322,9 +322,7 @@ class HostTrees(VersionSets):
             forget_trees(str(package.spec.path))
 
     def _tree(self, package: Package, versions: Versions) -> Path:
-        """A package that is rebuilt only when it changed has a tree for each version of itself and
-        its needs.
-        """
+        """A package rebuilt only on change has a tree for each version of itself and its needs."""
         if package.spec.rebuild == "always":
             return self._root / set_key(self._packages, versions) / package.name
         own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]

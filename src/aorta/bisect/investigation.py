@@ -85,9 +85,7 @@ class FinishedSearch:
 
     @property
     def single(self) -> tuple[Package, int] | None:
-        """The package and the rank of the one change that did it; it may be a merge that brings
-        many commits.
-        """
+        """Package and rank of the one change that did it, which may be a merge of many commits."""
         interval = self.interval
         if interval is None or self.alike or not self.is_sure or len(interval.changes) != 1:
             return None
@@ -137,9 +135,7 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
-    """Where one package moves, all of its commits are looked at at once; several go along lines
-    first.
-    """
+    """One package moves: all of its commits at once; several go along lines first."""
     moved = moving(packages)
     graph = moved[0].as_graph if len(moved) == 1 else None
     return [graph if graph and p.name == graph.name else p for p in packages]
@@ -265,9 +261,7 @@ def _measured_ends(
     name: str,
     search: Bisection,
 ) -> MeasuredEnds | None:
-    """The main search measures its ends first; the searches after it know the two levels
-    already.
-    """
+    """The main search measures its ends first; searches after it know the two levels."""
     metric.begin_stage()
     if name == MAIN and setting.check_bad_end:
         return MeasuredEnds(search, metric)
@@ -301,9 +295,7 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
 
 
 def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """The culprit over the oldest of everything else: if that passes, it takes another commit to
-    fail.
-    """
+    """The culprit on the oldest of everything else: if that passes, it needs a partner."""
     interval, single = found.interval, found.single
     if interval is None or single is None:
         return None

@@ -34,9 +34,7 @@ _STRICTER = 10  # one state is to be ten times surer than the whole answer
 
 
 class MeasuredMetric(MetricOracle):
-    """A metric whose levels are found by measuring both ends: samples may be given, and need not
-    be.
-    """
+    """A metric whose levels are found by measuring both ends; samples may be given."""
 
     def _check_decidable(self) -> None:
         if bool(self.good) != bool(self.bad):
@@ -88,9 +86,7 @@ class Metric:
         return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, math.ceil(_PATIENCE * expected)))
 
     def document(self) -> dict[str, Any] | None:
-        """The two levels of the number that decided, as the result says them; None where they are
-        not known.
-        """
+        """The two levels of the number that decided; None where they are not known."""
         if self.levels is None:
             return None
         good, bad = self.levels.centres
@@ -130,9 +126,7 @@ class Metric:
         return self.oracle.watch()
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The nearer level; what it means for its state is for the judge, who sees all of its
-        values.
-        """
+        """The nearer level; what it means for the state is for the judge, who sees all values."""
         value = self.oracle.value_of(end)
         if value is None:
             gave_none = Classified(Outcome.ERROR, "the metric is missing")
@@ -147,9 +141,7 @@ class Metric:
         return MetricJudge(self, point)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
-        """The levels stay where the ends are: a state misjudged once must not move them. Its noise
-        is noise anyway.
-        """
+        """The levels stay where the ends are: one misjudged state must not move them."""
         if self.levels is None:
             return
         values = self.of(point)
@@ -198,9 +190,7 @@ class MetricJudge:
 
 
 class MeasuredEnds:
-    """A search that first measures both ends, and only goes on where their levels can be told
-    apart.
-    """
+    """A search that measures both ends and goes on only where their levels differ."""
 
     def __init__(self, search: Bisection, metric: Metric) -> None:
         self.search, self._metric = search, metric
@@ -273,9 +263,7 @@ class MeasuredEnds:
 
 
 def with_samples(measured: Levels, oracle: MetricOracle) -> Levels:
-    """The user's samples count too, unless they are of another machine or another day by the look
-    of them.
-    """
+    """The user's samples count too, unless they look like another machine's."""
     fits = all(
         abs(sample - centre) <= 4 * measured.spread
         for centre, samples in zip(measured.centres, (oracle.good, oracle.bad), strict=True)

@@ -117,9 +117,7 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:
-    """Names a version set by whole versions: two that only share their first characters never
-    meet.
-    """
+    """Names a version set by whole versions, so that no two sets share a name."""
     content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
@@ -152,9 +150,7 @@ def version_script(packages: Sequence[Package], versions: Versions) -> str:
 
 
 def checkout_lines(package: Package, version: str) -> list[str]:
-    """As the repository was left matters no more; build fixes are tried and left out where they do
-    not apply.
-    """
+    """Whatever state the repository was in; build fixes that do not apply are left out."""
     git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
     picks = [
         f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
@@ -220,9 +216,7 @@ def _on_the_main_line(
 
 
 def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
-    """Every listed version between the two ends, in the order of the list; backwards if the good
-    end is newer.
-    """
+    """Every listed version between the two ends; backwards if the good end is newer."""
     versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
     if not versions:
         raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")

@@ -45,9 +45,7 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
 def _environment_headline(
     status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None
 ) -> str | None:
-    """Between environments the answer is a sentence: `numpy 2.3.1 → 2.3.2 brings the failure (97
-    %)`.
-    """
+    """Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
     if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
         return None
     sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
@@ -272,9 +270,7 @@ configuration there.
 
 
 def shown_of(outcome: Investigation) -> ShownStates:
-    """Whichever search tried a state last; none where its ends are alike, or a state was never
-    tried.
-    """
+    """By the last search that tried a state; None where its ends are alike or it never ran."""
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
         return {}
@@ -293,9 +289,7 @@ _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "repr
 
 
 def probe_name(record: TrialRecord) -> str:
-    """Readable, and unique by the configuration's own key: versions may share their first
-    characters.
-    """
+    """Readable, and unique by the configuration's key: versions may share a prefix."""
     words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
     return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
 
@@ -309,9 +303,7 @@ def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) 
 def link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
 ) -> Path:
-    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of
-    one telling trial.
-    """
+    """`last-known-good` or `first-known-bad` for this key's state; returns its directory."""
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]

@@ -105,9 +105,7 @@ class EnvironmentOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """What may have changed, what tells good from bad, and what may be spent; None is what was not
-    said.
-    """
+    """What may have changed, what tells good from bad, the budget; None is what was not said."""
 
     command: tuple[str, ...] = ()
     spec: Path | None = None
@@ -184,9 +182,7 @@ def bisect(
     *,
     on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
-    """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is
-    shown where each looks.
-    """
+    """Which change broke it? `listeners` makes fresh ones a search; `on_belief` shows each."""
     resolved = _resolved(request, listeners, say, on_belief)
     with request.executor.opened() as executor:
         return run_bisection(replace(resolved, executor=executor))
@@ -198,9 +194,7 @@ def plan(request: BisectRequest) -> dict[str, Any]:
 
 
 def run_bisection(request: ResolvedRequest) -> Findings:
-    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however
-    it ended.
-    """
+    """Run it to its end. Checkouts, containers and images of the run are removed after it."""
     _check(request.spec)
     with no_repository_named():
         return _run_in_its_place(request)

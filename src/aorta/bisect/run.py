@@ -47,9 +47,7 @@ _ASKED = "request.json"
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh
-    ones for each stage.
-    """
+    """Everything a run needs. `executor` is for the whole run; `listeners` for each stage."""
 
     spec: BisectSpec
     directory: Path
@@ -170,9 +168,7 @@ class BisectRun:
         return [left]
 
     def write(self, findings: Findings, shown: ShownStates) -> Findings:
-        """The artifacts, also of a run that was cut short; and the findings as they were
-        written.
-        """
+        """The artifacts, also of a run that was cut short; returns the findings as written."""
         path, answers = self.stages.path, self.stages.answers
         metric = self.metric.document() if self.metric else None
         records = [r for answer in answers.values() for r in answer.records]
@@ -237,9 +233,7 @@ class BisectRun:
 
 
 def keep_request(request: ResolvedRequest, run: RunDir) -> None:
-    """What was asked, so that `--resume` needs no more than the directory. Its variables may be
-    secrets.
-    """
+    """The request, so that `--resume` needs the directory alone. Variables may be secrets."""
     asked = {
         "spec": _without_tokens(request.spec).model_dump_json(),
         "directory": str(request.directory),

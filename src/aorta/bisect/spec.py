@@ -77,9 +77,7 @@ class PackageSpec(StrictModel):
 
     @property
     def variable(self) -> str:
-        """The variable that tells the test command where the checkout is, or which version it
-        gets.
-        """
+        """The variable that tells the test where the checkout is, or which version it gets."""
         return f"AORTA_BISECT_{_NOT_IN_VARIABLES.sub('_', self.name.upper())}"
 
 
@@ -217,9 +215,7 @@ class BisectSpec(StrictModel):
 
 
 def only_the_same_failure(spec: BisectSpec) -> bool:
-    """Old packages beside new ones fail in ways of their own: between environments those are no
-    evidence, unless said.
-    """
+    """Between environments other failures are no evidence, unless asked for."""
     return spec.same_failure or (spec.environments is not None and not spec.any_failure)
 
 

@@ -29,9 +29,7 @@ _VERB = "bisect"
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and how trials run, whatever the search. All stages share one executor; each has views
-    of its own.
-    """
+    """Where and how trials run. All stages share one executor; each has its own views."""
 
     executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]] = tuple
@@ -91,9 +89,7 @@ class Stages:
 
     @property
     def _failure(self) -> Failure | None:
-        """The failure that is searched for, as the first stage that saw one saw it: a later one
-        keeps to it.
-        """
+        """The failure that is searched for, as the first stage that saw one recorded it."""
         seen = next((a.expected for a in self.answers.values() if a.expected), None)
         return seen or self._place.expected
 
@@ -111,9 +107,7 @@ class Stages:
         return self.path if name == MAIN else self.path / "stages" / name
 
     def check_question(self) -> None:
-        """Refuse to go on with another question, before anything is run; from here on the run can
-        be resumed.
-        """
+        """Refuse to resume with another question, before anything runs."""
         self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
 
     def _side_stage(self, path: Path) -> Session:

@@ -132,9 +132,7 @@ class BuildWatch(Protocol):
 
 @dataclass
 class _Build:
-    """`dropped` trials end with the build, not before: until then what they had for themselves is
-    in use.
-    """
+    """`dropped` trials end with the build: until then what they hold is in use."""
 
     order: TrialSpec
     what: str
@@ -233,9 +231,7 @@ class BuildFirst:
 
 
 def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
-    """Untestable, told by the build's own words; a build that was lost says nothing about its
-    versions.
-    """
+    """Untestable, in the build's own words; a build that was lost says nothing."""
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
     said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
@@ -293,9 +289,7 @@ class OneTrial:
 
 @dataclass(frozen=True)
 class Skipping:
-    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is
-    neither.
-    """
+    """Any oracle, where a state that cannot be built or tested is neither good nor bad."""
 
     oracle: Deciding
 

@@ -202,9 +202,7 @@ class StepsLeft:
 
 
 class StatusFile:
-    """`status.json`: where a run stands, whole at every moment, for whoever looks while it goes
-    on.
-    """
+    """`status.json`: the run's progress, whole at every moment, for whoever looks."""
 
     def __init__(
         self, directory: Path, stage: Callable[[], str], builds: Builds, debug_log: Path
@@ -318,9 +316,7 @@ class LogFiles:
 
 
 class _Patient(io.FileIO):
-    """What a full disk does not take is gone: the journal is what a run cannot go on without, not
-    its log.
-    """
+    """What a full disk does not take is dropped: a run needs its journal, not its log."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         with suppress(OSError):

@@ -57,9 +57,7 @@ def problem_with(path: str) -> str | None:
 
 
 def doubles(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that a system without case, or with another Unicode form, takes for one; also
-    file and folder.
-    """
+    """Pairs of names that a case-blind or Unicode-normalising system takes for one."""
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path in paths:

@@ -59,9 +59,7 @@ _CONTEXT = 40
 def relocated(
     path: str, pieces: Iterable[bytes], roots: Sequence[str], account: Account
 ) -> Iterator[bytes]:
-    """The file `path` with every way to a root of the run written as a relative one. The pieces
-    are whole lines.
-    """
+    """The file `path` with every way to a root of the run made relative, in whole lines."""
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
     longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
     one_of = b"|".join(map(re.escape, longest_first))
@@ -149,9 +147,7 @@ def prepared(
     whole_logs: bool = False,
     allow_binary: bool = False,
 ) -> Iterator[Prepared]:
-    """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone
-    afterwards.
-    """
+    """Read, refuse, scrub, check. The spool lies in `near` if it exists, and is removed."""
     source = open_source(run_dir, ticket)
     found = collect(source, policy, whole_logs=whole_logs, allow_binary=allow_binary)
     _refuse(found.problems, source)
@@ -298,9 +294,7 @@ class _Packing:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Scrubbing makes millions of small things and no cycle: looking for cycles takes a third of
-    its time.
-    """
+    """Scrubbing makes millions of small things and no cycles; the collector costs a third."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -129,18 +129,14 @@ class _Recipe:
 
 
 def _enough(result: Mapping[str, Any]) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a
-    hundred times.
-    """
+    """So many trials that a copy failing as often is missed in less than 1 of 100 cases."""
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 
 def _variables(home: Path, programs: Sequence[str], python: str) -> dict[str, str]:
-    """Another home and user, and a bare path: what the run itself named, one interpreter, and the
-    system's programs.
-    """
+    """Another home and user, and a bare path with the run's own programs and interpreter."""
     path = os.pathsep.join([*programs, str(Path(python).parent), _BARE_PATH])
     return {
         "HOME": str(home),

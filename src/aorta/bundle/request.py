@@ -70,9 +70,7 @@ class BundleReport:
 def bundle(
     request: BundleRequest, agreed: Callable[[Prepared], bool] = lambda _prepared: True
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which sees everything before it is written, says
-    no.
-    """
+    """Scrub, try and pack it; None where `agreed`, which sees it all before, says no."""
     site = read_policy(request.policy)
     patterns = scrub_patterns(site, request.scrub, request.redaction_from)
     if request.sign is not None:

@@ -34,9 +34,7 @@ def check_signing_key(key: Path) -> None:
 
 
 def sign(bundle: Path, key: Path) -> Path:
-    """`BUNDLE.sig` beside the bundle. A key with a passphrase asks for it on the terminal, or uses
-    the agent.
-    """
+    """`BUNDLE.sig` beside the bundle. A key's passphrase is asked for, or the agent used."""
     signature = signature_path(bundle)
     signature.unlink(missing_ok=True)
     done = _ssh_keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(bundle))

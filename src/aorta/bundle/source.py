@@ -113,9 +113,7 @@ class RunSource:
 
 
 def open_source(run_dir: Path, ticket: str | None) -> RunSource:
-    """The run, described by its own metadata; the ticket given on the command line goes before
-    it.
-    """
+    """The run, described by its own metadata; a ticket on the command line wins."""
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))
     about, known = RunDir(run_dir).about(), layout_of(run_dir)

@@ -47,9 +47,7 @@ class TarWriter:
         return entry
 
     def write(self, out: IO[bytes], first: Sequence[tuple[Entry, bytes]], when: int) -> None:
-        """The whole archive. `first` goes before what was spooled; `when` is the one time every
-        entry carries.
-        """
+        """The whole archive. `first` goes before what was spooled; `when` is every entry's time."""
         written = 0
         for entry, data in first:
             out.write(_gzipped(_header(entry, when) + data + b"\0" * (-len(data) % _BLOCK)))

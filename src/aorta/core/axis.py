@@ -117,9 +117,7 @@ class Point:
 
     @cached_property
     def config_key(self) -> str:
-        """Names the configuration alone: the same values have the same key in every run and
-        process.
-        """
+        """Names the configuration alone: equal values have one key in every run and process."""
         values = [[name, value_to_json(value)] for name, value in self.values]
         text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -267,9 +265,7 @@ def number(
     monotone: bool | None = None,
     priority: int | None = None,
 ) -> NumberAxis:
-    """A whole number moves in steps of 1 unless told otherwise; a real one to within a relative
-    tolerance.
-    """
+    """A whole number moves in steps of 1 by default; a real one to a relative tolerance."""
     where = f"axis {name}"
     _require(all(map(math.isfinite, (initial, floor))), where, "initial and floor must be finite")
     _require(floor <= initial, where, f"floor {floor} is above initial {initial}")
@@ -325,9 +321,7 @@ def subset(
     monotone: bool | None = None,
     priority: int | None = None,
 ) -> SubsetAxis:
-    """Which of these items are needed? The least number kept is 1: an empty input is rarely the
-    same workload.
-    """
+    """Which of these items are needed? At least 1 is kept: an empty input is another workload."""
     where = f"axis {name}"
     _require(len(items) > 0, where, "there are no items to choose from")
     _require(0 <= floor <= len(items), where, f"floor {floor} is not in 0 to {len(items)} items")

@@ -57,9 +57,7 @@ class StrictModel(BaseModel):
 
 
 def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
-    """`data` as `model`, or one SpecError that names the file, the path, what was found and what
-    was expected.
-    """
+    """`data` as `model`, or one SpecError with file, path, what was found and expected."""
     if not isinstance(data, Mapping):
         raise SpecError(
             f"found {_kind(data)}, expected a mapping of keys to values", where=_where(file, at)
@@ -73,9 +71,7 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
 def validated_arguments(
     kind: type[ArgumentsT], given: Mapping[str, object], *, where: str
 ) -> ArgumentsT:
-    """The dataclass `kind` from keyword arguments, which may be written as a document would: a path
-    as text, a tuple as a list.
-    """
+    """The dataclass `kind` from keyword arguments, written as a document would write them."""
     known = {field.name for field in dataclasses.fields(kind)}
     unknown = sorted(given.keys() - known)
     if unknown:
@@ -208,9 +204,7 @@ def _at(mark: yaml.error.Mark | None) -> str:
 
 
 def _check(document: object, where: str) -> None:
-    """Refuse what no reader of a document should have to think about, naming the place inside
-    it.
-    """
+    """Refuse what no reader of a document should have to think about, naming its place."""
     left: list[tuple[tuple[str | int, ...], object]] = [((), document)]
     count = 0
     while left:

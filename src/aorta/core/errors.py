@@ -62,9 +62,7 @@ class ResumeError(UsageError):
 
 
 class NoAnswerError(AortaError):
-    """The question has no answer: nothing reproduced, the two ends agree, the evidence contradicts
-    itself.
-    """
+    """No answer: nothing reproduced, the two ends agree, or the evidence contradicts itself."""
 
     kind = "no_answer"
     exit_code = Exit.NO_ANSWER

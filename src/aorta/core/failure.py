@@ -261,9 +261,7 @@ def _same_assertion(known: Failure, other: Failure) -> Sameness:
 
 
 def _same_causes(known: Failure, other: Failure) -> Sameness:
-    """One must have every exception of the other; of several ranks, one that both have is
-    enough.
-    """
+    """One must have every exception of the other; of several ranks, one in both is enough."""
     learned = known.seen > 1
     pairs = [
         (mine, theirs, _same_chain(mine, theirs, learned))

@@ -94,9 +94,7 @@ class Levels:
         return self.separation - _STANDARD_ERRORS * self._error
 
     def are_apart(self, least: float) -> bool | None:
-        """Whether they are at least so many units of noise apart; None while the samples are too
-        few to tell.
-        """
+        """Whether they are so many units of noise apart; None while samples are too few."""
         if self.sure_separation > least:
             return True
         return False if self.separation + _STANDARD_ERRORS * self._error < least else None
@@ -128,9 +126,7 @@ class Levels:
 
 
 def _distance(values: Sequence[float], centre: float, samples: int) -> float:
-    """The squared distance of some values from a centre that is itself the mean of so many
-    samples.
-    """
+    """The squared distance of values from a centre that is itself a mean of so many samples."""
     mean, count = statistics.fmean(values), len(values)
     own = sum((value - mean) ** 2 for value in values)
     return own + (mean - centre) ** 2 * count * samples / (count + samples)

@@ -10,9 +10,7 @@ _PATH_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
 
 
 def slug(text: str) -> str:
-    """A name that is one harmless path component; different texts may share one, so callers
-    check.
-    """
+    """A name as one harmless path component; different texts may share one."""
     safe = _UNSAFE.sub("_", text)
     return "_" if safe in {"", ".", ".."} else safe
 
@@ -34,9 +32,7 @@ def path_of(location: tuple[int | str, ...]) -> str:
 
 
 def check_variable(name: str, value: object, *, where: str) -> str:
-    """The value, if `name=value` may stand in an environment. Values may be secrets and are never
-    echoed.
-    """
+    """The value, if `name=value` may stand in an environment. Values are never echoed."""
     if not is_variable(name):
         raise UsageError(
             f"{name!r} is not a variable name; expected letters, digits and _, not starting with "

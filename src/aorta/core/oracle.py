@@ -58,9 +58,7 @@ class Classified:
 
 
 class Deciding(Protocol):
-    """What the engine needs of an oracle. Those below are what a file can say; a verb may wrap one
-    in further rules.
-    """
+    """What the engine needs of an oracle. A verb may wrap those below in further rules."""
 
     def watch(self) -> Watch:
         """What to look for while the trial runs."""
@@ -75,9 +73,7 @@ class _Oracle(StrictModel, ABC):
 
     @abstractmethod
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The outcome where this oracle knows it, or None to leave it to the rules for every
-        oracle.
-        """
+        """The outcome where this oracle knows it; None leaves it to the rules for every oracle."""
 
 
 class ExitCodeOracle(_Oracle):
@@ -176,9 +172,7 @@ class HangOracle(_Oracle):
 
 
 class PythonOracle(_Oracle):
-    """A registered workload's own word: `failure_count > 0`, or a predicate of the workload by
-    name.
-    """
+    """A registered workload's own result: `failure_count > 0`, or a predicate by name."""
 
     kind: Literal["python"] = "python"
     predicate: str | None = None
@@ -213,9 +207,7 @@ class PythonOracle(_Oracle):
 
 
 class MetricOracle(_Oracle):
-    """A number from a JSON file or from a group of a pattern, against a threshold or good and bad
-    samples.
-    """
+    """A number from a JSON file or a pattern's group, against a threshold or samples."""
 
     kind: Literal["metric"] = "metric"
     file: str | None = None
@@ -287,9 +279,7 @@ class MetricOracle(_Oracle):
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
 
     def _problem(self, end: TrialEnd) -> str | None:
-        """Why the number of this trial cannot be told from another's, or one stream's from the
-        other's.
-        """
+        """Why this trial's number cannot be told from another trial's or stream's."""
         if self.pattern is None:
             said = (end.result or {}).get("metrics_problem")
             return None if said is None else str(said)

@@ -124,9 +124,7 @@ class PresenceTest(_Wald):
 
 @dataclass(frozen=True)
 class Sprt(_Wald):
-    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta`
-    (misses what is there).
-    """
+    """`present` against `absent`, wrong with chance `alpha` (accepts) or `beta` (misses)."""
 
     present: float
     absent: float

@@ -46,9 +46,7 @@ def _mass(counts: range, trials: int, rate: float) -> float:
 
 
 def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
-    """The one-sided exact lower bound: the rate at which `hits` or more would be seen with chance
-    `alpha`.
-    """
+    """The exact one-sided lower bound: the rate that gives `hits` or more with chance `alpha`."""
     if hits == 0:
         return 0.0
     if hits == trials:
@@ -64,9 +62,7 @@ def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
 
 
 def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float, float]:
-    """The exact interval of a rate where trials went on until so many hits were seen: the last
-    trial was one of them.
-    """
+    """The exact interval of a rate where trials went on until so many hits were seen."""
     if not hits:
         return 0.0, 1.0
     low = clopper_pearson_low(hits, trials, alpha / 2)
@@ -87,9 +83,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def percent_range(low: float, high: float, to: str = "-") -> str:
-    """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible:
-    `0-0.4 %`.
-    """
+    """`12-34 %`, with enough digits that what is possible does not read as 0: `0-0.4 %`."""
     digits = 0
     while digits < 6 and (round(100 * high, digits) == 0 or round(100 * low, digits) == 100):
         digits += 1
@@ -110,9 +104,7 @@ def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
-    """One-sided Fisher p-value: how likely so few hits of `a`, or fewer, are where both have the
-    same rate.
-    """
+    """One-sided Fisher p-value of so few hits of `a`, or fewer, at equal rates."""
     total, hits = trials_a + trials_b, hits_a + hits_b
     low = max(0, hits - trials_b)
     ways = (math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, hits_a + 1))
@@ -142,9 +134,7 @@ _MOST_EXACT = 120
 
 
 def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """Farrington and Manning's z of rate - ratio * base rate, with the rates that fit best under
-    equality.
-    """
+    """Farrington and Manning's z of rate - ratio * base rate, at the best equal rates."""
     if not hits:
         return 0.0
     a = (trials + base_trials) * ratio
@@ -157,9 +147,7 @@ def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio
 
 
 def _least_as_extreme(seen: float, trials: int, base_trials: int, ratio: float) -> list[int]:
-    """For each count of the base, the fewest hits whose score is at least `seen`; the score rises
-    with the hits.
-    """
+    """For each count of the base, the fewest hits whose score is at least `seen`."""
     least, hits = [], 1  # none at all has no score
     for base_hits in range(base_trials + 1):
         while (

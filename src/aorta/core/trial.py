@@ -63,9 +63,7 @@ class WatchedPattern:
 
 @dataclass(frozen=True)
 class Watch:
-    """What must be noticed while a trial runs, because it ends the trial or cannot be seen
-    afterwards.
-    """
+    """What must be noticed while a trial runs: it ends the trial, or is gone afterwards."""
 
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
@@ -103,9 +101,7 @@ class Start(StrEnum):
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One run of something somewhere. `env` holds the resolved layers, never the host's whole
-    environment.
-    """
+    """One run of something somewhere. `env` holds the resolved layers, never the host's all."""
 
     argv: tuple[str, ...]
     trial_dir: "Path"  # logs, scratch and result of this trial alone

@@ -36,9 +36,7 @@ class NonFinite:
 
 
 def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
-    """The earliest over all ranks. A mask is made of infinities on purpose: a constant is not where
-    they come from.
-    """
+    """The earliest over all ranks. Constants do not count: masks hold infinities on purpose."""
     found = [first for stream in streams if (first := _first_nonfinite(stream)) is not None]
     return min(found, key=lambda n: (n.operation.step, n.operation.index), default=None)
 

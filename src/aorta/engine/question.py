@@ -113,9 +113,7 @@ class SoughtFailure:
         self._harmless: set[str] = set(known.harmless if known is not None else ())
 
     def classified(self, point: Point, end: TrialEnd) -> Classified:
-        """A failure that is not the same is `other`; but what varies where it was first seen is an
-        accident.
-        """
+        """A failure that is not the same is `other`; what varied at first is an accident."""
         known = self.failure if self._question.guard_signature else None
         found = classify(self._question.experiment.oracle, end, known)
         found = self._with_news(found)

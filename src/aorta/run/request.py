@@ -103,9 +103,7 @@ class RunReport:
 
     @property
     def retried(self) -> int:
-        """Trials that could not tell, and were run again: the number asked for is of trials that
-        can.
-        """
+        """Trials that could not tell and were run again; they do not count as asked for."""
         return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
@@ -135,9 +133,7 @@ class RunReport:
 
 
 def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple) -> RunReport:
-    """Run every trial. Under torchrun every rank runs its trials, and rank 0 alone keeps the
-    results.
-    """
+    """Run every trial. Under torchrun every rank runs its trials, and rank 0 keeps them."""
     what = _workload(request)
     experiment = workload_experiment(what)
     if request.command and request.executor.name == "local" and not what.environment.isolated:

@@ -21,9 +21,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class TreeJob:
-    """One checkout: `tree` of `repository` at `sha`; `build` runs in it. A library has no
-    repository.
-    """
+    """One checkout: `tree` of `repository` at `sha`; `build` runs in it."""
 
     package: str
     tree: str | None = None
@@ -155,9 +153,7 @@ def forget_trees(repository: str) -> None:
 
 
 def _submodules(tree: str) -> None:
-    """From what the user's own checkout has of them, where it has them: no other machine is asked
-    for that.
-    """
+    """From the user's own checkout, where it has them: no other machine is asked."""
     shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     names = _asked(
         tree, "config", "--file", ".gitmodules", "--name-only", "--get-regexp", r"\.path$"

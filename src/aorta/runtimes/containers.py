@@ -139,9 +139,7 @@ def _image_variables(reference: str, image: Image) -> dict[str, str]:
 
 
 def _name(trial: TrialSpec) -> str:
-    """Says whose it is, and never meets the name of an earlier attempt that is still being
-    removed.
-    """
+    """Says whose it is, and never meets an earlier attempt's name."""
     return f"aorta-{slug(user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
 
 
@@ -168,9 +166,7 @@ def _defaults(options: Sequence[str]) -> Iterator[str]:
 
 
 def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
-    """The caller, where root inside would be root outside: the trial's files must stay the caller's
-    own.
-    """
+    """The caller, where root inside is root outside: the trial's files stay the caller's."""
     given = {option.partition("=")[0] for option in options}
     if os.geteuid() == 0 or client.engine.root_is_caller or not given.isdisjoint({"--user", "-u"}):
         return
@@ -232,9 +228,7 @@ class Mount:
 
 
 def mounts_of(trial: TrialSpec) -> tuple[Mount, ...]:
-    """The working directory, the trial's own directory, and what the environment names, which wins
-    over both.
-    """
+    """The working directory, the trial's directory, and the environment's own, which win."""
     paths = (trial.cwd.absolute(), trial.trial_dir.absolute())
     here = [Mount(path, str(path)) for path in paths if path != Path("/")]
     named = [_parsed(text, trial) for text in trial.environment.mounts]

@@ -30,9 +30,7 @@ def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
 
 
 def visible_devices(found: Sequence[str], dev: Path = _DEV) -> list[str]:
-    """The devices that this process was given, as `shown_devices` takes them; else all that were
-    found.
-    """
+    """The devices that this process was given, as `shown_devices` takes them; else all."""
     of_rocr, of_cuda = _given("ROCR_VISIBLE_DEVICES"), _given("CUDA_VISIBLE_DEVICES")
     left = of_cuda if of_cuda is not None else _given("HIP_VISIBLE_DEVICES")
     if left is None:
@@ -53,9 +51,7 @@ def names_devices(options: Sequence[str]) -> bool:
 
 
 def gpu_options(count: int, engine: ContainerEngine, dev: Path = _DEV) -> tuple[str, ...]:
-    """Every GPU of the machine; the slot's own are chosen by the *_VISIBLE_DEVICES among the
-    trial's variables.
-    """
+    """Every GPU of the machine; the *_VISIBLE_DEVICES of the trial choose the slot's own."""
     if count == 0:
         return ()
     if (dev / "nvidiactl").exists():

@@ -54,9 +54,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Image:
-    """`digest` is the registry's, or the id of an image that no registry has seen. `user` is whom
-    it runs as.
-    """
+    """`digest`: the registry's, or a local image's id. `user`: whom it runs as."""
 
     id: str
     digest: str

@@ -82,9 +82,7 @@ def _environ() -> dict[str, str]:
 
 @contextmanager
 def no_repository_named() -> Iterator[None]:
-    """While this lasts, git finds a repository by its directory alone, and so do the processes
-    started meanwhile.
-    """
+    """Meanwhile git finds a repository by its directory alone, in child processes too."""
     named = {name: os.environ.pop(name) for name in _OF_ONE_REPOSITORY & os.environ.keys()}
     try:
         yield
@@ -93,9 +91,7 @@ def no_repository_named() -> Iterator[None]:
 
 
 def git_on_host(path: Path) -> RunGit:
-    """Git in a directory of this machine; it never asks for a password and never runs in the user's
-    language.
-    """
+    """Git in a directory of this machine, without password prompts, in English."""
 
     def run(arguments: Sequence[str]) -> GitAnswer:
         try:
@@ -306,9 +302,7 @@ def web_address(remote: str | None, sha: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """As everywhere; and whatever stands before the host of an address, since a token may stand
-    there as a user.
-    """
+    """As everywhere; and all before the host of an address, where a token may stand."""
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
@@ -318,9 +312,7 @@ def without_credentials(address: str) -> str:
 
 
 def _commits(said: str) -> list[Commit]:
-    """A line each. People put everything into names and titles: what would end a line or move a
-    cursor is a space.
-    """
+    """A line each; characters of names and titles that end a line become spaces."""
     return [_commit(line) for line in said.split("\n") if line]
 
 

@@ -93,9 +93,7 @@ def credentials_in(url: str) -> str | None:
 
 
 def split_credentials(url: str) -> tuple[str, str | None]:
-    """The address without a user and a password in it, and the header that carries them; also from
-    `.netrc`.
-    """
+    """The address without user and password, and their header; also from `.netrc`."""
     header = credentials_in(url)
     if header is None:
         user, password = _from_netrc(urlsplit(url).hostname or "")

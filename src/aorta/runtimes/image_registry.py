@@ -39,9 +39,7 @@ _HUB_KEY = "https://index.docker.io/v1/"
 
 @dataclass(frozen=True)
 class ImageRepository:
-    """`host/name` of a reference; a name without a host lives on the default registry, as for every
-    engine.
-    """
+    """`host/name` of a reference; without a host it is the default registry's."""
 
     host: str
     name: str

@@ -14,9 +14,7 @@ from aorta.core.trial import STEP_TIMES_FILE, RuntimeKind, TrialSpec
 
 @dataclass(frozen=True)
 class Refusal:
-    """How whoever starts a command says that its end is not the command's own: an exit code, and a
-    line of stderr.
-    """
+    """How a starter says that an exit is its own: an exit code, and a line of stderr."""
 
     exit_code: int
     says: str  # a regular expression
@@ -34,9 +32,7 @@ _OURS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """One process to start. For a container, `argv`, `env` and `unset` are those of the engine's
-    client.
-    """
+    """One process to start. For a container, all of it is the engine client's."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -69,9 +65,7 @@ class Launch:
 
 
 def launch_for(trial: TrialSpec) -> Launch:
-    """How to start `trial`. Its `env` must already hold every layer, the devices of its slot among
-    them.
-    """
+    """How to start `trial`. Its `env` must hold every layer, its devices included."""
     match trial.environment.kind:
         case RuntimeKind.HOST:
             return host_launch(trial)
@@ -88,9 +82,7 @@ def launch_for(trial: TrialSpec) -> Launch:
 
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:
-    """The trial's resolved layers, and what every trial finds in whatever it runs: a place of its
-    own.
-    """
+    """The trial's resolved layers, and what every trial finds: a place of its own."""
     metric, folder = metric_file_of(trial), trial.trial_dir.absolute()
     own = {} if metric is None else {"AORTA_METRIC_FILE": str(metric)}
     return {

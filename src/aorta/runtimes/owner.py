@@ -40,9 +40,7 @@ class Owner:
         return "/".join((self.host, self.boot, self.namespace, str(self.pid), self.started))
 
     def is_gone(self) -> bool:
-        """True only if it is certain; the owner on another machine or in another pid namespace may
-        live.
-        """
+        """True only if certain; an owner on another machine or pid namespace may live."""
         if self.host != platform.node():
             return False
         if self.boot != _boot():

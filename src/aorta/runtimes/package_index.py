@@ -147,9 +147,7 @@ def _pip(*arguments: str) -> str:
 
 
 def _pip_configured() -> dict[str, list[str]]:
-    """A variable counts before what a file says of `install`, and that before what it says of every
-    command.
-    """
+    """A variable counts before a file's `install`, and that before its `global`."""
     sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
     for line in _pip("config", "list").splitlines():
         key, _, value = line.partition("=")
@@ -242,9 +240,7 @@ def _day_in(version: str) -> float | None:
 
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
-    """Those that have a file for this Python on this machine. Yanked is a release whose every such
-    file is.
-    """
+    """Those with a file for this Python and machine; yanked if every such file is."""
     usable = _tags_of(python)
     found: dict[Version, list[IndexFile]] = {}
     for file in files:

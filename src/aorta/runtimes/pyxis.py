@@ -77,9 +77,7 @@ def srun_options(trial: TrialSpec) -> tuple[str, ...]:
 
 
 def image_options(image: str, mounts: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """What every step in a container says. Pyxis refuses an option with an empty value, or with two
-    different ones.
-    """
+    """What every step in a container says; pyxis refuses empty and double options."""
     exported, mounted = ",".join(sorted(names)), ",".join(mounts)
     return (
         f"--export={exported or 'NONE'}",
@@ -113,9 +111,7 @@ def _digest(image: str) -> str | None:
 
 
 def enroot_reference(image: str) -> str:
-    """enroot wants `host#team/image`; everybody else writes `host/team/image`. A path stays a
-    path.
-    """
+    """enroot wants `host#team/image` where others write `host/team/image`."""
     host, slash, rest = image.partition("/")
     is_registry = "." in host or ":" in host or host == "localhost"
     if not slash or not is_registry or image.startswith((".", "/")) or "#" in image:

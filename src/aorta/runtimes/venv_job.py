@@ -119,9 +119,7 @@ def _plain(version: str) -> str:
 
 
 def _install(job: EnvironmentJob, beside: Path) -> None:
-    """As asked; where that cannot be, with the dependants free to move; the last words are those of
-    the first try.
-    """
+    """As asked; else with the dependants free to move. Errors are those of the first try."""
     ways = [(job.requirements, False)]
     ways += [(job.loose, False)] if job.loose else []
     ways += [(job.requirements, True)] if job.no_deps else []
@@ -178,9 +176,7 @@ def _uv_places(job: EnvironmentJob) -> list[str]:
 
 
 def _conflict(said: str) -> list[str]:
-    """What the installer said, and its reason again as one last line: a skipped state is told by
-    that.
-    """
+    """What the installer said, with its reason as the last line."""
     lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
     lines = [line for line in lines if line]
     starts = (place for place, line in enumerate(lines) if _REASON.match(line))
@@ -221,9 +217,7 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
 
 
 def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
-    """Name as it calls itself, version, what it asks for, and for which Pythons, of all that is
-    installed there.
-    """
+    """Name, version, requirements and Pythons of all that is installed there."""
     for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
         said = _headers(file.read_text(encoding="utf-8", errors="replace"))
         names, versions = said.get("name"), said.get("version")
@@ -256,9 +250,7 @@ def installer(python: str) -> list[str]:
 
 
 def _where_from(job: EnvironmentJob) -> dict[str, str]:
-    """Where packages come from, as variables: other users of this machine read command lines,
-    credentials too.
-    """
+    """Where packages come from, as variables: command lines can be read by other users."""
     first, extra = next(iter(job.indexes), ""), " ".join(job.indexes[1:])
     if find_uv():
         said = {"UV_DEFAULT_INDEX": first, "UV_INDEX": extra}

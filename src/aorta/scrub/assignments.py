@@ -119,9 +119,7 @@ class _Place(NamedTuple):
 def assigned_in(
     text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
 ) -> Iterator[SecretSpan]:
-    """`secret_names` are globs that a policy adds. `quoted_only`: source code, in which only a
-    quoted value can be a secret.
-    """
+    """`secret_names`: a policy's globs. `quoted_only`: for source code."""
     yield from _named_in(text, quoted_only)
     if "</" in text:
         for line in as_looked_at(text).lines_like(_holds_secret_tag):

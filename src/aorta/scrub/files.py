@@ -44,9 +44,7 @@ class ScrubbedFile:
 
 
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
-    """Somebody's own file: its text is searched and every other byte stays. None where it matches
-    and is not text.
-    """
+    """A user's own file: its text is scrubbed, other bytes stay. None: it is not text."""
     if b"\0" in data:
         return None if scrubber.text(data.decode("latin-1")).taken else ScrubbedFile(data, ())
     scrubbed = scrubber.text(as_text(data), code=_is_code(name))

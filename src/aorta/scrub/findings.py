@@ -136,9 +136,7 @@ _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
 class SecretSpan(NamedTuple):
-    """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when
-    that is encoded.
-    """
+    """`text[start:end]` must go; `value` is what it stands for, decoded."""
 
     start: int
     end: int
@@ -147,9 +145,7 @@ class SecretSpan(NamedTuple):
 
 
 def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
-    """Findings in order, without overlap, and never touching a placeholder that is already
-    there.
-    """
+    """Findings in order, without overlap, and never touching a placeholder."""
     merged: list[SecretSpan] = []
     for finding in sorted(findings, key=_order):
         last = merged[-1] if merged else None
@@ -193,9 +189,7 @@ def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> It
 
 
 class Placeholders:
-    """Numbers values in the order they are first met. The values live here only, and are never
-    written.
-    """
+    """Numbers values in the order they are first met. They are never written."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[Kind, str], str] = {}
@@ -209,9 +203,7 @@ class Placeholders:
         return given
 
     def step_over(self, text: str) -> None:
-        """Text scrubbed earlier keeps its placeholders, so their numbers are not given a second
-        meaning.
-        """
+        """Text scrubbed earlier keeps its placeholders; their numbers are not given again."""
         for kind, number in PLACEHOLDER.findall(text):
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 

@@ -99,9 +99,7 @@ _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
 
 class KnownValues:
-    """Grows while content is surveyed. Spelling differences of encodings lead to one and the same
-    value.
-    """
+    """Grows while content is surveyed. All encodings of a value lead to that value."""
 
     def __init__(self) -> None:
         self._added: set[tuple[Kind, str]] = set()

@@ -60,9 +60,7 @@ _LONGEST_VARIABLE = 80
 
 
 def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
-    """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone
-    addresses.
-    """
+    """Absolute private, home-relative, Windows and UNC paths, object stores, clone addresses."""
     yield from _absolute_in(text, private_roots)
     for match in _REMOTE.finditer(text):
         yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
@@ -102,9 +100,7 @@ def users_in(text: str) -> Iterator[str]:
 
 
 def is_below_a_variable(text: str, at: int) -> bool:
-    """`"$here"/data/a.txt` and `${here}/data/a.txt` in a shell script: what is written there is a
-    relative name.
-    """
+    """`"$here"/data/a.txt` in a shell script: what follows is a relative name."""
     start = max(0, at - _LONGEST_VARIABLE)
     return text[at - 1 : at] in {'"', "}"} and _VARIABLE.search(text, start, at) is not None
 

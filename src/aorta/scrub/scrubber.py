@@ -176,17 +176,13 @@ class Scrubber:
             self._known.add(kind, value)
 
     def learn_name(self, value: str) -> None:
-        """A name that we gave: where it stands in a text of ours, it is not taken for a host, a
-        user or an address.
-        """
+        """A name that we gave: in our texts it is no host, user or address."""
         identity = self.rules.identity
         if value not in identity.users and value not in identity.hosts:
             self._names.add(value)
 
     def name(self, value: str, *, where: str) -> Scrubbed:
-        """A name that we gave: only the user's own patterns, known secrets and what is a key by
-        its shape go.
-        """
+        """A name that we gave: only the user's patterns, known secrets and keys by shape go."""
         found = [*patterns_in(value, self._patterns)]
         if self.rules.detect:
             found += known_keys_in(value)
@@ -211,9 +207,7 @@ class Scrubber:
         return Scrubbed(placeholder, value, ((0, len(value), kind, placeholder),), where)
 
     def file_name(self, name: str) -> str:
-        """A path inside the bundle with every part scrubbed, in characters every file system
-        takes.
-        """
+        """A path inside the bundle, every part scrubbed, in characters any system takes."""
         return "/".join(as_file_name(self.text(part).text) for part in name.split("/"))
 
     def is_kept(self, value: str) -> bool:
@@ -291,9 +285,7 @@ def _rendered(text: str, taken: list[Taken]) -> str:
 def _spans(
     taken: Sequence[Taken], text: str, after: str, where: str, line: int
 ) -> Iterator[Replacement]:
-    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value
-    itself.
-    """
+    """Contexts come from the scrubbed text: a neighbour may be private too."""
     counted_to, shift = 0, 0
     for start, end, kind, placeholder in taken:
         line += text.count("\n", counted_to, start)

@@ -43,9 +43,7 @@ def without_secrets(text: str) -> str:
 
 
 def safe_value(name: str, value: str) -> str:
-    """The value of a variable as it may be written down. What looks like a key is one, whatever its
-    name.
-    """
+    """The value of a variable as it may be recorded. What looks like a key is one."""
     if announces_secret(name) or may_announce_secret(name):
         return REDACTED
     return _UNBROKEN.sub(_without_key, without_secrets(value))

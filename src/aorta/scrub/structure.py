@@ -122,9 +122,7 @@ class _Walk:
         return after
 
     def _key(self, key: str, path: Path, field: _Field) -> str:
-        """A key that is in our tables is ours; every other one is text, for it may name somebody's
-        variables and files.
-        """
+        """A key in our tables is ours; every other one is text, and may name private things."""
         is_ours = self.ours and key in _OWN_KEYS
         return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
 
@@ -211,9 +209,7 @@ def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> 
 def scrub_document(
     scrubber: Scrubber, document: Any, *, within: str = "", ours: bool = False
 ) -> tuple[Any, tuple[Replacement, ...]]:
-    """The same document with private keys and values replaced. `within` begins each span's
-    place.
-    """
+    """The same document with private keys and values replaced; places begin with `within`."""
     walk = _Walk(scrubber, learning=False, ours=ours)
     return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
 

@@ -160,9 +160,7 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """What to hide behind a name that announces a secret: numbers are counts, unless they are a
-    password.
-    """
+    """What to hide behind a secret's name; numbers are counts, unless it is a password."""
     low = name.lower()
     if low.endswith("pwd") and value.startswith(_A_PLACE):
         return False
@@ -178,9 +176,7 @@ def names_a_password(name: str) -> bool:
 
 
 def is_dense(value: str) -> bool:
-    """A long string without spaces that no language would produce: letters and digits,
-    near-random.
-    """
+    """A long string without spaces that no language produces: near-random characters."""
     if not _DENSE.match(value) or value.startswith("/"):
         return False
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)

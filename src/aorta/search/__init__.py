@@ -24,14 +24,10 @@ class Search(Protocol):
         """
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        """The verdict of a point that was asked for. `verdict.reproduces is None`: it could not be
-        told.
-        """
+        """The verdict of a point. `verdict.reproduces is None`: it could not be told."""
 
     def wants(self, point: Point) -> bool:
-        """Whether the verdict of this pending point would still be used; if not, its trials are
-        cancelled.
-        """
+        """Whether this pending point's verdict would still be used; else it is cancelled."""
 
     @property
     def done(self) -> bool:

@@ -47,9 +47,7 @@ class AloneFirst:
         return None
 
     def _odds(self, counts: Counts) -> float:
-        """How much likelier such trials are on the bad side than on the good one, each as far as it
-        is known.
-        """
+        """How much likelier such trials are on the bad side than on the good one."""
         return _predicted(counts, self._bad, _BAD_PRIOR) - _predicted(
             counts, self._good, _GOOD_PRIOR
         )

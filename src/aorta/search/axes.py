@@ -90,9 +90,7 @@ class WindowSearch:
         return first.largest_rejected, None if last is first else last.largest_rejected
 
     def proofs(self) -> list[Point]:
-        """The rejected windows just shorter than the answer at its start; at its end the start has
-        since moved.
-        """
+        """The rejected windows just shorter than the answer at its start."""
         return self._parts[-1].proofs()
 
     def doubts(self) -> list[Point]:
@@ -116,14 +114,10 @@ class AxisSearch(Search, Protocol):
 
     @property
     def monotone(self) -> bool | None:
-        """Whether smaller was always at most as likely to reproduce; None where that was not
-        seen.
-        """
+        """Whether smaller never reproduced more often; None where that was not seen."""
 
     def doubts(self) -> Sequence[Point]:
-        """The rejected points that are larger than the answer: if they hold, the axis is not
-        monotone.
-        """
+        """The rejected points larger than the answer: if they hold, the axis is not monotone."""
 
     @property
     def unresolved(self) -> int:
@@ -134,9 +128,7 @@ class AxisSearch(Search, Protocol):
 
 
 def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> AxisSearch:
-    """The search for this axis. `earlier` searched it when other axes were larger: most of it will
-    still hold.
-    """
+    """The search for this axis; `earlier` searched it when other axes were larger."""
     value = base[axis.name]
     if isinstance(axis, SubsetAxis):
         return SubsetSearch(base, axis, all_expected=earlier is not None)

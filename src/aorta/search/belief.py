@@ -81,9 +81,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class MixedRates:
-    """Several kinds of tests, each with its share, the noisiest last: in it the rates of both sides
-    are other ones.
-    """
+    """Several kinds of tests, each with its share; the last is the noisiest."""
 
     kinds: tuple[tuple[float, Rates], ...]
     _weighed: Callable[["Split"], "Weighed"] = field(init=False, repr=False, compare=False)
@@ -98,9 +96,7 @@ class MixedRates:
         return self._weighed(split)[1]
 
     def noisy(self, split: "Split") -> float:
-        """The probability that it is a test of the last, the noisiest kind, after trials split like
-        this.
-        """
+        """The probability that the test is of the noisiest kind, after these trials."""
         return self._weighed(split)[2]
 
     def _weigh(self, split: "Split") -> "Weighed":
@@ -203,9 +199,7 @@ class Belief:
         return Belief(self._rates, [part for part, _, _ in parts], scenarios)
 
     def gain(self, held: int) -> float:
-        """The information in nats that one trial of a state that holds these changes is expected to
-        bring.
-        """
+        """The information in nats that one trial of this state is expected to bring."""
         if self._is_line and _is_prefix(held):
             first = held.bit_length()
             atom = max(0, bisect_right(self._starts, first) - 1)
@@ -219,9 +213,7 @@ class Belief:
 
     @cached_property
     def weighted(self) -> list[tuple[int, float]]:
-        """Masks and the probability of each change in them, the likeliest first; what is negligible
-        is left out.
-        """
+        """Masks and the probability of each change in them, likeliest first."""
         found = [
             (atom.mask, math.fsum(s.chance * s.weights[index] for s in self._scenarios))
             for index, atom in enumerate(self._atoms)
@@ -268,9 +260,7 @@ class Belief:
 
 
 class _Scenario:
-    """One way the running trials may end: the weight of a change of each atom, and how often both
-    sides fail then.
-    """
+    """One way the running trials may end: each change's weight, and both failure rates."""
 
     def __init__(
         self,
@@ -329,9 +319,7 @@ def _is_prefix(held: int) -> bool:
 
 
 def _along_the_path(seen: Mapping[int, Counts], every: int) -> Iterator[tuple[int, Split]]:
-    """The changes between two neighbouring states that hold the first so many, and how those states
-    split their trials there.
-    """
+    """The changes between neighbouring states of a path, and how they split their trials."""
     ends = sorted(held for held in seen if _is_prefix(held))
     below, h0, m0 = 0, 0, 0
     h1, m1 = (sum(seen[held][side] for held in ends) for side in (0, 1))

@@ -75,9 +75,7 @@ def rates_for(timeline: Timeline) -> Rates:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Changes that hold the one sought with probability `mass`, and the two states they lie
-    between.
-    """
+    """Changes that hold the culprit with probability `mass`, and the states around them."""
 
     changes: tuple[Change, ...]
     good: Vector
@@ -217,9 +215,7 @@ class Bisection:
         self._learn()
 
     def remember(self, point: Point, verdict: Verdict) -> None:
-        """A question that was asked elsewhere: never to be asked again. Its answer is in what is
-        assumed.
-        """
+        """A question that was answered elsewhere: never to be asked again."""
         self._recorded.add(point)
         vector = self.timeline.vector(point)
         if verdict.reproduces is None and vector not in self.trials:
@@ -252,9 +248,7 @@ class Bisection:
 
     @property
     def is_sure(self) -> bool:
-        """Whether one candidate, or one group that nothing can split, holds the wanted
-        probability.
-        """
+        """Whether one candidate, or one group that nothing splits, is probable enough."""
         if not self._ends_known:
             return False
         left = None if self.settings.confirm else self._left()
@@ -282,9 +276,7 @@ class Bisection:
         return list(self._belief.runs(self.timeline.changes))
 
     def expected_questions(self) -> int:
-        """About how many more trials: exact halving where nothing is flaky, by information
-        otherwise.
-        """
+        """About how many more trials: halving where nothing is flaky, else by information."""
         if self.done:
             return 0
         if left := self._left():
@@ -349,9 +341,7 @@ class Bisection:
 
     @property
     def states_tried(self) -> int:
-        """Distinct states that were built: what a bisection costs where building is what takes the
-        time.
-        """
+        """Distinct states that were built: the cost where building takes the time."""
         return len(self.untestable | self.trials.keys())
 
     @property
@@ -390,9 +380,7 @@ class Bisection:
         return Candidates(changes, good, bad, self._belief.mass(group))
 
     def _sides(self, group: int) -> tuple[Vector, Vector]:
-        """The states on both sides of one change; of several, or where those cannot be tested, the
-        nearest ones that were.
-        """
+        """The states on both sides of one change; else the nearest ones that were tried."""
         if group.bit_count() == 1:
             around = self.timeline.around(lowest_bit(group))
             if not self._testability.untestable.intersection(around):
@@ -461,9 +449,7 @@ class Bisection:
         return left is None or (self.timeline.mask(vector) & left) not in (0, left)
 
     def _left(self) -> int | None:
-        """The changes that every failing state has and no passing one; None once a trial
-        contradicts another.
-        """
+        """The changes in every failing state and no passing one; None after a contradiction."""
         return self._left_now
 
     def _find_left(self) -> int | None:
@@ -518,9 +504,7 @@ class Bisection:
         return chain(self.timeline.cutting(part), self._other_orders)
 
     def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
-        """Nothing contradicts the answer, and only the rates are in question: one of its sides once
-        more.
-        """
+        """Nothing contradicts the answer, only the rates are open: one side once more."""
         good, bad = self._sides(left)
         if self._may_run(bad) and not self._fails_firmly(waiting):
             return bad
@@ -535,9 +519,7 @@ class Bisection:
         return best if worth else None
 
     def _fails_firmly(self, waiting: Mapping[Vector, int]) -> bool:
-        """Whether enough failures were seen, or are being looked for, to know what a silent trial
-        means.
-        """
+        """Whether enough failures were seen, or are pending, to know what a pass means."""
         return sum(hits for hits, _ in self.trials.values()) + sum(waiting.values()) >= _FIRMLY
 
     def _supposing(self, waiting: Counter[Vector]) -> Belief:
@@ -627,9 +609,7 @@ class Bisection:
                 yield vector, fails
 
     def _is_clear(self, vector: Vector, *, fails: bool) -> bool:
-        """Whether the trials of a state already say clearly enough that it is as it should be, or
-        that it is not.
-        """
+        """Whether the trials of a state say clearly enough what it is."""
         hits, misses = self.trials.get(vector, (0, 0))
         good, bad = self.rates
         weight = hits * math.log(bad / good) + misses * math.log((1 - bad) / (1 - good))
@@ -647,9 +627,7 @@ class Bisection:
         self._believe()
 
     def _move_off_an_untestable_end(self) -> None:
-        """One end that cannot be tested is taken as it was said, as by `git bisect`; both are no
-        question.
-        """
+        """One untestable end is taken as said, as by `git bisect`; both are no question."""
         sides = {
             EndsVerdict.GOOD_UNTESTABLE: (self.timeline.good_end, False),
             EndsVerdict.BAD_UNTESTABLE: (self.timeline.bad_end, True),
@@ -671,9 +649,7 @@ class Bisection:
         self.trials[vector] = (int(hit), int(not hit))
 
     def _could_not_tell(self, vector: Vector) -> None:
-        """A state with evidence stays testable: one trial of it went astray. It is not asked for
-        ever.
-        """
+        """A state with evidence stays testable: one trial went astray. Retries are bounded."""
         if vector in self.trials and vector not in self.taken_on_trust:
             self._astray[vector] += 1
         else:
@@ -711,9 +687,7 @@ class Bisection:
         self._is_whole = not self._can_be_cut(self._group)
 
     def _likeliest(self) -> tuple[int, float]:
-        """The fewest changes that together hold the wanted probability; those that nothing tells
-        apart go together.
-        """
+        """The fewest changes with the wanted probability; inseparable ones go together."""
         group, mass, wanted = 0, 0.0, self._wanted
         for atom, weight in self._belief.weighted:
             if mass >= wanted:
@@ -732,9 +706,7 @@ class Bisection:
         )
 
     def _try_another_order(self) -> bool:
-        """Changes of several packages that no state tells apart may be so in another order: each
-        package first, once.
-        """
+        """Changes that no state tells apart may be told in another order of packages."""
         answer = self._between(self._group)
         packages = answer.packages
         group, turn = self._orders_tried
@@ -748,9 +720,7 @@ class Bisection:
         return True
 
     def _repaired(self) -> tuple[Vector, Vector] | None:
-        """Two states between which an older break was repaired, along states that each contain the
-        one before.
-        """
+        """Two states between which an older break was repaired, each containing the last."""
         chain: list[tuple[Vector, Counts]] = []
         for vector in sorted(self.trials, key=self._size, reverse=True):
             held = self.timeline.mask(vector)

@@ -35,9 +35,7 @@ class Block:
 
 
 def levels_of(lines: Sequence[str]) -> list[list[Items]]:
-    """The partitions of the lines into blocks, the coarsest first. A level without any block of two
-    lines is left out.
-    """
+    """Partitions of the lines into blocks, coarsest first; levels of single lines left out."""
     level = _paragraphs(_tree(lines), lines)
     found: list[list[Items]] = []
     while level:
@@ -79,9 +77,7 @@ def _continues(block: Block, line: str, lines: Sequence[str]) -> bool:
 
 
 def _depths(lines: Sequence[str]) -> list[int]:
-    """By indentation; by brackets where nothing is indented. A blank line is as deep as the one
-    before it.
-    """
+    """By indentation, else by brackets. A blank line is as deep as the one before it."""
     indents = _below_conditionals(
         [_indent(line) if line.strip() else None for line in lines], lines
     )

@@ -62,9 +62,7 @@ def _likelihood(counted: Sequence[Counts], starts: Sequence[int], rates: Rates) 
 
 
 def _leanings(counted: Sequence[Counts], rates: Rates) -> list[float]:
-    """How much each state leans to bad, at the rates of the two ends: those do not depend on the
-    boundary.
-    """
+    """How much each state leans to bad, at the rates of the two ends."""
     flakes, fails = rates.good.mean(*counted[0]), rates.bad.mean(*counted[-1])
     per_hit, per_miss = math.log(fails / flakes), math.log((1 - fails) / (1 - flakes))
     return [hits * per_hit + misses * per_miss for hits, misses in counted]

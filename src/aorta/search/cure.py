@@ -103,9 +103,7 @@ class CureSearch:
                 blocked += [left_out | {item} for item in found.items]
 
     def _find(self, universe: Items) -> Iterator[Search]:
-        """One minimal set inside `universe`, confirmed; what does not stand up is looked for anew
-        with fresh trials.
-        """
+        """One minimal set inside `universe`, confirmed; else looked for anew."""
         if not universe:
             return
         for attempt in range(_ATTEMPTS):
@@ -136,9 +134,7 @@ class CureSearch:
         return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
 
     def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next stage that has a
-        question.
-        """
+        """Answer from memory what was asked before, and go on to the next open stage."""
         while self._stage is not None:
             asked = self._stage.ask(1)
             if not asked:
@@ -158,9 +154,7 @@ class CureSearch:
 
 
 def _may_hide_a_cure(verdict: Verdict) -> bool:
-    """All on failed in another way, or could not be told: one item may be harmful, and another one
-    the cure.
-    """
+    """All on failed in another way, or could not be told: one item may hide another's cure."""
     return verdict.reproduces is None or verdict.tally.other > 0
 
 

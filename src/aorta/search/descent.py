@@ -261,9 +261,7 @@ class Descent:
         yield from self._settle()
 
     def _jump(self) -> _Stages:
-        """The corner, else each axis at its floor, else as many of them together as go; many axes
-        in groups.
-        """
+        """All floors, else each axis at its floor, else as many together as go."""
         base = self._incumbent
         floors = [
             (axis.name, axis.smallest)
@@ -291,9 +289,7 @@ class Descent:
         yield _Stage(FirstThatReproduces(together), base)
 
     def _jump_in_groups(self, floors: Mapping[str, Value]) -> _Stages:
-        """Axes that do not matter go to their floors together: of a group that does not go whole
-        each half is tried.
-        """
+        """Axes that do not matter go to their floors together; a group that fails is halved."""
         names = list(floors)
         waiting = [names[len(names) // 2 :], names[: len(names) // 2]]
         while waiting:
@@ -351,9 +347,7 @@ class Descent:
             self._unfinished[name] = search
 
     def _recheck(self) -> _Stages:
-        """Fresh trials for every rejection that the answer rests on and that may have been bad
-        luck.
-        """
+        """Fresh trials for rejections under the answer that may have been bad luck."""
         through = [axis.name for axis in self._order if axis.name not in self._no_sizes]
         proofs = [p for name in through for p in self._last[name].proofs()]
         if thin := self._thin_again(proofs):
@@ -385,9 +379,7 @@ class Descent:
             yield from self._walk_back()
 
     def _walk_back(self) -> _Stages:
-        """To the latest accepted point that still holds, one step back, then two more, then
-        four.
-        """
+        """To the latest accepted point that still holds: one step back, then two, then four."""
         self._setbacks += 1
         self._flaky = True
         index, stride = len(self._history) - 1, 1
@@ -538,9 +530,7 @@ class Descent:
     # --- what is reported
 
     def _urgency(self, axis: Axis) -> tuple[float, float, int]:
-        """By the user's priority, else by how long a trial takes at the axis's floor, else numbers
-        before subsets.
-        """
+        """By the user's priority, else by trial time at the floor, else numbers before subsets."""
         priority = float("inf") if axis.priority is None else axis.priority
         seconds = None
         if axis.smallest is not None:

@@ -223,9 +223,7 @@ def _inside(
 
 
 def _by_age(places: Sequence[float], first: float) -> Prior:
-    """Each doubling of the age weighs the same, dealt out among the changes in it; so does "older
-    than all".
-    """
+    """Each doubling of the age weighs the same, dealt out among its changes."""
     unit = max(places[-1] - first, 1.0)
     masks: dict[int, int] = {}
     for candidate, place in enumerate(places[1:], 1):

@@ -386,9 +386,7 @@ class Isolation:
         return max(near, key=lambda row: (-len(row[0]), row[1]))
 
     def _in_rank_order(self, members: Collection[int]) -> tuple[int, ...]:
-        """Turned by one with every run: hardware stays with the node, the software with the
-        rank.
-        """
+        """Turned by one with every run: hardware stays with the node, software with the rank."""
         ordered = sorted(members)
         turn = self.runs % len(ordered)
         return tuple(ordered[turn:] + ordered[:turn])

@@ -36,9 +36,7 @@ class NumberScale:
     tolerance: float
 
     def between(self, low: Number, high: Number) -> Number | None:
-        """The value that halves what is left; None when nothing is, or all of it is within the
-        tolerance.
-        """
+        """The value that halves what is left; None when the rest is within the tolerance."""
         if high - low <= self.tolerance * abs(high) / (1 + self.tolerance):
             return None
         share = 0.5
@@ -140,9 +138,7 @@ class Bracket(NamedTuple):
 
 
 class NumericSearch(RankedSearch):
-    """`place` turns a number into the axis's value, where that is more than the number: a window of
-    that length.
-    """
+    """`place` turns a number into the axis's value: a window of that length, say."""
 
     def __init__(
         self,
@@ -207,9 +203,7 @@ class NumericSearch(RankedSearch):
 
     @property
     def monotone(self) -> bool | None:
-        """False where it was seen not to be; True where nothing seen on the whole scale speaks
-        against it.
-        """
+        """False where it was seen not to be; True where nothing seen speaks against it."""
         if self.doubts() or self._axis.monotone is False:
             return False
         return True if self.done and not self._unresolved else None

@@ -66,9 +66,7 @@ class EveryPoint(RankedSearch):
 
 
 class FirstThatReproduces(RankedSearch):
-    """The earliest of these points that reproduces; points after a known answer are not asked
-    about.
-    """
+    """The earliest of these points that reproduces; later ones are not asked about."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = tuple(points)
@@ -102,9 +100,7 @@ Place = tuple[int, int]
 
 
 class Interleaved:
-    """`place(cell, n)` orders the n-th trials; `is_open(cell, tallies)` says whether a cell wants
-    another trial.
-    """
+    """`place(cell, n)` orders the n-th trials; `is_open(cell, tallies)` wants another."""
 
     def __init__(
         self,
@@ -177,9 +173,7 @@ class Interleaved:
         return number
 
     def _refresh(self) -> None:
-        """Cells do not open again: a cell that was settled stays settled, whatever the others
-        do.
-        """
+        """Cells do not open again: a decided cell stays decided."""
         self._open = {cell for cell in self._open if self._is_open(cell, self.tallies)}
 
 

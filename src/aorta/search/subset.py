@@ -125,9 +125,7 @@ class Splitting:
             yield assumed
 
     def _checks(self) -> Iterator[Items]:
-        """Each item alone, then neighbours that may only go together, such as an opening and a
-        closing line.
-        """
+        """Each item alone, then neighbours that may only go together, such as brackets."""
         kept = self._assumed
         if not self._with_checks or self._removable <= 0:
             return
@@ -294,9 +292,7 @@ class SubsetSearch:
 
     @property
     def monotone(self) -> bool | None:
-        """False when removing more brought the failure back; True is never claimed without a
-        promise.
-        """
+        """False when removing more brought the failure back; True only where promised."""
         return False if self.doubts() else self._axis.monotone
 
     def doubts(self) -> list[Point]:
@@ -350,9 +346,7 @@ class SubsetSearch:
                 return
 
     def _parts_alone(self) -> "Iterator[_Pass | _Alone]":
-        """Halves of what is left, quarters and so on, and again of the part that fails by
-        itself.
-        """
+        """Halves of what is left, quarters and so on, and again of the part that fails."""
         while len(self._verified) > 2:
             before, ordered = self._verified, sorted(self._verified)
             for count in _PARTS:
@@ -370,9 +364,7 @@ class SubsetSearch:
         return len(kept) == 1 or all(self._answers.get(kept - {item}) is False for item in kept)
 
     def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next pass that has a
-        question.
-        """
+        """Answer from memory what was asked before, and go on to the next open pass."""
         while self._pass is not None:
             asked = self._pass.ask(1, ())
             if not asked:

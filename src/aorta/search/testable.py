@@ -62,9 +62,7 @@ class Testability:
             self.untestable.add(vector)
 
     def chance(self, timeline: Timeline, vector: Vector) -> float:
-        """0 for a state not worth a build: broken itself, or deep inside a stretch where nothing
-        ran.
-        """
+        """0 for a state not worth a build: broken, or deep in a stretch where nothing ran."""
         if vector in self.untestable:
             return 0.0
         if not self.untestable:

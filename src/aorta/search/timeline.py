@@ -22,9 +22,7 @@ _DRAWN = 2000
 
 @dataclass(frozen=True)
 class History:
-    """One package: its versions, oldest first. The first is the good end and no candidate
-    itself.
-    """
+    """One package: its versions, oldest first. The first is the good end, no candidate."""
 
     package: str
     versions: tuple[str, ...]
@@ -86,9 +84,7 @@ class Timeline:
 
     @cached_property
     def weight_before(self) -> tuple[int, ...]:
-        """For each state how many commits are in it; a change is one, unless its history says
-        more.
-        """
+        """For each state its number of commits; a change is one unless its history says more."""
         weights = (self.histories[c.package].weights for c in self.path)
         each = (w[c.rank] if w else 1 for w, c in zip(weights, self.path, strict=True))
         return tuple(accumulate(each, initial=0))

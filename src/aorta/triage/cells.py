@@ -38,9 +38,7 @@ _UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not
 
 @dataclass(frozen=True)
 class StepTimes:
-    """`per_trial` is what two cells are compared by: steps of one trial are not independent of each
-    other.
-    """
+    """`per_trial` is what cells are compared by: steps of one trial are dependent."""
 
     source: StepTimeSource = "missing"
     per_trial: Sequence[float] = ()
@@ -221,9 +219,7 @@ class Speed:
 def speed_of(
     cell: CellStats, baseline: CellStats, threshold: float, *, is_baseline: bool = False
 ) -> Speed:
-    """`n/a` is said wherever the ratio cannot be known, never the `-` that means "no reason to
-    doubt".
-    """
+    """`n/a` where the ratio cannot be known, never the `-` of "no reason to doubt"."""
     if cell.error is not None:
         return Speed("error")
     if is_baseline:
@@ -241,9 +237,7 @@ def speed_of(
 
 
 def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
-    """Welch's interval of the ratio, on logarithms of the mean of each trial; None where no spread
-    is known.
-    """
+    """Welch's interval of the ratio, on logarithms of trial means; None without spread."""
     if len(cell) + len(baseline) < 3 or min(*cell, *baseline) <= 0:
         return None
     logs = [[math.log(value) for value in side] for side in (cell, baseline)]

@@ -37,9 +37,7 @@ class RunFiles:
         return self.run.path
 
     def adopt(self, recipe: Recipe) -> Recipe:
-        """The recipe as it will run: resolved from the copies of its sidecars, written down so that
-        it runs again.
-        """
+        """The recipe as it will run, resolved from copies of its sidecars."""
         copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
         write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
         inline = {
@@ -54,18 +52,14 @@ class RunFiles:
         return replace(recipe, sidecars=copies)
 
     def _copy(self, sidecar: Path) -> Path:
-        """A copy that is already there belongs to the run that is resumed, and stays what it
-        was.
-        """
+        """A copy that is already there belongs to the resumed run, and stays."""
         copy = self.path / SIDECARS / sidecar.name
         if not copy.exists():
             write_atomically(copy, sidecar.read_bytes())
         return copy
 
     def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
-        """The host's once and that of each environment once, before any trial; what is missing in
-        them, as warnings.
-        """
+        """The host's once and each environment's once, before any trial; returns warnings."""
         host = self._once(self.path / "host_env.json", host_snapshot)
         said = {"host": _missing_in(host)}
         taken: dict[str, dict[str, Any]] = {}
@@ -117,9 +111,7 @@ def _by_scope(said: Mapping[str, str]) -> list[str]:
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:
-    """The snapshot of the environment, with the variables of the cell among those that a snapshot
-    records.
-    """
+    """The environment's snapshot, with the cell's variables that a snapshot records."""
     seen = dict(snapshot)
     known = snapshot.get("env_vars")
     if isinstance(known, dict):

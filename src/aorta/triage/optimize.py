@@ -68,9 +68,7 @@ def optimize(
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
-    """Find the smallest stack, and write what was found; also when the run is stopped before its
-    end.
-    """
+    """Find the smallest stack and write it, also when the run is stopped."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = stack_plan(check_recipe(recipe, settings), sets)
     session = open_session(plan.plan, settings)

@@ -35,9 +35,7 @@ NO_TICKET = "_no_ticket_"
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell, resolved: what it runs, at most how often, and why it could be a second baseline
-    under another name.
-    """
+    """One cell, resolved: what it runs, how often at most, why it may equal the baseline."""
 
     index: int
     cell: Cell
@@ -172,9 +170,7 @@ def _planned(
 
 
 def baseline_index(recipe: Recipe) -> int:
-    """The one named; else the first called baseline-*; else the first without mitigations; else the
-    only one.
-    """
+    """The one named; the first called baseline-*; the first without mitigations; the only one."""
     cells = recipe.content.cells
     wanted = recipe.content.confound.baseline_cell
     rules = (
@@ -287,9 +283,7 @@ class Schedule:
 
 
 def check_ticket_directory(output: Path, plan: Plan) -> None:
-    """Two tickets whose names differ only in what a path cannot hold must not be mixed up
-    silently.
-    """
+    """Two tickets that differ only in what a path cannot hold must not be mixed up."""
     ticket = plan.recipe.content.ticket
     marker = output / plan.parent.parts[0] / ".ticket"
     try:
@@ -326,9 +320,7 @@ def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:
 
 
 def _unknown_workload(cell: PlannedCell) -> str | None:
-    """What keeps this cell from running, as far as it is known here; an environment of its own may
-    have the workload.
-    """
+    """What keeps this cell from running; an environment may have its own workload."""
     if cell.request.workload == COMMAND:
         return None
     try:

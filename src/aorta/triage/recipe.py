@@ -43,9 +43,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 def checked_cell_name(name: str) -> str:
-    """A cell's name is a directory too, and may stand behind an option: hence no slash, no space,
-    no leading dash.
-    """
+    """A cell's name is a directory and an option's value: no slash, space, leading dash."""
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
             f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
@@ -195,9 +193,7 @@ class RecipeFile(StrictModel):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe that is sound, and where it came from. `sidecars` are the files its names were
-    resolved with.
-    """
+    """A sound recipe and where it came from; `sidecars` resolved its names."""
 
     content: RecipeFile
     source: Path | None = None  # None: flags
@@ -211,9 +207,7 @@ class Recipe:
 
     @cached_property
     def mitigations(self) -> Catalogue[Mitigation]:
-        """Gathered once: a look through what is installed takes 10 ms, and a matrix has hundreds of
-        cells.
-        """
+        """Gathered once: a look takes 10 ms, and a matrix has hundreds of cells."""
         return mitigation_catalogue(self.sidecars)
 
     @cached_property
@@ -244,9 +238,7 @@ def load_recipe(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """The recipe in a YAML or JSON file. `defaults` are keys that the command line gives where the
-    file does not.
-    """
+    """The recipe in a YAML or JSON file; `defaults` fill in what it does not say."""
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
     if isinstance(document, dict):
         document = {**(defaults or {}), **document}
@@ -281,9 +273,7 @@ def check_names(recipe: Recipe) -> None:
 
 
 def resolved_yaml(recipe: Recipe) -> str:
-    """The recipe as it ran, in the keys of a recipe and nothing else: `load_recipe` reads it back
-    as the same.
-    """
+    """The recipe as it ran, in a recipe's keys: `load_recipe` reads it back as the same."""
     content = recipe.content.model_dump(exclude_defaults=True, mode="json")
     content["schema_version"] = SCHEMA_VERSION
     if recipe.content.workload == COMMAND:

@@ -92,9 +92,7 @@ def triage(
     request: TriageRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
 ) -> MatrixReport | StackReport:
-    """Which mitigation, in which environment, makes it stop? The kind of report follows the
-    mode.
-    """
+    """Which mitigation, in which environment, makes it stop?"""
     recipe, settings = recipe_of(request), _settings(request)
     executor = request.executor
     if recipe.content.warm:

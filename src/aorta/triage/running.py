@@ -155,9 +155,7 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
 
 
 def without_single_verdicts(listener: Listener) -> Listener:
-    """In a matrix every trial settles a point of its own; saying so after each would only repeat
-    its outcome.
-    """
+    """In a matrix every trial decides its own point; saying so would repeat its outcome."""
 
     def listen(event: Event) -> None:
         if not isinstance(event, events.PointSettled):
@@ -218,9 +216,7 @@ def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object
 
 
 class TolerantExecutor:
-    """Implements `Executor`. A trial whose container or engine is missing ends at once as lost,
-    with the reason.
-    """
+    """An `Executor` where a trial without its container or engine ends as lost."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

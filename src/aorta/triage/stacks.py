@@ -24,9 +24,7 @@ _LONGEST_NAME = 80
 
 @dataclass(frozen=True)
 class StackPlan:
-    """The original, and the mitigations that may be stacked on it; `left_out` says why others may
-    not.
-    """
+    """The original, and the mitigations to stack on it; `left_out` says why others not."""
 
     plan: Plan
     candidates: tuple[Mitigation, ...]

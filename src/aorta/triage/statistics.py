@@ -78,9 +78,7 @@ class CellComparison:
 
 @dataclass(frozen=True)
 class Caps:
-    """The most evidence that a cell and its baseline may collect, and how many cells are
-    compared.
-    """
+    """The most evidence a cell and its baseline may collect, and how many are compared."""
 
     cell: int
     baseline: int
@@ -92,17 +90,13 @@ class Caps:
 
     @property
     def floor(self) -> int:
-        """As many trials as cannot say anything in a matrix of this size: at least so many are run,
-        hope or not.
-        """
+        """As many trials as cannot yet say anything in a matrix of this size."""
         return next(n for n in range(_MOST_NEEDED) if p_fewer(0, n + 1, n + 1, n + 1) < self.level)
 
 
 @functools.cache
 def p_fewer(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
-    """How likely so few failures beside the baseline's are if nothing differs; 1 where one side has
-    nothing to say.
-    """
+    """How likely so few failures beside the baseline's are by chance; 1 without data."""
     if not trials or not base_trials:
         return 1.0
     return fisher_fewer(hits, trials, base_hits, base_trials)
@@ -114,9 +108,7 @@ def p_more(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
 
 @functools.cache
 def p_no_cure(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
-    """How likely so many failures are if the cell were a useful cure, one that at least halves the
-    rate.
-    """
+    """How likely so many failures are if the cell at least halved the rate."""
     if not trials or not base_trials or not base_hits:
         return 1.0
     return ratio_above(hits, trials, base_hits, base_trials, USEFUL_RATIO)
@@ -138,9 +130,7 @@ def has_enough(cell: Tally, baseline: Tally, caps: Caps) -> bool:
 
 
 def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether the trials that are left, the baseline's among them, are not worth running for this
-    cell's answer.
-    """
+    """Whether the trials left, the baseline's too, are not worth this cell's answer."""
     if not can_decide(caps):
         return False  # so few trials settle nothing; they still measure a rate
     if _is_far_beyond(cell, baseline, caps):
@@ -196,9 +186,7 @@ class _Ahead:
 
     @property
     def can_be_no_cure(self) -> bool:
-        """The baseline's further trials may also fail less: the fewest failures it can end with are
-        the likeliest to show it.
-        """
+        """With the fewest failures that the baseline can end with."""
         fewest = max(1, self.baseline.reproduced)
         worst = (self._most, self.caps.cell, fewest, self.caps.baseline)
         return p_no_cure(*worst) < self.caps.level
@@ -211,9 +199,7 @@ def can_decide(caps: Caps) -> bool:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a cell of the plan has enough trials: the rule of the recipe, or that of the statistics,
-    and never more than the cap.
-    """
+    """When a cell has enough trials: by the recipe's rule or the statistics, or the cap."""
 
     plan: Plan
 
@@ -232,9 +218,7 @@ class Stopping:
         return self._baseline_is_needed(tallies)
 
     def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
-        """A cell that has all its trials is still open while the baseline's could tip the
-        scales.
-        """
+        """A finished cell is open while the baseline's trials could tip the scales."""
         baseline = tallies[self.plan.baseline.name]
         compared = [name for name in self._compared if not tallies[name].is_hopeless()]
         return not compared or any(
@@ -248,18 +232,14 @@ class Stopping:
 
     @cached_property
     def _compared(self) -> tuple[str, ...]:
-        """The cells that are hypotheses: not the baseline, and not those that cannot differ from
-        it.
-        """
+        """The cells that are hypotheses: not the baseline, nor those that cannot differ."""
         plan = self.plan
         return tuple(
             name for name in plan.names if name != plan.baseline.name and name not in plan.inert
         )
 
     def note(self, cell: str, tally: Tally) -> str:
-        """Why the cell stopped where it did, if that was before its cap or by a rule; else
-        nothing.
-        """
+        """Why the cell stopped before its cap or by a rule; else nothing."""
         rule, cap = self.plan.recipe.content.stop_after, self.plan.by_name[cell].trials
         if rule is not None:
             seen = events(tally, rule)
@@ -274,9 +254,7 @@ class Stopping:
 
 
 def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
-    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no
-    sample of a fixed size.
-    """
+    """Of the failure rate; a cell that ran until so many failures is no fixed sample."""
     if rule is not None and events(tally, rule) >= rule.events:
         if rule.event_verdict == "fail":
             return inverse_interval(tally.reproduced, tally.evidence)
@@ -296,9 +274,7 @@ def events(tally: Tally, rule: StopAfter) -> int:
 def compare_all(
     tallies: Mapping[str, Tally], baseline: str, inert: Mapping[str, str] | None = None
 ) -> dict[str, CellComparison]:
-    """Every cell beside the baseline. Cells that cannot differ, or never ran, are no hypotheses and
-    cost no power.
-    """
+    """Every cell beside the baseline; those that cannot differ cost no power."""
     inert = inert or {}
     base = tallies[baseline]
     family = [
@@ -355,9 +331,7 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellC
 
 
 def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | None:
-    """How many more trials, of the cell and where needed of the baseline, settle it if the rates
-    stay as they are.
-    """
+    """How many more trials, of cell and baseline, decide it if the rates stay."""
     level = SIDE_ALPHA / comparisons
 
     def settles(more: int) -> bool:

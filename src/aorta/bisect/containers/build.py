@@ -49,9 +49,7 @@ _ORDERED = "made.txt"  # the images of this run, each written down before it is 
 
 @dataclass(frozen=True)
 class BaseImage:
-    """The bisection container: `image` has every commit fetched; `versions` are those it was made
-    with.
-    """
+    """The bisection container: `image` has every commit fetched; it was made with `versions`."""
 
     environment: Environment
     image: str
@@ -112,9 +110,7 @@ class Images(VersionSets):
         self._made.add(key)
 
     def _is_there(self, target: str) -> bool:
-        """Of what this run ordered before, as before it was cut short; nobody else makes its
-        images.
-        """
+        """As this run made it before it was cut short; nobody else makes its images."""
         place = self._base.environment
         return target in self._ordered() and is_made(place.kind, place.options, target)
 
@@ -135,9 +131,7 @@ class Images(VersionSets):
         return "\n".join(["set -e", *lines, *(line for layer in layers for line in layer)])
 
     def _layers(self) -> list[Sequence[Package]]:
-        """The packages in their order, cut behind each build whose result can be used again: others
-        move behind it.
-        """
+        """The packages in order, cut behind each build whose result can be used again."""
         layers: list[Sequence[Package]] = []
         start = 0
         for end in range(1, len(self._packages)):
@@ -197,9 +191,7 @@ class Images(VersionSets):
         (self._root / _ORDERED).unlink(missing_ok=True)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
-        """A package that declares it is rebuilt only if it, or what it needs, is not what the
-        container came with.
-        """
+        """A package that says so is rebuilt only if it, or what it needs, has changed."""
         if package.spec.rebuild == "always":
             return True
         names = (package.name, *package.spec.needs)
@@ -238,9 +230,7 @@ Ends = Sequence[tuple[PackageSpec, str, str]]
 
 
 def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
-    """The environment with an image that costs no import: an engine keeps what it pulled, pyxis
-    would import anew.
-    """
+    """The environment with an image that is here already: pyxis would import it anew."""
     image = str(environment.image)
     if environment.kind in ENGINES:
         client, _ = client_of(ENGINES[environment.kind], environment.options)

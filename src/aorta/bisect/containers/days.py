@@ -49,9 +49,7 @@ class Family:
 
 @dataclass(frozen=True)
 class ContainerSides:
-    """The containers on both sides of the break; one may be unknown where versions are given
-    instead.
-    """
+    """The containers on both sides of the break; one may be unknown where versions are given."""
 
     passing: str | None
     failing: str | None
@@ -138,9 +136,7 @@ def _never_started(answer: Answer) -> bool:
 
 
 def _within(family: Family, days: int) -> Callable[[Candidates], bool] | None:
-    """A day is as near as two containers can be: without a threshold the search goes on until it is
-    sure.
-    """
+    """A day is as near as two containers can be: without a threshold, go on until sure."""
     if days == 1:
         return None
 

@@ -212,9 +212,7 @@ class ImageReader:
 
 
 class ContainerShell:
-    """A shell in a container. Each answer ends with a mark that nobody can guess, on both of its
-    streams.
-    """
+    """A shell in a container. Each answer ends with an unguessable mark on both streams."""
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self._image = str(environment.image)
@@ -250,9 +248,7 @@ class ContainerShell:
         return subprocess.CompletedProcess(argv, code, *texts)
 
     def _answer(self, mark: bytes) -> list[tuple[bytes, bytes]]:
-        """What stands before the mark and behind it, of both streams; nothing behind it where a
-        stream ended.
-        """
+        """What stands before and behind the mark, of both streams; nothing where one ended."""
         deadline = time.monotonic() + _PATIENCE
         said = {self._process.stdout: b"", self._process.stderr: b""}
         with selectors.DefaultSelector() as waiting:
@@ -302,9 +298,7 @@ def _library_question(build_scripts: str) -> list[str]:
 
 
 def _question(package: PackageSpec) -> list[str]:
-    """Sources lie at the path, or beside it with `-source` behind; versions of libraries are in the
-    environment.
-    """
+    """Sources lie at the path, or at `PATH-source`; library versions in the environment."""
     name = package.name
     if package.path is not None:
         path = package.path

@@ -204,9 +204,7 @@ class ContainerBisection:
     def _ends(
         self, inside: ImageReader, found: ImageContents
     ) -> Iterator[tuple[PackageSpec, str, str]]:
-        """Each package with its good and its bad version: as given, or as the two containers have
-        them.
-        """
+        """Each package with its good and its bad version: as given, or as in the containers."""
         contents = {
             "good": self._contents(inside, found, self.sides.passing),
             "bad": self._contents(inside, found, self.sides.failing),
@@ -336,9 +334,7 @@ def with_hidden_variable(
 def differences_of(
     run: BisectRun, environment: Environment, sides: ContainerSides, root: Path
 ) -> list[dict[str, Any]]:
-    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their
-    variables.
-    """
+    """As `aorta env probe --diff` inside both; without a Python there, of their variables."""
     snapshots: dict[str, dict[str, Any]] = {}
     for side, image in (("good", sides.passing), ("bad", sides.failing)):
         place = replace(environment, image=image)

@@ -89,9 +89,7 @@ class EnvironmentAnswer:
         return written
 
     def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
-        """A package that does not matter may have been another one than was asked for, where the
-        culprit wants it so.
-        """
+        """A package that does not matter may be another version, where the culprit needs it."""
         lines = self.recipe.requirements(versions)
         return {
             name: had[name] if name in had and "==" in lines.get(name, "") else version
@@ -121,9 +119,7 @@ class EnvironmentAnswer:
         return said
 
     def _reproduce(self, packages: Sequence[Package], versions: Versions, listed: Path) -> str:
-        """Shell lines that show one side: the environment from its file, then the test where it was
-        run.
-        """
+        """Shell lines that show one side: the environment from its file, then the test."""
         recipe, uv = self.recipe, find_uv()
         python = shlex.quote(recipe.interpreter(versions))
         install = shlex.join(installer("PYTHON")).replace("PYTHON", '"$place"/env/bin/python')
@@ -160,9 +156,7 @@ def _requirements_text(
     had: Mapping[str, str],
     title: str,
 ) -> str:
-    """The environment as a file that every installer reads: what was in it, dependencies that came
-    by themselves too.
-    """
+    """The environment as a file that every installer reads, dependencies included."""
     built = {p.name: p for p in packages if p.spec.is_git}
     lines = recipe.requirements(versions)
     pinned = {name: f"{name}=={version}" for name, version in had.items()}

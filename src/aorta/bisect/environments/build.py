@@ -31,9 +31,7 @@ _NOWHERE = "sys_platform == 'nowhere'"
 
 @dataclass(frozen=True)
 class EnvironmentRecipe:
-    """How a state becomes an environment: what both ends have in common, and each name at a
-    version.
-    """
+    """How a state becomes an environment: what both ends share, and each name's version."""
 
     ends: EnvironmentEnds
     sources: Sources
@@ -57,9 +55,7 @@ class EnvironmentRecipe:
         return f"{name}=={version}"
 
     def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
-        """The same with packages anywhere between their two ends, where they need not stand
-        still.
-        """
+        """The same with packages anywhere between their two ends, where they need not stay."""
         found = self.requirements(versions)
         for name in free:
             ends = [end.versions.get(name) for end in (self.ends.good, self.ends.bad)]
@@ -73,9 +69,7 @@ class EnvironmentRecipe:
         return found
 
     def overrides(self, versions: Versions) -> list[str]:
-        """What the two ends themselves have against what their packages ask for is no conflict of a
-        state.
-        """
+        """What the two ends themselves violate of their packages' wishes is no conflict."""
         present = self.requirements(versions)
         names = sorted(unmet(self.ends.good.installed) | unmet(self.ends.bad.installed))
         return [
@@ -149,9 +143,7 @@ class Environments(VersionSets):
         ).of(recipe.sources)
 
     def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
-        """The versions without which it is another state. What comes from elsewhere than an index
-        has no version to be told by.
-        """
+        """The versions that make the state. What comes from no index has none to be told by."""
         lines = self._recipe.requirements(versions)
         named = (p.name for p in self._packages if p.firm and p.name not in built)
         return {name: versions[name] for name in named if "==" in lines.get(name, "")}
@@ -180,9 +172,7 @@ class Environments(VersionSets):
         )
 
     def _key(self, versions: Versions) -> str:
-        """By what is installed: where it lies, and how variables are set, makes no other
-        environment.
-        """
+        """By what is installed: neither place nor variables make another environment."""
         job = self._job(versions, "", None)
         trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
         content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]

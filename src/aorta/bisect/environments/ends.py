@@ -39,9 +39,7 @@ _KEPT = "environments.json"
 
 @dataclass(frozen=True)
 class Installed:
-    """One end: versions by canonical name, and what each of them asks for. `around` is what markers
-    are judged by.
-    """
+    """One end: versions and requirements by canonical name; `around` is for markers."""
 
     versions: Mapping[str, str]
     asks: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -66,9 +64,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class EnvironmentEnd:
-    """`lines` install exactly what is there, by canonical name; `versions` tell two of them
-    apart.
-    """
+    """`lines` install exactly what is there, by canonical name; `versions` tell two apart."""
 
     name: str
     python: str
@@ -101,9 +97,7 @@ class EnvironmentEnds:
 
     @property
     def packages(self) -> list[str]:
-        """Those that differ. Installers come with a Python and are no part of what was asked
-        about.
-        """
+        """Those that differ; installers come with a Python and are left out."""
         names = dict.fromkeys((*self.good.versions, *self.bad.versions))
         return [n for n in names if self.good.versions.get(n) != self.bad.versions.get(n)]
 
@@ -294,9 +288,7 @@ def _read_end(
 
 
 def unmet(end: Installed) -> set[str]:
-    """Packages that somebody asks for otherwise, although it was installed so: it is not for a
-    resolver to refuse it.
-    """
+    """Packages installed against somebody's wish: a resolver must not refuse them."""
     return {
         canonicalize_name(wanted.name)
         for name in end.versions

@@ -52,9 +52,7 @@ def exact_version(line: str) -> str | None:
 
 
 def version_in(line: str) -> str:
-    """What tells two requirements of one package apart: the version, the commit, the address, or
-    the line.
-    """
+    """What tells two requirements of one package apart: version, commit, address or line."""
     if line.startswith("-e "):
         return _commit_in(line[3:].strip())
     found = Requirement(line)
@@ -63,9 +61,7 @@ def version_in(line: str) -> str:
 
 
 def _commit_in(url: str) -> str:
-    """Of an address in a repository what comes after its last @; the address itself where nothing
-    does.
-    """
+    """Of an address in a repository what follows its last @; else the address itself."""
     address, at, commit = url.partition("#")[0].rpartition("@")
     return commit if at and url.startswith("git+") and "/" in address.partition("://")[2] else url
 
@@ -84,9 +80,7 @@ def read_lock(path: Path, text: str) -> EnvironmentSide:
 
 
 def _pylock(path: Path, content: Mapping[str, Any]) -> EnvironmentSide:
-    """PEP 751. Packages whose marker is not of this platform are left out, as an installer
-    would.
-    """
+    """PEP 751. Packages whose marker is not of this platform are left out."""
     requirements: dict[str, str] = {}
     left_out: list[str] = []
     groups = content.get("default-groups", [])
@@ -124,9 +118,7 @@ def _locked(
 
 
 def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSide:
-    """What the project needs on this platform, from its own entry on. The project itself is not
-    installed.
-    """
+    """What the project needs on this platform; the project itself is not installed."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in packages:
         by_name.setdefault(str(package.get("name")), []).append(package)

@@ -106,9 +106,7 @@ def _between(
 
 @dataclass
 class _EnvironmentSearch:
-    """One run's searches. `steps` are the changed names, each from its good version to its bad
-    one.
-    """
+    """One run's searches. `steps` are the changed names, each from good to bad version."""
 
     run: BisectRun
     recipe: EnvironmentRecipe
@@ -390,9 +388,7 @@ class _EnvironmentSearch:
 
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
-    """A name that no repository is behind; every state of it has to be made, so none is made only
-    to check the answer.
-    """
+    """A name without a repository; its states must be built, so none is built as a check."""
     spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
     return Package(spec, versions)
 
@@ -411,9 +407,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
-    """The one that the spec names; else the one we are in, if it is the package's own. None for
-    several packages.
-    """
+    """The one that the spec names, else the one we are in, if it is the package's own."""
     if len(names) != 1:
         return None
     for spec in request.spec.packages:

@@ -258,9 +258,7 @@ def _installed(name: str, version: str, direct: str | None) -> str:
 
 
 def interpreter_of(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
-    """The version and the program of the Python a side was made with, or of the one that is at
-    hand.
-    """
+    """Version and program of the Python a side was made with, or of the one at hand."""
     if side.interpreter and (version := version_of(side.interpreter)):
         return version, side.interpreter
     if side.python:

@@ -84,9 +84,7 @@ class Memory:
             index += 1 << _RECORD_BITS
 
     def writers(self, tensors: list[Any]) -> list[Written | None]:
-        """Of each: the last one that wrote all of it, and those that wrote parts since; None where
-        nothing recorded did.
-        """
+        """Of each: the last that wrote all of it, and those that wrote parts since; or None."""
         known = self._writers.get
         try:
             return [known(tensor.untyped_storage()._cdata) for tensor in tensors]
