@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_a_partial_answer_that_is_gone_on_with(tmp_path: Path) -> 
     assert process.returncode == 130, err
     document = json.loads(out)
     assert document["status"] == "partial"
-    (again,) = document["next"]
+    again = document["next"][-1]  # behind what there is to run already
     assert again == f"aorta solve --resume {document['run_dir']}"
     assert json.loads((Path(document["run_dir"]) / "solve.json").read_text()) == document
     done = aorta(*again.split()[1:], "--json", "-q", cwd=tmp_path)
