@@ -331,7 +331,7 @@ def _measured(case: Case, checkout: Path) -> Row:
         if first.returncode == 0:
             return Row(case, note="the planted failure does not show")
         began = time.monotonic()
-        words = ["reduce", "--source", "--json", "-q", "--warm", "--jobs", "2"]
+        words = ["reduce", "--source", "--json", "-q", "--jobs", "2"]
         words += ["--max-wall-clock", f"{_SECONDS}s"]
         given = [word for pair in case.env.items() for word in ("--extra-env", "=".join(pair))]
         command = [sys.executable, "-m", "aorta", *words, *given, "--", sys.executable]
