@@ -114,7 +114,6 @@ class TrialSpec:
     resources: Resources = Resources()
     start: Start = Start.COLD
     # Variables of the program's own that a search sets: no library reads them when it is imported.
-    # With PWD among them each trial has a directory of its own.
     varied: frozenset[str] = frozenset()
 
 

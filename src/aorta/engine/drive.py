@@ -250,7 +250,7 @@ class Engine:
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
         self._emit(events.TrialStarted(point, index))
-        start, varied = self._warmth.start_for(point), trial.varied | dict(point.values).keys()
+        start, varied = self._warmth.start_for(point), frozenset(dict(point.values))
         try:
             self._executor.start(replace(trial, id=trial_id, start=start, varied=varied))
         except InfrastructureError:

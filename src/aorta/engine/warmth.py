@@ -35,10 +35,9 @@ _WORTH = 0.3  # seconds of imports
 class WarmRules:
     """`proof`: the original, once its rate is known, is tried warm first. Otherwise the first
     trials of each configuration are cold, and servers are changed often, since the rate itself is
-    the answer. `at_once`: what warm trials say is confirmed elsewhere, by cold ones."""
+    the answer."""
 
     proof: bool = False
-    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,6 @@ class Warmth:
             return Start.COLD if self._cold else Start.WATCHED
         if point.purpose in _COLD_ALWAYS:
             return Start.WATCHED
-        if self.rules.at_once:
-            return Start.WARM
         cold = self._cold.get(point.config_key, Tally())
         if not self.rules.proof:
             return Start.WARM_OF_FEW if cold.evidence >= _FIRST_COLD else Start.WATCHED

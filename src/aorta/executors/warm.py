@@ -141,8 +141,7 @@ class WarmStarts:
         command = python_command(launch.argv, env, launch.cwd.absolute())
         if command is None:
             return {}
-        place = "" if "PWD" in trial.varied else command["cwd"]
-        key = json.dumps([place, *(command[part] for part in ("interpreter", "script", "module"))])
+        key = json.dumps([command[part] for part in ("cwd", "interpreter", "script", "module")])
         if key not in self._seen:
             if any(key == one for one, _ in self._watched.values()):
                 return {}

@@ -263,7 +263,6 @@ class _Run:
             guard_signature=False,
             keep=keep,
             learn=self.experiment.patience.learn,
-            warm=WarmRules(at_once=True),
             name="source",
             private_trials=True,
         )

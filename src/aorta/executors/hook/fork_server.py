@@ -80,7 +80,6 @@ def become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
         os.dup2(number, target)
         os.close(number)
     os.chdir(trial["cwd"])
-    sys.path[0] = trial["front"]
     for name in set(os.environ) - set(trial["env"]):
         del os.environ[name]
     os.environ.update(trial["env"])

@@ -116,7 +116,6 @@ class SourceExperiment:
             env={**trial.env, **traced},
             watch=self.oracle.watch(),
             timeout=slower,
-            varied=frozenset({"PWD"}),
         )
 
     def _hook(self) -> Path:
