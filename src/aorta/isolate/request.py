@@ -38,9 +38,7 @@ _REHEARSALS = 5  # simulated searches behind an estimate
 
 @dataclass(frozen=True, kw_only=True)
 class IsolateRequest:
-    """A command, the nodes (or devices of this machine) it may run on, and what it needs of
-    them.
-    """
+    """A command, the nodes (or local devices) it may run on, and what it needs of them."""
 
     nodes: str  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
     command: tuple[str, ...] | str = ()

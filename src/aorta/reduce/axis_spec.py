@@ -137,9 +137,7 @@ class EnvAxis(_InFile):
 
 
 class _InPlace(_Axis):
-    """With `in_place` the command finds what is reduced where it always lies: it runs in a copy of
-    its working directory.
-    """
+    """With `in_place` the command runs in a copy of its working directory."""
 
     in_place: bool = False
 
@@ -172,9 +170,7 @@ class FileSubsetAxis(_InPlace):
 
 
 class DirSubsetAxis(_InPlace):
-    """Which files of a folder are needed. The path of the reduced folder is given through the
-    variable `name`.
-    """
+    """Which files of a folder are needed. The variable `name` holds the reduced folder."""
 
     kind: Literal["dir_subset"]
     initial: Annotated[str, Field(min_length=1)]
@@ -245,9 +241,7 @@ class WindowAxis(_Axis):
 
 
 class WorldSizeAxis(_Axis):
-    """How many ranks. The launcher's options are rewritten; the number is also given through the
-    variable `name`.
-    """
+    """How many ranks: in the launcher's options, and in the variable `name`."""
 
     kind: Literal["world_size"]
     initial: Count
@@ -264,9 +258,7 @@ class WorldSizeAxis(_Axis):
 
 
 class RanksAxis(_Axis):
-    """Which ranks are needed. As many are launched as are kept; the variable `name` holds the kept
-    ones, `0,3`.
-    """
+    """Which ranks are needed. The variable `name` holds those kept, `0,3`."""
 
     kind: Literal["ranks"]
     initial: Count

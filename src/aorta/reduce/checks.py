@@ -45,9 +45,7 @@ class _Around:
 
 @dataclass(frozen=True)
 class WatchedExperiment(_Around):
-    """The same trials, and which of the files that were laid out for them are opened while they
-    run.
-    """
+    """The same trials, recording which of the files laid out for them are opened."""
 
     watches: ExitStack = field(default_factory=ExitStack)
     _opened: list[Collection[str]] = field(default_factory=list)
@@ -60,9 +58,7 @@ class WatchedExperiment(_Around):
         return trial
 
     def opened(self) -> list[str]:
-        """The axes whose file, or folder, or anything in it, was opened; to be asked once the
-        watches are closed.
-        """
+        """The axes whose file or folder was opened; ask once the watches are closed."""
         materials = self.inner.materials
         return [
             material.axis.name
@@ -156,9 +152,7 @@ class CopyExperiment(_Around):
         }
 
     def _python(self) -> dict[str, str]:
-        """A registered workload runs in the Python that aorta runs in, and not with the original's
-        own modules.
-        """
+        """A registered workload runs in aorta's Python, not with the original's modules."""
         module = self.reproducer.module
         if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
             return {}

@@ -91,18 +91,14 @@ def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
 
 
 def _assertion_of(text: str) -> str:
-    """The last line that pytest marks as the failing one: its summary is printed whatever
-    failed.
-    """
+    """The last line that pytest marks as failing: its summary is always printed."""
     marked = [found[1] for found in _MARKED_BY_PYTEST.finditer(text)]
     named = [line for line in marked if re.match(r"[\w.]*(?:Error|Exception|Failed)\b", line)]
     return (named or marked or [""])[-1 if named else 0]
 
 
 def pattern_for(line: str) -> str | None:
-    """A pattern for this line whose numbers and addresses may be others; None where nothing else is
-    in it.
-    """
+    """A pattern for this line with any numbers and addresses; None where nothing is left."""
     text = _PREFIX.sub("", line).strip()[:_LONGEST_PATTERN]
     pattern, at = "", 0
     for match in _VARYING.finditer(text):

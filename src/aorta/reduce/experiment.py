@@ -43,9 +43,7 @@ class TimeLimits:
     _hung: dict[Point, float] = field(default_factory=dict)
 
     def hung_for(self, point: Point) -> float | None:
-        """After how many seconds this candidate was ended; None where that does not tell it from
-        the original.
-        """
+        """After how many seconds this candidate was ended; None where it may be the original's."""
         return None if self._original_timed_out else self._hung.get(point)
 
     def learn(self, record: TrialRecord) -> None:
@@ -75,9 +73,7 @@ def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
 
 @dataclass(frozen=True)
 class ImpatientJudges:
-    """The judges of a reduction, who do not try a candidate again that hangs where the original
-    ends: it cannot be told.
-    """
+    """Judges of a reduction that never retry a candidate that hangs."""
 
     inner: Judges
     patience: TimeLimits

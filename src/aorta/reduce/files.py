@@ -53,9 +53,7 @@ def needed_files(
     globs: Sequence[str] | None,
     apart: Sequence[Path],
 ) -> WorkloadFiles | None:
-    """What to copy of `root`; None where it is too much to be a small reproducer. `apart` is never
-    copied.
-    """
+    """What to copy of `root`; None where it is too much. `apart` is never copied."""
     files = dict(_walk(root, apart))
     if globs is not None:
         names = [name for name in files if any(fnmatchcase(name, glob) for glob in globs)]
@@ -75,9 +73,7 @@ def _packages_of(names: Sequence[str], files: dict[str, int]) -> list[str]:
 
 
 def module_root(place: str, paths: Sequence[str]) -> Path | None:
-    """The folder of the user's own that `package.module:Class` is imported from; None where it is
-    installed.
-    """
+    """The user's folder that `package.module:Class` is imported from; None if installed."""
     top = place.partition(":")[0].partition(".")[0]
     spec = PathFinder.find_spec(top, [*paths, *sys.path]) or importlib.util.find_spec(top)
     origin = spec.origin if spec is not None else None
@@ -109,9 +105,7 @@ def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
 
 
 def _is_no_workload(folder: Path) -> bool:
-    """Hidden folders (repositories, caches), virtual environments, and whatever a verb of ours
-    wrote.
-    """
+    """Hidden folders, virtual environments, and whatever a verb of ours wrote."""
     if folder.name in _SKIPPED or folder.name.startswith("."):
         return True
     return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT) or is_output(folder)

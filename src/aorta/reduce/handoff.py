@@ -140,9 +140,7 @@ def recipe_document(
 
 
 def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
-    """A registered workload speaks through the exit code of its script; only a command's ranks can
-    be asked.
-    """
+    """A registered workload speaks through its script's exit code."""
     if not plan.is_command:
         return oracle_to_json(shipped_oracle(plan))
     which = plan.spec.content.ranks
@@ -150,9 +148,7 @@ def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
 
 
 def shipped_oracle(plan: ReducePlan) -> Oracle:
-    """A workload's own word is the exit code of the script that ships: 1, where one of its
-    predicates was asked.
-    """
+    """A workload's own result is the exit code of the script that ships: 1."""
     if not isinstance(plan.oracle, PythonOracle):
         return plan.oracle
     asked = plan.oracle.predicate is not None

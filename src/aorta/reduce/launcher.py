@@ -67,9 +67,7 @@ def world_size_variables(ranks: int) -> dict[str, str]:
 
 
 def with_rank_logs(argv: Command, folder: Path) -> Command:
-    """Each rank's output also in files of its own, unless the command already says where it
-    goes.
-    """
+    """Each rank's output also in files of its own, unless the command says where it goes."""
     words = _launcher_words(argv)
     if words is None or any(name in _LOGGING for _, name in _options(words)):
         return argv
@@ -82,9 +80,7 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
 
 
 def _options(words: Sequence[str]) -> list[tuple[int, str]]:
-    """(index, name) of each of its own options: up to the program that it starts, whose options are
-    not its own.
-    """
+    """(index, name) of each of its own options, up to the program that it starts."""
     found = []
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -173,9 +169,7 @@ def _program(values: Sequence[str]) -> int | None:
 
 
 def _wrapped(values: Sequence[str], start: int) -> int | None:
-    """The command that a wrapper starts, where it is one that matters here; a word behind an option
-    may be its value.
-    """
+    """The command that a wrapper starts; a word behind an option may be its value."""
     for index in range(start, len(values)):
         word, before = values[index], values[index - 1]
         name = word.rpartition("/")[2]
@@ -223,9 +217,7 @@ def _edited_text(text: str, edit: _Edit) -> str | None:
 
 
 def _with_words(text: str, words: Sequence["_Word"], changed: Sequence[str]) -> str:
-    """The text with these words of one command in place of its own; whatever stands around them is
-    not touched.
-    """
+    """The text with these words in place of one command's own; the rest is untouched."""
     same = [old.raw == new for old, new in zip(words, changed, strict=False)]
     before = same.index(False) if False in same else len(same)
     rest, now = words[before:], changed[before:]
@@ -257,9 +249,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 def _simple_commands(text: str) -> list[list[_Word]]:
-    """The commands of a text for a shell, each as its words. What cannot be read as words ends the
-    reading.
-    """
+    """The commands of a shell text, each as its words, up to what cannot be read as words."""
     commands: list[list[_Word]] = [[]]
     at = 0
     while at < len(text):

@@ -257,9 +257,7 @@ def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, Setting
 
 
 def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
-    """Where each lies in their common folder: in itself, and where a name is already taken, in one
-    named after the axis.
-    """
+    """Where each lies in the common folder; one whose name is taken gets a folder."""
     used: set[str] = set(taken)
     for material in materials:
         name = material.file_name

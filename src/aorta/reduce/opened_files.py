@@ -19,9 +19,7 @@ _MOST_NAMES = 20_000
 
 @contextmanager
 def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[str]]:
-    """The set fills with relative names, those of folders with a `/` behind. Where the kernel
-    cannot tell, it stays empty.
-    """
+    """Fills with the relative names opened, folders with a `/`; empty without kernel support."""
     opened: set[str] = set()
     libc = ctypes.CDLL(None, use_errno=True)
     handle = (

@@ -33,9 +33,7 @@ _MOST_LOG = 16 << 20  # of each stream, the end
 
 @dataclass
 class Scrubbing:
-    """What scrubbing did to the files that ship: replacements by file, and the files it could not
-    clean.
-    """
+    """What scrubbing did to the files that ship, and which it could not clean."""
 
     changed: dict[str, int] = field(default_factory=dict)
     withheld: list[str] = field(default_factory=list)
@@ -61,9 +59,7 @@ class Output:
         write_atomically(self.run.path / TRACE, b"")
 
     def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
-        """The reproducer as it ships: every file scrubbed, those that cannot be left out, no empty
-        folder.
-        """
+        """The reproducer as it ships: scrubbed, without what cannot be, no empty folder."""
         done = Scrubbing()
         reproducer.lay_out(folder)
         with writing(folder):
@@ -129,9 +125,7 @@ class Output:
         return dump_yaml({key: value for key, value in document.items() if key != "scrub"})
 
     def _logs(self, report: ReduceReport) -> dict[str, bytes]:
-        """The output of the failing run that the answer rests on; where nothing failed, of the last
-        run.
-        """
+        """The output of the failing run behind the answer; where nothing failed, of the last."""
         record = report.last_failing(report.reduction.best) or next(reversed(report.records), None)
         return {} if record is None else _log_files(self.run.private, record)
 

@@ -114,9 +114,7 @@ class ReducePlan:
         return ReductionExperiment(self.base, self.materials, oracle, patience)
 
     def scrubber(self) -> Scrubber:
-        """The user's patterns, and the values of secrets among the variables, which no file may
-        hold.
-        """
+        """The user's patterns, and the values of secret variables."""
         values = tuple(secret_variables(dict(self.base.env)).values())
         return Scrubber(Rules(patterns=self.scrub, values=values, detect=False))
 

@@ -46,9 +46,7 @@ _MOST_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class Proposal:
-    """The command as a text for the shell, with what may shrink in it as variables, and an axis for
-    each.
-    """
+    """The command as a shell text with what may shrink as variables, and an axis for each."""
 
     command: str
     axes: tuple[Mapping[str, Any], ...] = field(default=())
@@ -88,9 +86,7 @@ def proposal_for(
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
-    """Configurations that the command line names: `--config a.yaml`, `--config=a.yaml`,
-    `a.yaml`.
-    """
+    """Configurations on the command line: `--config a.yaml`, `--config=a.yaml`, `a.yaml`."""
     for word in dict.fromkeys(words):
         name = word.rpartition("=")[2]
         if _is_inside(name) and is_config(cwd / name):
@@ -124,9 +120,7 @@ def _with_defaults(
 def _parser_options(
     words: Sequence[str], cwd: Path
 ) -> Iterator[tuple[list[str], dict[str | None, ast.expr]]]:
-    """`add_argument("--steps", type=int, default=500)` in the script that is run: its names, and
-    what else it is told.
-    """
+    """`add_argument("--steps", type=int, default=500)` in the script: names and arguments."""
     program = _program(words, cwd)
     script = cwd / words[program] if program < len(words) else cwd
     if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
@@ -179,9 +173,7 @@ def _items_behind(words: Sequence[str]) -> list[str]:
 def _with_variables(
     words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`, and a data file
-    by its own name.
-    """
+    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
     option = ""
     program = _program(words, cwd)
     of_many, behind_list = _options_of_many(words, cwd), 0
@@ -225,9 +217,7 @@ def _with_variables(
 
 
 def _program(words: Sequence[str], cwd: Path) -> int:
-    """The place of what is run: behind `env A=1` and an interpreter with its options; whatever
-    stands behind is given to it.
-    """
+    """The index of the program: behind `env A=1` and an interpreter with its options."""
     at = 0
     while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
         at += 1
@@ -254,9 +244,7 @@ def _assigned(found: re.Match[str], cwd: Path, axes: dict[str, dict[str, Any]]) 
 
 
 def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | None:
-    """`trainer.steps=500` and `net.layers=[4,8]`, as configurations are overridden from the command
-    line.
-    """
+    """`trainer.steps=500` and `net.layers=[4,8]`, as command lines override configurations."""
     found = _OVERRIDE.fullmatch(word)
     if found is None or bool(found["open"]) is not bool(found["close"]):
         return None
@@ -269,9 +257,7 @@ def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | 
 
 
 def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
-    """A setting, or a file or folder that is given as it is, or behind an @, as many tools read
-    their arguments.
-    """
+    """A setting, or a file or folder given as it is or behind an @."""
     overridden = _overridden(word, cwd, axes)
     if overridden is not None:
         return overridden
@@ -312,9 +298,7 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
 
 
 def _variable_name(option: str) -> str:
-    """A variable of its own: what is called like one that programs read already, such as PATH, must
-    not change that.
-    """
+    """A variable of its own, never one that programs read already, such as PATH."""
     name = option.lstrip("-").replace("-", "_").upper()
     return f"ARG_{name}" if name in os.environ or name in _READ_BY_OTHERS else name
 

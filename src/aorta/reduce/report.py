@@ -123,9 +123,7 @@ class ReduceReport:
         return self.reduction.candidates
 
     def last_failing(self, point: Point) -> TrialRecord | None:
-        """The latest trial of this configuration that failed, other than those of the copy that
-        ships.
-        """
+        """The latest failing trial of this configuration, other than the shipped copy's."""
         fitting = [
             record
             for record in self.records
@@ -257,9 +255,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
 
 
 def _headline(report: ReduceReport) -> str:
-    """What was found smaller is of no use to others as long as what ships does not fail by
-    itself.
-    """
+    """A smaller workload is of no use to others while what ships does not fail by itself."""
     if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
         return "smaller, but of no use to others yet"
     if report.status == "reduced" and report.shipped.reproduces is False:

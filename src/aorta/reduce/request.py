@@ -32,9 +32,7 @@ _OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload decla
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Overrides):
-    """Either a spec or a workload that declares its axes; a resumed run may leave both to what it
-    was begun with.
-    """
+    """A spec, or a workload that declares its axes; a resumed run needs neither."""
 
     spec: Path | None = None
     workload: str | None = None
@@ -53,9 +51,7 @@ def reduce(
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
 ) -> ReduceReport:
-    """Shrink it as far as it still fails the same way. `say` is told which run is gone on with
-    where none was named.
-    """
+    """Shrink it while it fails the same way. `say` is told which run is resumed."""
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))

@@ -83,9 +83,7 @@ class Place:
 def reduce_workload(
     plan: ReducePlan, place: Place, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
 ) -> ReduceReport:
-    """Search to the end, then write everything that ships; partial results where the search was
-    stopped.
-    """
+    """Search to the end, then write all that ships; partial results where it was stopped."""
     with _session(plan, place) as session:
         output = Output.of(session.run, plan)
         output.begin()
@@ -136,9 +134,7 @@ class BestSoFar:
 
 
 def _keep_best(run: "_Run", output: Output, trace: Trace, records: Sequence[TrialRecord]) -> None:
-    """`shrunken/`, result.json and SHIP.md as if the search ended here: killed, this is what is
-    left.
-    """
+    """`shrunken/`, result.json and SHIP.md as if the search ended here."""
     report = run.report_so_far(records)
     reproducer = run.reproducer(report, output.scrubber.file_name)
     output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
@@ -174,9 +170,7 @@ def _session(plan: ReducePlan, place: Place) -> Session:
 
 
 def _absolute(plan: ReducePlan) -> str:
-    """The spec's file wherever the run is resumed from; a workload that declares its axes has
-    none.
-    """
+    """The spec's absolute path; None for a workload that declares its axes."""
     file = Path(plan.spec.file)
     return str(file.absolute()) if file.is_file() else plan.spec.file
 
@@ -394,9 +388,7 @@ class _Run:
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]
     ) -> tuple[list[str], ReduceReport]:
-        """The axes whose files a run of the answer opens, as far as the kernel of this machine sees
-        it.
-        """
+        """The axes whose files a run of the answer opens, as far as the kernel sees it."""
         kept = self.session.run.private / "opened_axes.json"
         files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
         if not files or not self._sees_opened_files:
@@ -481,9 +473,7 @@ class _Run:
         return replace(tried, shipped=shipped), reproducer
 
     def _is_out_of_time(self, report: ReduceReport) -> bool:
-        """Whether there is something smaller, and the seconds of the search are spent: one trial
-        more tells whether it ships.
-        """
+        """Whether something smaller was found and the time is spent."""
         most = self.plan.budget.max_trials
         trials_left = most is None or len(report.records) < most
         smaller = report.reduction.best != report.reduction.original
@@ -532,9 +522,7 @@ class _Run:
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles
     ) -> Reproducer | None:
-        """The reproducer with every file that one run in the original place opens; None where that
-        adds nothing.
-        """
+        """The reproducer with every file that a run opens; None where that adds nothing."""
         kept = self.session.run.private / "opened.json"
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
@@ -590,9 +578,7 @@ class _Run:
         return {ENV_FINGERPRINT: fingerprint_of(self._machine, settings)}
 
     def _apart(self) -> list[Path]:
-        """What is never copied as a file of the workload: reduced data, the spec, and the results
-        themselves.
-        """
+        """Never copied as workload: reduced data, the spec, and the results themselves."""
         sources = [material.source for material in self.plan.materials if material.source]
         return [*sources, Path(self.plan.spec.file), self.session.path.parent]
 

@@ -51,18 +51,14 @@ _SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
 
 @dataclass(frozen=True)
 class Module:
-    """The code of a registered workload that is installed nowhere: `package.module:Class` below a
-    folder.
-    """
+    """An uninstalled workload's code: `package.module:Class` below a folder."""
 
     place: str
     root: Path
 
 
 def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | None, Module | None]:
-    """What a command needs; or the code of a registered workload, where that is the user's own and
-    installed nowhere.
-    """
+    """What a command needs; or a registered workload's own uninstalled code."""
     cwd, variables = plan.base.subject.cwd, plan.base.env
     globs = plan.spec.content.workload.files
     if plan.is_command:
@@ -80,9 +76,7 @@ def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | N
 
 @dataclass(frozen=True)
 class Reproducer:
-    """The smallest failing point as files. `files` is None where it runs in the original
-    directory.
-    """
+    """The smallest failing point as files; `files` None: it runs in the original directory."""
 
     plan: ReducePlan
     experiment: ReductionExperiment
@@ -134,18 +128,14 @@ class Reproducer:
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:
-        """A name may be private too, and the script must call the file by the name it ships
-        under.
-        """
+        """A name may be private too; the script uses the name that ships."""
         shipped = folder / self.shipped_name(str(path.relative_to(folder)))
         shipped.parent.mkdir(parents=True, exist_ok=True)
         return path.rename(shipped)
 
     @property
     def cwd(self) -> str:
-        """Where the command runs, seen from the script; a command that needs no file runs beside
-        it.
-        """
+        """Where the command runs, seen from the script; beside it where no file is needed."""
         if self.files is None:
             return self._original_place
         own = self.files.names or self.portable.copied or changed_names(self.plan.materials)
@@ -164,9 +154,7 @@ class Reproducer:
         return {"name": self.module.place if self.module else self.plan.request.workload}
 
     def _order(self, placed: Mapping[str, str | Path]) -> WorkloadOrder:
-        """What the script asks of the workload: its whole config, and the predicate that says that
-        it failed.
-        """
+        """What the script asks of the workload: its config, and the predicate of failure."""
         request, oracle = self.plan.request, self.plan.oracle
         steps = {} if request.steps is None else {STEPS: request.steps}
         return WorkloadOrder(
@@ -179,9 +167,7 @@ class Reproducer:
         )
 
     def command(self) -> str | list[str]:
-        """The original command with its number of ranks, and without ways that exist on this
-        machine alone.
-        """
+        """The original command with its number of ranks, without this machine's own paths."""
         parts = self.experiment.command(self._moved[0], self.point)
         is_text = isinstance(self.plan.request.config.get("command", ""), str)
         return parts[0] if is_text else list(parts)

@@ -72,9 +72,7 @@ class WorkloadSpec(StrictModel):
 
 
 class BudgetSpec(StrictModel):
-    """What may be spent. Without k-of-n the number of trials follows from the measured failure
-    rate.
-    """
+    """What may be spent. Without k-of-n the number of trials follows from the rate."""
 
     trials_per_candidate: Count | None = None
     k_of_n_to_count_as_reproducing: Count | None = None

@@ -52,9 +52,7 @@ class Trace:
         return best is not None and best != self._best and best.config_key == point.config_key
 
     def _difference(self, point: Point) -> dict[str, list[str | None]]:
-        """The variables that this candidate sets otherwise than the original: `{"N": ["5000",
-        "137"]}`.
-        """
+        """The variables in which this candidate differs: `{"N": ["5000", "137"]}`."""
         before, after = self._settings(self._original), self._settings(point)
         return {
             name: [safe_value(name, before[name]), safe_value(name, after[name])]

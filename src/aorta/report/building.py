@@ -45,9 +45,7 @@ def page_of(opened: OpenedRun) -> Page:
 
 
 def write_page(run_dir: Path, place: Path, *, shared: bool = False) -> tuple[Page, str]:
-    """The page, and its document as it is written there. `shared`: for other eyes, without paths,
-    names and addresses.
-    """
+    """The page and its document. `shared`: for other eyes, without paths and names."""
     page = replace(page_of(reader_of(run_dir, shared=shared).open()), shared=shared)
     text = document(page)
     write_atomically(place, text)

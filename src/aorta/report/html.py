@@ -49,9 +49,7 @@ _REPLACED = {
 
 
 def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
-    """The whole file. Only the live view has a script, and its server then says what that may
-    do.
-    """
+    """The whole file. Only the live view has a script."""
     head = [
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),

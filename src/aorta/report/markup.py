@@ -17,9 +17,7 @@ class Markup(str):
 
 
 def text(value: object) -> Markup:
-    """Any value as escaped text; what HTML cannot hold, and what would turn the reading direction,
-    is made visible.
-    """
+    """Any value as escaped text; what HTML cannot hold is made visible."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", str(value))))
@@ -35,9 +33,7 @@ def joined(parts: object) -> Markup:
 
 
 def el(tag: str, /, *content: object, **attributes: object) -> Markup:
-    """`el("td", "5", class_="number")`. None and False leave an attribute out, True gives it no
-    value.
-    """
+    """`el("td", "5", class_="number")`. None and False leave an attribute out."""
     given = "".join(
         _attribute(key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()

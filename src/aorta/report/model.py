@@ -33,9 +33,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Table:
-    """`numeric` names the columns that are set to the right. At most `MOST_ROWS` are shown, from
-    both ends.
-    """
+    """`numeric` columns are set to the right. At most `MOST_ROWS` are shown, from both ends."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -56,9 +54,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of a text or a log; `mark` is one of the marks the page knows: kept, gone, evidence,
-    only.
-    """
+    """A line of a text or a log; `mark` is one of: kept, gone, evidence, only."""
 
     text: str
     number: int | None = None

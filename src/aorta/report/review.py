@@ -30,9 +30,7 @@ def review_lines(prepared: Prepared) -> Iterator[str]:
 
 
 def shown_value(span: Replacement) -> str:
-    """A secret is shown by its first characters only: a review may be seen by more than one pair of
-    eyes.
-    """
+    """A secret by its first characters only: a review may be seen by others."""
     value = span.value.replace("\n", "\\n")
     if span.kind is Kind.CREDENTIAL:
         return f"{value[:3]}... ({len(span.value)} characters)"

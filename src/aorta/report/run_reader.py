@@ -130,9 +130,7 @@ class RunReader:
         )
 
     def _scrubbed_lines(self, texts: Sequence[str]) -> list[str]:
-        """As one text, which is several times faster; one by one where a line break is part of what
-        was taken out.
-        """
+        """As one text, which is faster; line by line where a line break was taken out."""
         together = self._scrubber.text("\n".join(texts)).text.split("\n")
         if len(together) == len(texts) and not any("\n" in text for text in texts):
             return together
@@ -169,9 +167,7 @@ def attribution_in(path: Path) -> Document | None:
 
 
 def state_of(path: Path, verb: str) -> str:
-    """A run whose process is gone without a last word has died, whatever host it ran on, as far as
-    can be seen here.
-    """
+    """A run whose process is gone without a last word has died, as far as can be seen."""
     run = RunDir(path)
     try:  # before its last word, which it writes while it holds the lock
         owner = Owner.from_label(run.lock.read_text())

@@ -58,9 +58,7 @@ def list_runs(root: Path) -> list[Listed]:
 
 
 def find_runs(root: Path) -> Iterator[Path]:
-    """Directories that a verb says are its own, and log directories of a launcher. Links are not
-    followed.
-    """
+    """Directories of our verbs, and a launcher's log directories; no links are followed."""
     for folder, inside, _ in os.walk(root):
         path = Path(folder)
         is_run = bool(RunDir(path).about().get("verb"))
@@ -163,9 +161,7 @@ def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
 
 
 def _lasting(value: Any) -> Any:
-    """Without what differs between any two runs; rows of a list are known by their name, not by
-    their place.
-    """
+    """Without what differs between any two runs; rows are matched by name, not place."""
     if isinstance(value, Mapping):
         return {key: _lasting(inner) for key, inner in value.items() if key not in _VOLATILE}
     if isinstance(value, list):

@@ -189,9 +189,7 @@ class WatchServer:
         threading.Thread(target=self.serve, name="aorta-watch-server", daemon=True).start()
 
     def stop(self) -> None:
-        """For another thread than the serving one. Viewers get the last picture, and are told that
-        it is the last.
-        """
+        """For another thread. Viewers get the last picture, and are told that it is the last."""
         self.following.refresh()
         self.following.close()
         self._server.wait_for_viewers(_GOODBYE)
@@ -307,9 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class WatchBeside:
-    """Passes events on to the other views, which also tell the address: two writers would garble a
-    terminal.
-    """
+    """Passes events on to the other views, which also print the address."""
 
     def __init__(self, views: Sequence[Listener], say: Callable[[str], None]) -> None:
         self._views = views

@@ -37,9 +37,7 @@ class ReproducerFound:
     also: HitCount | None = None  # of the original, where this is its reduction
 
     def enough_clean(self, chance: float = _MISSED) -> int:
-        """So many clean trials in a row are luck in less than so many cases, whichever of the two
-        rates is right.
-        """
+        """So many clean trials in a row are luck in less than so many cases, at either rate."""
         rates = [self.seen] if self.also is None else [self.seen, self.also]
         return min(_MOST, max(misses_that_tell(seen, chance) for seen in rates))
 
@@ -56,9 +54,7 @@ def run_command(
     mitigations: tuple[str, ...] = (),
     listeners: Sequence[Listener] = (),
 ) -> RunReport:
-    """Up to so many trials, fewer where one shows the failure; None: as many as it takes to know
-    how often it fails.
-    """
+    """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
     asked = state.request
     command = what.command
     report = run(
@@ -133,16 +129,12 @@ def reduced_spec(state: State) -> Path | None:
 
 
 def has_reduced_command(state: State) -> bool:
-    """Whether what other checkouts, environments and containers are asked is not the original
-    itself.
-    """
+    """Whether other checkouts and containers run something else than the original."""
     return reduced_spec(state) is not None
 
 
 def reduced_command(state: State) -> tuple[str, dict[str, str]]:
-    """The command with its reduced values as variables, for other checkouts of the same program;
-    else the original.
-    """
+    """The command with its reduced values as variables; else the original."""
     place = reduced_spec(state)
     if place is None:
         first = original(state)

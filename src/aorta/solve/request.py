@@ -26,9 +26,7 @@ _NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsew
 
 @dataclass(frozen=True, kw_only=True)
 class SolveRequest:
-    """A command that fails, or a directory of another verb that knows of one, and what may be spent
-    on it.
-    """
+    """A failing command, or another verb's directory, and what may be spent on it."""
 
     command: tuple[str, ...] = ()
     source: Path | None = None  # a case, or the run directory of another verb
@@ -148,9 +146,7 @@ def keep_request(run: RunDir, request: SolveRequest) -> None:
 
 
 def kept_request(run: RunDir, now: SolveRequest) -> SolveRequest:
-    """What was asked when it began, with where trials run `now`, and what may be spent from now
-    on.
-    """
+    """The original request, with where trials run `now` and what may be spent from now on."""
     try:
         asked = json.loads((run.private / _ASKED).read_bytes())
     except (OSError, ValueError):

@@ -165,9 +165,7 @@ def begin(request: SolveRequest, views: Views) -> Solution:
 
 
 def dry_run(request: SolveRequest) -> SolvePlan:
-    """What would be done, and what it should cost as far as that can be told before anything has
-    run.
-    """
+    """What would be done, and what it should cost as far as can be told."""
     request = request.checked()
     check_good(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
@@ -208,9 +206,7 @@ def _solve(
 
 
 def _stages(state: State) -> Exit | None:
-    """Every stage that is not written down yet. The exit code of whoever stopped it; None where it
-    came to its end.
-    """
+    """Every stage not yet recorded. The exit code of a stop; None at its end."""
     try:
         for name in _EVERY:
             if _is_over(state):
@@ -247,9 +243,7 @@ def _reduce_with_the_rest(state: State) -> None:
 
 
 def _ship_so_far(state: State) -> None:
-    """The best so far of a run that was stopped, packed without a trial of it. Going on packs it
-    again.
-    """
+    """The best so far of a stopped run, packed untried. Resuming packs it again."""
     if not state.known("reduce") or "bundle" not in state.request.stages:
         return
     try:

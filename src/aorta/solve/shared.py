@@ -37,9 +37,7 @@ class Ran:
 
 
 class SharedTrials:
-    """The trials of a whole solve, on disk as they end; also the clock and the counter of what was
-    spent.
-    """
+    """The trials of a whole solve, on disk as they end; also what was spent."""
 
     def __init__(self, folder: Path, most: int | None = None) -> None:
         self._file = folder / "trials.jsonl"
@@ -224,9 +222,7 @@ def _end_from(content: Mapping[str, Any]) -> TrialEnd:
 
 
 def _moved(end: TrialEnd, trial: TrialSpec) -> TrialEnd:
-    """The same end as the trial's own: its logs beside it, and what this trial watches for found in
-    them.
-    """
+    """The same end as this trial's own: its logs and matches taken over."""
     streams = {
         name: replace(stream, path=_copied(stream.path, trial.trial_dir / stream.path.name))
         for name, stream in (("stdout", end.stdout), ("stderr", end.stderr))

@@ -97,9 +97,7 @@ class Solution:
 
     @property
     def culprits(self) -> list[Any]:
-        """What the bisection named; nothing where it did not come to its end, or the original
-        contradicts it.
-        """
+        """What the bisection named; nothing where it did not end or is contradicted."""
         if not self.state.is_done("bisect"):
             return []
         return list(self.state.known("bisect").get("culprits") or [])
@@ -283,9 +281,7 @@ def _cure(document: dict[str, Any]) -> str:
 
 
 def _culprit(document: dict[str, Any]) -> str:
-    """One change; two that must come together; or the candidates among which it could not be
-    told.
-    """
+    """One change; two that must come together; or the candidates that are left."""
     culprits, status = document["culprits"], document["bisect_status"]
     if not culprits:
         return "not known"

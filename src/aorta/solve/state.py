@@ -28,9 +28,7 @@ Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
 
 class Stopped(Exception):  # noqa: N818 - nothing went wrong
-    """Somebody stopped the run while a stage was at work; what it wrote stays, and is gone on
-    with.
-    """
+    """Somebody stopped the run in a stage; what it wrote stays, and can be resumed."""
 
     def __init__(self, exit_code: Exit) -> None:
         super().__init__(f"stopped with {exit_code}")
@@ -76,9 +74,7 @@ class Stage(Protocol):
         """Why there is nothing for it to do here; empty where there is."""
 
     def __call__(self, state: "State") -> StageResult:
-        """To its end, or to the end of what it may spend. Raises `Stopped` where somebody stopped
-        it.
-        """
+        """To its end, or its budget's. Raises `Stopped` where somebody stopped it."""
 
 
 class State:
@@ -149,9 +145,7 @@ class State:
         return lambda: self.views.listeners(stage)
 
     def seconds_left(self, stage: str) -> float | None:
-        """The time that is left for a stage. Trials are counted where they are started: some need
-        not be.
-        """
+        """The time left for a stage. Trials are counted where they start."""
         if self.request.budget is None:
             return None
         left = self.request.budget - self.shared.elapsed

@@ -29,9 +29,7 @@ Command = str | list[str]
 
 @dataclass(frozen=True)
 class Subject:
-    """The original. `spec` is a reduction spec that somebody wrote already, and `finding` what
-    killed it.
-    """
+    """The original. `spec`: a spec somebody wrote; `finding`: what killed it."""
 
     command: Command
     cwd: Path
@@ -99,9 +97,7 @@ def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
 
 
 def initial_variables(axis: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The variables of an axis as the original has them; the number of ranks stands in the command
-    itself.
-    """
+    """The variables of an axis as in the original; ranks stand in the command."""
     kind, initial = axis.get("kind"), axis.get("initial")
     if kind in {"world_size", "ranks"}:
         return []
@@ -166,9 +162,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def good_environment(request: SolveRequest) -> Path | None:
-    """A requirements or lock file, an env.json or a virtual environment; None where it is something
-    else.
-    """
+    """A requirements or lock file, an env.json or a virtual environment; else None."""
     if request.good is None:
         return None
     path = request.directory / request.good
@@ -216,9 +210,7 @@ def _image_of(good: str, failing: Environment) -> str:
 
 
 def _check_image(containers: ContainersSpec, failing: Environment) -> None:
-    """Named outright it must be somewhere; between two dates the days that are missing are passed
-    over.
-    """
+    """A named image must exist; between two dates missing days are passed over."""
     passing = containers.passing
     if passing is None or failing.kind not in ENGINES:
         return

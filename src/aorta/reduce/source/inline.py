@@ -38,9 +38,7 @@ class _Module:
 
     @property
     def own(self) -> set[str]:
-        """The names that its top level defines itself; an import of a user's module is no
-        definition.
-        """
+        """The names that its top level defines; imports of a user's module are none."""
         return set().union(*(defined_by(node) for node in self.tree.body), set())
 
 
@@ -197,9 +195,7 @@ class _File:
         return [name for name in dict.fromkeys(names) if name in self.modules]
 
     def global_of(self, module: str, name: str) -> str | None:
-        """What the file calls a global name of a module; None where it is a module itself, or
-        nothing that is known.
-        """
+        """What the file calls a module's global name; None for a module or an unknown name."""
         found = self.modules[module]
         if name in found.calls:
             return found.calls[name]
@@ -216,9 +212,7 @@ def _is_main_guard(node: ast.stmt) -> bool:
 
 
 class _Renamer(ast.NodeTransformer):
-    """A statement of one module with its global names as the file calls them. Knows which names are
-    local where it is.
-    """
+    """A statement of one module with its global names as the file calls them."""
 
     def __init__(self, file: _File, module: _Module) -> None:
         self.file, self.module = file, module
@@ -402,9 +396,7 @@ class _Renamer(ast.NodeTransformer):
         return body or ast.Pass()
 
     def _bound(self, base: str, wanted: str, name: str) -> list[ast.stmt]:
-        """`from base import wanted as name`: the other name, or an assignment where this module
-        binds the name itself too.
-        """
+        """`from base import wanted as name`: the other name, or an assignment."""
         other = self.file.modules[base]
         if wanted in other.modules:
             self.module.modules[name] = other.modules[wanted]

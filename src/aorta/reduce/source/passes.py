@@ -123,9 +123,7 @@ def _leaves(node: ast.stmt) -> bool:
 
 
 def statements_left_out(program: Program) -> Iterator[Edit]:
-    """Runs of statements of one block, the longest first; what then reads an undefined name goes
-    with them.
-    """
+    """Runs of statements of one block, longest first, with what then reads undefined names."""
     every = statements(program.tree)
     numbers = {id(node): number for number, node in enumerate(every)}
     runs: dict[tuple[int, ...], int] = {}

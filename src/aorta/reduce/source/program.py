@@ -48,9 +48,7 @@ class Program:
 
     @cached_property
     def on_the_way(self) -> frozenset[int]:
-        """The numbers of the statements that were being executed when it failed, with the functions
-        and classes that hold them.
-        """
+        """The numbers of the statements on the stack when it failed, and what holds them."""
         lines = {frame.line for frame in self.facts.frames}
         return frozenset(
             number

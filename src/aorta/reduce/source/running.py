@@ -161,9 +161,7 @@ class SourceRun:
         return (self.cwd / file).read_text("utf-8", "replace")
 
     def _small_text(self, name: str) -> str | None:
-        """The content of a file that may stand in the script; None where it is too long for that,
-        or no text.
-        """
+        """A file's content that may stand in the script; None if it is long or no text."""
         data = (self.cwd / name).read_bytes()
         try:
             return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
@@ -344,9 +342,7 @@ class SourceRun:
 
 
 def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:
-    """Of several processes each begins with the program; a launcher that is the user's own is none
-    of it.
-    """
+    """Of several processes each begins with the program; a user's launcher is left out."""
     found = []
     for module in modules:
         if module.file == entry.file:

@@ -181,9 +181,7 @@ class SourceSearch:
             yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
-        """Look ahead as far as so many questions are wanted; what is looked up now is what would
-        be looked up later.
-        """
+        """Look ahead until so many questions are wanted."""
         while len(self._waiting) < count and not self._is_over:
             if self._is_late and not self._waiting:
                 self._begin_round(_FIRST_FREE)

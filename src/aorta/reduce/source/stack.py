@@ -93,9 +93,7 @@ class _Level:
 def _straight(
     program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool, needed: bool
 ) -> str | None:
-    """With `whole_loops` it ends at the first loop on the way, which stays as it is; else a loop is
-    one turn of it.
-    """
+    """With `whole_loops` it ends at the first loop, which stays; else a loop is one turn."""
     body: list[ast.stmt] = []
     last: ast.stmt | None = None
     for number, frame in enumerate(frames):

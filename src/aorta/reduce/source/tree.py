@@ -218,9 +218,7 @@ def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Without docstrings, annotations of functions, needless `pass`, and imports, functions and
-    classes that nothing names.
-    """
+    """Without docstrings, annotations, needless `pass`, and definitions that nothing names."""
     tree = ast.parse(text)
     for block in all_blocks(tree):
         block[:] = [node for node in block if not _is_said_alone(node)] or block[:1]

@@ -13,9 +13,7 @@ _TINY = 1e-9  # nothing that is drawn is smaller and not 0
 
 @dataclass(frozen=True)
 class PixelScale:
-    """`low`..`high` of the data to `start`..`end` in pixels. A logarithmic one shows 0 at the foot
-    of its axis.
-    """
+    """`low`..`high` of the data to `start`..`end` in pixels; a logarithmic one shows 0 too."""
 
     low: float
     high: float
@@ -134,9 +132,7 @@ def fitted(words: str, pixels: float) -> str:
 
 
 def marks(kind: str, places: Iterable[tuple[float, float]]) -> Markup | None:
-    """All marks of one kind as one path: a place costs a dozen bytes, so that thousands fit a
-    page.
-    """
+    """All marks of one kind as one path: a dozen bytes each, so that thousands fit a page."""
     found = list(places)
     if not found:
         return None

@@ -41,9 +41,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Cycle:
-    """One life of the job: seconds from the first start, the fate of each rank, and what was
-    decided at its end.
-    """
+    """One life of the job: seconds from the start, each rank's fate, and the decision."""
 
     number: int
     start: float

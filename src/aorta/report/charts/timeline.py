@@ -26,9 +26,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Strip:
-    """The changes of the merged path: the package of each, in order, and the culprit's place if
-    known.
-    """
+    """The changes of the merged path, each one's package, and the culprit's place if known."""
 
     packages: Sequence[str]
     order: Sequence[int]

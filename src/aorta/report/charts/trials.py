@@ -77,9 +77,7 @@ _PANEL, _GAP, _TOP = 104, 40, 22
 
 @dataclass(frozen=True)
 class CandidateTried:
-    """A candidate: after how many trials it was decided, its size along the axis, whether it was
-    accepted.
-    """
+    """A candidate: when it was decided, its size along the axis, whether it was accepted."""
 
     trial: int
     size: float
@@ -196,9 +194,7 @@ _ROW = 34
 
 
 def draw_bars(bars: Sequence[tuple[str, float, str]], width: int, says: str) -> Markup:
-    """`(name, value, how the value is written)`, one row each; the last one in the accent
-    colour.
-    """
+    """`(name, value, how it is written)`, one row each; the last in the accent colour."""
     across = linear_scale([value for _, value, _ in bars], 0, width - 110)
     parts: list[Markup] = []
     for number, (name, value, said) in enumerate(bars):

@@ -56,9 +56,7 @@ class BeliefReplay:
 
 
 def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
-    """Trials that are not on the timeline (other orders, other stages) are no part of the
-    picture.
-    """
+    """Trials that are not on the timeline (other orders, other stages) are left out."""
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
     beliefs: list[Atoms] = []

@@ -57,9 +57,7 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def _slim(line: Document) -> dict[str, Any]:
-    """A line with what the page draws; a subset of ten thousand lines is a count, and its ranges
-    apart.
-    """
+    """A line with what the page draws; a large subset is a count, its ranges apart."""
     values = section(line, "values")
     return {
         "purpose": words(line, "purpose"),
@@ -75,9 +73,7 @@ def _slim(line: Document) -> dict[str, Any]:
 
 
 def _size(value: object) -> float | None:
-    """How much of an axis a value uses: a number itself, of a subset its count, of a window its
-    length.
-    """
+    """How much of an axis a value uses: the number, a subset's count, a window's length."""
     if isinstance(value, Mapping):
         return number(value, "count")
     if isinstance(value, list):

@@ -35,9 +35,7 @@ _MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed
 
 
 def gather(root: Path) -> dict[str, Any]:
-    """While it runs the stages that are over, and what the reduction has found so far, say what is
-    known.
-    """
+    """While it runs: the stages that are over, and what the reduction has found so far."""
     lines = read_json_lines(root / ".aorta" / "stages.jsonl")
     stages = [{key: value for key, value in line.items() if key != "answer"} for line in lines]
     plain = root / "2-reduce-plain"
@@ -62,9 +60,7 @@ def _patch(place: Path) -> list[str]:
 
 
 def _trials(root: Path) -> list[dict[str, Any]]:
-    """Every trial that any stage ran, in its order: of which stage, how it ended, how long it
-    took.
-    """
+    """Every trial of every stage, in order: its stage, outcome and seconds."""
     found = []
     for line in read_json_lines(root / ".aorta" / "trials.jsonl"):
         end = section(line, "end")

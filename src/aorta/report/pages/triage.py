@@ -190,9 +190,7 @@ def _heat_cell(cell: Document) -> HeatCell:
 
 
 def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
-    """The mitigations, where the cell is named after them and its environment; else its own
-    name.
-    """
+    """The mitigations, where the cell is named after them; else its own name."""
     stack = "+".join(mitigations)
     usual = {
         f"{stack}-{environment}",

@@ -271,9 +271,7 @@ def _revisions(repository: Repository, good: str) -> _Between:
 
 
 def _nearest(findings: Findings, between: _Between) -> _Between | None:
-    """The two sides that a bisection found, as ends of another one; None where they cannot be named
-    so.
-    """
+    """The two sides that a bisection found, as ends of another; None if unnamed."""
     if findings.status == "range" or findings.output_dir is None:
         return None
     if between.kind == "environments":
@@ -303,9 +301,7 @@ def _interpreter(state: State) -> Path:
 
 
 def _environment_here(state: State) -> Path:
-    """The virtual environment of the program that the command starts, or what its Python has
-    installed.
-    """
+    """The virtual environment of the command's program, or what its Python has."""
     program = _interpreter(state)
     environment = program.parent.parent
     if (environment / "pyvenv.cfg").is_file():

@@ -52,9 +52,7 @@ class Bundle:
 
 
 def _source(state: State) -> Path:
-    """The reduction, where there is one with a reproducer in it; else the trials of the
-    original.
-    """
+    """The reduction with a reproducer, if there is one; else the original's trials."""
     reduced = state.known("reduce").get("run_dir")
     if reduced and (Path(reduced) / "shrunken" / "run_repro.sh").is_file():
         return Path(reduced)

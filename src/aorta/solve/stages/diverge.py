@@ -84,9 +84,7 @@ def _good_side(state: State) -> _CleanSide:
 
 
 def _bad_side(state: State) -> ReproducerFound:
-    """The reproducer as it ships; where the good side is another revision, the command in its own
-    checkout.
-    """
+    """The reproducer as it ships; or, for another revision, the command in a checkout."""
     if _good_side(state).revision is None:
         return smallest(state)
     command, env = reduced_command(state)

@@ -139,9 +139,7 @@ class Reduce:
         return "" if state.is_done("reproduce") else "there is no failure to look for"
 
     def __call__(self, state: State) -> StageResult:
-        """With every axis that can be guessed; where the original does not fail any more that way,
-        with the plain ones.
-        """
+        """With every axis that can be guessed; with the plain ones where that does not fail."""
         known = subject_of(state.request).known.get(self.name)
         if known is not None:
             answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}

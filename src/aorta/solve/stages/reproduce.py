@@ -178,9 +178,7 @@ def _opened(state: State) -> list[str]:
 
 
 def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd | None:
-    """Of the first trial that failed, ran out of time, or ended well and shows a symptom all the
-    same.
-    """
+    """Of the first trial that failed, timed out, or exited well with a symptom."""
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
@@ -192,9 +190,7 @@ def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd
 
 
 def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
-    """Trials of the command as it was given, until the first that fails. An ordinary run, kept out
-    of the user's sight.
-    """
+    """Trials of the original command until the first that fails, kept out of sight."""
     opened: set[str] = set()
     left = state.seconds_left(LOOK)
     limit = _PATIENCE * left if left is not None and state.request.timeout is None else None
@@ -202,9 +198,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
         ended = watching.enter_context(end_after(limit))
 
         def watch(event: Event) -> None:
-            """From here on: what was opened before, such as files of mitigations, we opened
-            ourselves.
-            """
+            """From here on: what was opened before, we opened ourselves."""
             nonlocal opened
             if isinstance(event, RunStarted):
                 opened = watching.enter_context(watch_opened(subject.cwd))
@@ -297,9 +291,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
 
 
 def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:
-    """What the type of the exception says of the class, where its words allow no more than a
-    guess.
-    """
+    """The class by the exception's type, where its words allow no more than a guess."""
     guessed, causes = said["class"], [cause for cause in failure.causes if not cause.wraps]
     if not causes:
         return said
@@ -310,9 +302,7 @@ def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:
 
 
 def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
-    """From its two streams. Those of a launcher are of many ranks, and its exit is none of
-    theirs.
-    """
+    """From its two streams; a launcher's are of many ranks, and its exit is its own."""
     streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
     many = is_launched(subject.words)
     hung = end.timed_out or end.hung
@@ -327,9 +317,7 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
 
 
 def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
-    """As many trials as it takes to know how often it fails; the looks at it are the first of
-    them.
-    """
+    """Trials until the failure rate is known; earlier looks are the first of them."""
     return run_command(
         state,
         replace(subject, oracle=oracle),

@@ -66,9 +66,7 @@ class Triage:
     def _verified(
         self, state: State, subject: ReproducerFound, stack: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool, str]:
-        """The cure, whether it is one, and what to say of it. What works on the small workload need
-        not on the large one.
-        """
+        """The cure, whether it holds on the original, and what to say of it."""
         names = tuple(stack["mitigations"])
         cure = {
             "mitigations": list(names),
