@@ -112,3 +112,11 @@ def test_a_job_that_ended_well_or_still_runs_is_said_to(last: str, said: str) ->
     result = attribute(Evidence(tails=(LogTail(STEPS + last),)))
     assert said in result.finding.summary
     assert result.decision.action is Action.UNKNOWN
+
+
+def test_what_several_ranks_write_into_one_line_is_read_as_one_exception() -> None:
+    line = '  File "train.py", line 232\n' * 2
+    text = f"{line}SyntaxErrorSyntaxError: : invalid syntaxinvalid syntax\n"
+    result = attribute(Evidence(tails=(LogTail(text),)))
+    assert result.finding.failure_class == "syntax_error"
+    assert result.finding.summary.endswith("SyntaxError: invalid syntax")
