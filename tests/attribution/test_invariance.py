@@ -114,6 +114,32 @@ def test_a_job_that_ended_well_or_still_runs_is_said_to(last: str, said: str) ->
     assert result.decision.action is Action.UNKNOWN
 
 
+BANNER = "Loaded module: python3/3.11\nLoaded module: cuda/12.4\ngpu id (to use): 0,1\n"
+BROKEN = f"{TRACE}ModuleNotFoundError: No module named 'einops'\n"
+CANCELLED = "slurmstepd: error: *** JOB 42 ON n7 CANCELLED AT 2026-01-06T04:52:18 ***\n"
+BUILDING = "".join(f"building {name}\n" for name in "abcdefghijklm")
+LONG = "".join(f"step {n} | loss 0.{n} | {'=' * 80}\n" for n in range(1, 1500))
+
+
+@pytest.mark.parametrize(
+    ("log", "failure_class"),
+    [
+        (BANNER + BROKEN, "import_error"),
+        (BANNER + BROKEN + BANNER + BUILDING, "unknown"),
+        (BANNER + BROKEN + BANNER + BUILDING + CANCELLED, "cancelled"),
+        (BANNER + CANCELLED + BANNER + BUILDING + BROKEN, "import_error"),
+        # A clean-up that shows the machine once more, and ranks that say the same, are no new run.
+        (BANNER + BROKEN + BANNER, "import_error"),
+        (BANNER + BANNER + BROKEN + BANNER + BUILDING, "import_error"),
+        # Long healthy work after it, though the moment after shows none.
+        (BROKEN + "compiling\n" * 9000 + LONG + CANCELLED, "cancelled"),
+    ],
+    ids=["one", "running", "cancelled", "broken", "clean_up", "ranks", "far_above"],
+)
+def test_the_last_run_of_a_log_says_why_it_ended(log: str, failure_class: str) -> None:
+    assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
+
+
 def test_what_several_ranks_write_into_one_line_is_read_as_one_exception() -> None:
     line = '  File "train.py", line 232\n' * 2
     text = f"{line}SyntaxErrorSyntaxError: : invalid syntaxinvalid syntax\n"
