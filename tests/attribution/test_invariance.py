@@ -146,6 +146,10 @@ def test_an_error_long_before_the_steps_with_which_a_log_ends_is_not_its_end() -
     running = attribute(Evidence(tails=(LogTail(shell + steps),)))
     assert running.finding.failure_class == "unknown"
     assert "still be running" in running.finding.summary
+    stated = "[ERROR] task_exception_handler.cc:585: a task of the collective run failed.\n"
+    reason = "EI0002: the wait of the Notify register times out: no record from remote rank [3].\n"
+    failed = attribute(Evidence(tails=(LogTail(shell + steps + stated + reason),)))
+    assert "still be running" not in failed.finding.summary
 
 
 def test_what_several_ranks_write_into_one_line_is_read_as_one_exception() -> None:
