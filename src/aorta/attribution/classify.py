@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from aorta.attribution.events.event import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.events.tracebacks import FRAME, Frame
-from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, ends_of
+from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, tail_of
 from aorta.attribution.taxonomy import USER_ERRORS, Certainty, FailureClass
 
 WEIGHTS = "model.tsv"
@@ -208,7 +208,7 @@ def normalised(text: str) -> str:
 
 
 def _last_lines(log: ReadableLog) -> list[LogLine]:
-    rows = [row for row in re.split(r"[\r\n]+", ends_of(log, 0, _TAIL)[1]) if row.strip()]
+    rows = [row for row in re.split(r"[\r\n]+", tail_of(log, _TAIL)) if row.strip()]
     rows = [row for row in rows if OF_THE_SCHEDULER.match(row) is None]
     return [line for row in rows[-2 * _LINES :] for line in cleaned(row.encode(), log, 0)]
 

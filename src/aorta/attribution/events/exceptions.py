@@ -49,6 +49,11 @@ _ALONE = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\w{0,3}|"
     r"RayTaskError\([\w.]+\))(?::\s|:?$)"
 )
+_WRITTEN_AT_ONCE = re.compile(  # by several processes, into one line
+    r"^(?P<kind>(?:[a-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception))(?P=kind)+(?:: )+"
+    r"(?P<words>.{1,200}?)(?P=words)*$",
+    re.MULTILINE,
+)
 _INSIDE = re.compile(
     r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|"
     r"error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
@@ -138,7 +143,7 @@ def _headless(
             lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
             message = whole_text(piece, line, source)
             traceback = Traceback(
-                exception=message,
+                exception=_WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", message),
                 frames=frames_above(lines, line.who),
                 rank=line.rank,
                 offset=line.offset,

@@ -113,7 +113,7 @@ def read_whole(sources: Iterable[ReadableLog], registry: Registry) -> Reading:
 def _read(source: ReadableLog, registry: Registry, begin: int, stop: int | None) -> Reading:
     literals, scanner = _scanner_for(registry)
     kept: _Kept = {}
-    for piece in pieces(source, begin, stop):
+    for piece in pieces(source, max(begin, source.last_start), stop):
         present = scanner.present(piece.data)
         if not present:
             continue

@@ -35,6 +35,14 @@ _LINE_ENDS = (b"\n", b"\r")
 _ROW = re.compile(rb"[^\r\n]*(?:[\r\n]|\Z)")
 _LINE_FEED = ord("\n")
 _FAR = 300 << 20
+# A log of several runs: so many first lines are printed again after a failure, and so many lines
+# follow that the first run did not write (a clean-up may repeat what stands first).
+_MOST_OF_SEVERAL_RUNS = 16 << 20
+_BANNER_LINES, _NEW_LINES = 3, 10
+_DATED = re.compile(rb"\d\d:\d\d|\d{4}-\d\d-\d\d|\d{10}")
+_LETTERS = re.compile(rb"[A-Za-z]{2}")
+_FAILED = re.compile(rb"Traceback|[Ee]rror|CANCELLED")
+_DIGITS = re.compile(rb"\d+")
 
 
 class Readable(Protocol):
@@ -83,6 +91,24 @@ class ReadableLog:
         head = ends_of(self, _SAMPLE, 0)[0].split("\n")[:40]
         times = (self.format.read(line[:LONGEST_LINE]).time for line in head)
         return next((time for time in times if time is not None), None)
+
+    @cached_property
+    def last_start(self) -> int:
+        """Where the last run begins in a log to which several were appended; 0 where one is seen.
+        The log of one rank, or a very large one, is taken as one.
+        """
+        if self.rank is not None or self.size > _MOST_OF_SEVERAL_RUNS:
+            return 0
+        with self.opened() as stream:
+            data = stream.read(_MOST_OF_SEVERAL_RUNS)
+        banner = _banner(data)
+        again = data.find(banner, data.find(banner) + len(banner)) if banner else -1
+        if again < 0 or _FAILED.search(data, 0, again) is None:
+            return 0
+        known, later = (
+            set(_DIGITS.sub(b"", part).split(b"\n")) for part in (data[:again], data[again:])
+        )
+        return data.rfind(banner) if len(later - known) >= _NEW_LINES else 0
 
     @contextmanager
     def opened(self) -> Iterator[Readable]:
@@ -266,6 +292,19 @@ def lines_after(
             return  # the last, which no line end closes
 
 
+def _banner(data: bytes) -> bytes:
+    """The first lines of a log that stay the same from run to run; empty where it has none."""
+    lines: list[bytes] = []
+    for line in data[:LONGEST_LINE].split(b"\n")[:-1]:
+        if line[:1].isspace() or _FAILED.search(line):
+            break
+        lines = [] if _DATED.search(line) or not line else [*lines, line]
+        if len(lines) == _BANNER_LINES:
+            banner = b"\n".join(lines)
+            return banner if _LETTERS.search(banner) else b""
+    return b""
+
+
 def line_start(data: bytes, position: int) -> int:
     return max(data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
@@ -313,6 +352,11 @@ def _line_end_counter(far: bool) -> Callable[[bytes], int]:
         else:
             return lambda block: int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE_FEED))
     return lambda block: block.count(b"\n")
+
+
+def tail_of(source: ReadableLog, tail: int) -> str:
+    """The last `tail` bytes as text, of the last run."""
+    return ends_of(source, 0, min(tail, source.size - source.last_start))[1]
 
 
 def ends_of(source: ReadableLog, head: int, tail: int) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.timeline.external import from_outside, lost_peer, never_came
 from aorta.attribution.timeline.facts import Facts, FoundCause, by_rank, of_events
 from aorta.attribution.timeline.last_words import as_hint, how_it_stands
-from aorta.attribution.timeline.went_on import is_fatal, is_last_word, went_on
+from aorta.attribution.timeline.went_on import LOOK_AROUND, is_fatal, is_last_word, went_on
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
@@ -60,7 +60,7 @@ def find_cause(facts: Facts) -> tuple[FoundCause, int]:
 
 
 def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
-    own = _own_causes(facts)
+    own = [cause for cause in _own_causes(facts) if not _is_long_past(cause, facts)]
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
@@ -80,6 +80,17 @@ def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     if cascades:
         return lost_peer(facts, cascades), 0
     return _silent(facts), 0
+
+
+def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
+    """Whether its log goes on for longer than what a dying process leaves in its buffers, and ends
+    well or while steps are made, where no rank is known to have failed.
+    """
+    if not cause.events or any(end.failed for end in facts.failures):
+        return False
+    event = cause.events[0]
+    after = event.source.size - (event.offset if event.ends is None else event.ends)
+    return after > LOOK_AROUND and bool(how_it_stands([event.source]))
 
 
 # ---- did a rank fail on its own account?
@@ -195,6 +206,8 @@ def _only_explanation(events: Sequence[Event], failure: RankEnd | None) -> Event
 
 
 def _says_more(line: Event, last: Event) -> bool:
+    if line.is_end and last.offset - line.offset > _SAME_PLACE:
+        return False  # the exit of some process, after which this one went on
     return line.certainty.weight > last.certainty.weight and line.failure_class not in BY_SCHEDULER
 
 
@@ -340,8 +353,11 @@ def _silent(facts: Facts) -> FoundCause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
-        words = how_it_stands(facts.logs) or "nothing in the evidence says why it ended"
-        return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
+        stands = how_it_stands(facts.logs)
+        words = stands or "nothing in the evidence says why it ended"
+        # Where it ended well or still runs no words are asked for a class.
+        sure = Certainty.CERTAIN if stands else Certainty.WEAK
+        return FoundCause(FailureClass.UNKNOWN, sure, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
     )

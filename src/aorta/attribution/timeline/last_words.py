@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
 from aorta.attribution.events.event import Event, stable
-from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, ends_of
+from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, tail_of
 from aorta.attribution.progress import steps_in
 from aorta.attribution.taxonomy import HOW_IT_SHOWS, Certainty, Role
 
@@ -58,7 +58,7 @@ def last_words(
 
 
 def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> Event | None:
-    text = ends_of(source, 0, _TAIL)[1]
+    text = tail_of(source, _TAIL)
     rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
     before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
     offset = source.size - len(text.encode())
@@ -116,12 +116,21 @@ def as_hint(event: Event) -> Event:
 
 def how_it_stands(sources: Iterable[ReadableLog]) -> str:
     """What is said of a job of whose failure nothing is known: that its log ends well, or in the
-    middle of its steps; empty where it does not show.
+    middle of its steps; empty where it does not show, or a failure is stated after them.
     """
-    ends = [ends_of(source, 0, _TAIL)[1].rstrip() for source in sources if source.size]
+    ends = [tail_of(source, _TAIL).rstrip() for source in sources if source.size]
     last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
+    if any(map(_fails_at_last, last)):
+        return ""
     if any(_ENDED_WELL.search(line) for lines in last for line in lines):
         return "the log says that it ended well"
     if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
         return "the log ends while steps are made: it may still be running"
     return ""
+
+
+def _fails_at_last(lines: list[str]) -> bool:
+    """Whether a failure is stated that neither a step nor a good end follows."""
+    failures = [at for at, line in enumerate(lines) if states_a_failure(line)]
+    after = lines[failures[-1] + 1 :] if failures else []
+    return bool(failures) and not any(_ENDED_WELL.search(line) or steps_in(line) for line in after)

@@ -18,7 +18,7 @@ from aorta.attribution.taxonomy import FailureClass, Role
 _CAUSES = {Role.ROOT, Role.CONFIRM}
 _QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
 _LONGEST = 160
-_LOOK_AROUND = 64 << 10
+LOOK_AROUND = 64 << 10  # bytes
 _LINES_OF_A_MESSAGE = 4
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 
@@ -67,17 +67,21 @@ def went_on(event: Event) -> bool:
     print a step or two before they are ended. A link may come back, and ranks tell of it.
     """
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
-    before = steps_in(_text(event, max(0, event.offset - _LOOK_AROUND), event.offset))
-    after = steps_in("\n".join(_own_lines_after(event)))
-    if not before or (stated and not event.is_exception):
-        return len(after) >= _MANY_STEPS
-    return len(after) > 1 and max(after) > max(before)
+    before = steps_in(_text(event, max(0, event.offset - LOOK_AROUND), event.offset))
+    many = not before or (stated and not event.is_exception)
+    ends = event.source.size - LOOK_AROUND
+    for begin in (None, ends) if ends > event.offset + LOOK_AROUND else (None,):
+        after = steps_in("\n".join(_own_lines_after(event, begin)))
+        if len(after) >= _MANY_STEPS if many else len(after) > 1 and max(after) > max(before):
+            return True
+    return False
 
 
-def _own_lines_after(event: Event) -> list[str]:
-    """What the same rank wrote to the same log in the moment after."""
-    begin = event.offset if event.ends is None else event.ends
-    data = _bytes(event, begin, begin + _LOOK_AROUND)
+def _own_lines_after(event: Event, begin: int | None = None) -> list[str]:
+    """What the same rank wrote to the same log in the moment after, or from `begin` on."""
+    if begin is None:
+        begin = event.offset if event.ends is None else event.ends
+    data = _bytes(event, begin, begin + LOOK_AROUND)
     data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     lines: list[str] = []
     is_own = True
