@@ -29,7 +29,7 @@ _FIRST, _STEP, _MOST = 4, 4, 24  # values of each end: at first, more at a time,
 _REPEATS = 16  # values of a state on average, beyond which ends count as not to be told apart
 _PATIENCE = 4.0  # times the average, before a state is left as ambiguous
 _LEAST_PATIENCE, _MOST_PATIENCE = 12, 64
-_AMBIGUOUS = 4  # states, and more than were settled: the levels were apart by luck
+_AMBIGUOUS = 4  # states, and more than were decided: the levels were apart by luck
 _STRICTER = 10  # one state is to be ten times surer than the whole answer
 
 

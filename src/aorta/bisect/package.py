@@ -1,4 +1,4 @@
-"""A package with its line of versions: what the whole room talks about."""
+"""A package with its line of versions: what all of bisect talks about."""
 
 import hashlib
 import json

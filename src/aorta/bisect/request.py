@@ -1,5 +1,5 @@
-"""The door of the room: everything that may be asked of a bisection, and the functions that answer
-it.
+"""The public API of bisect: all that may be asked of a bisection, and the functions that
+answer it.
 
 What is said here lies on top of a spec file; a run that is gone on with knows what it was asked.
 """

@@ -26,7 +26,7 @@ class Judge(Protocol):
         """The fewest further trials that could decide it; none of them is wasted. 0: decided."""
 
     def at_most(self, tally: Tally) -> int:
-        """The most further trials it could use. 0 when settled."""
+        """The most further trials it could use. 0 when decided."""
 
 
 class Judges(Protocol):

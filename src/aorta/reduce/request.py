@@ -1,4 +1,4 @@
-"""The door of the room: everything that may be asked of a reduction, and the one function that
+"""The public API of reduce: all that may be asked of a reduction, and the one function that
 answers it.
 """
 

@@ -57,7 +57,7 @@ class WindowSearch:
         self._turn()
 
     def _turn(self) -> None:
-        """From the end to the start, once the end is settled."""
+        """From the end to the start, once the end is decided."""
         if len(self._parts) == 1 and self._parts[0].done:
             base = self._parts[0].best
             span = as_window(base[self._axis.name])

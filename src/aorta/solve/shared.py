@@ -118,7 +118,7 @@ class SharedTrials:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedExecutor(ExecutorChoice):
-    """Where the trials of one stage run, for the door of its verb."""
+    """Where the trials of one stage run, for the API of its verb."""
 
     inner: Callable[[], Executor]
     store: SharedTrials
