@@ -231,6 +231,39 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     assert verdict.action is Action.STOP
 
 
+def test_a_leader_that_asks_before_anybody_has_told_does_not_hold_up_the_telling(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "rank_0.err"
+    log.touch()
+    evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
+    failed = FailedCycle(CycleStart("job", 0, ("here",)), (evidence,))
+    asked, told = threading.Event(), threading.Event()
+
+    def service(method: str, path: str, *_: object) -> tuple[int, object]:
+        """Decides when it is told; until then a question waits as long as it may."""
+        if method == "POST":
+            told.set()
+            return 202, {}
+        asked.set()
+        told.wait(float(path.partition("wait=")[2]))
+        return 200, answer("STOP") if told.is_set() else {"status": "pending"}
+
+    with backend(service) as url:
+        source = HttpSource(JsonClient(url), "http", 30.0)
+
+        def tell() -> None:
+            asked.wait()
+            source.trigger(failed, None)
+
+        telling = threading.Thread(target=tell, daemon=True)
+        telling.start()
+        verdict = source.read(failed)
+        telling.join()
+    assert verdict is not None
+    assert verdict.action is Action.STOP
+
+
 def test_a_stop_that_the_peer_finds_after_the_leader_s_wait_is_logged(site: Site) -> None:
     job = script(site.folder, RESTARTS_AND_WAITS)
     with backend(Peer(analysis=3.0).answer) as url:

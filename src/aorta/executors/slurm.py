@@ -575,10 +575,11 @@ class SlurmSteps(_Slurm):
             self._spool.withdraw(held.pool, held.number)
 
     def _leave(self) -> None:
-        for step in self._steps.values():
+        steps = list(self._steps.values())  # the thread may hang in a file system
+        for step in steps:
             step.process.terminate()
         deadline = time.monotonic() + _CLEANUP_SECONDS
-        for step in self._steps.values():
+        for step in steps:
             with suppress(subprocess.TimeoutExpired):
                 step.process.wait(max(0.0, deadline - time.monotonic()))
             step.process.kill()

@@ -52,7 +52,7 @@ class HttpSource:
             for path in _peer_paths(evidence):
                 self._client.call("POST", "/logs", self._timeout, _peer_body(evidence, path))
 
-    def _is_peer(self, speak: Callable[[], None]) -> bool:
+    def _is_peer(self, speak: Callable[[], object]) -> bool:
         """Speak to it on our own wire unless it is known not to understand: the one place that
         learns which it is.
 
@@ -106,21 +106,21 @@ class HttpSource:
             raise SourceError(str(wrong)) from None
 
     def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
+        """Waits for the decision only once it is known which wire the server speaks: a long poll
+        must not hold up the trigger that it waits for.
+        """
+        if self._speaks_peer is None:
+            self._is_peer(lambda: self._decision(failed, 0.0))
         left = max(0.1, deadline - time.monotonic())
-        wait = min(left, _LONGEST_POLL)
-        answers: list[Mapping[str, Any]] = []
+        if not self._speaks_peer:
+            return self._decision(failed, min(left, _LONGEST_POLL))
+        paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
+        if not paths:
+            raise SourceError("no rank left a log to ask about")
+        return self._ask_peer(paths[0], left)
 
-        def ask() -> None:
-            answers.append(self._client.call("GET", _decision_path(failed, wait), wait + _GRACE))
-
-        if self._speaks_peer is False:  # a long poll must not hold up the next trigger
-            ask()
-        elif self._is_peer(ask):
-            paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
-            if not paths:
-                raise SourceError("no rank left a log to ask about")
-            return self._ask_peer(paths[0], left)
-        return answers[0]
+    def _decision(self, failed: FailedCycle, wait: float) -> Mapping[str, Any]:
+        return self._client.call("GET", _decision_path(failed, wait), wait + _GRACE)
 
     def _ask_peer(self, path: str, timeout: float) -> Mapping[str, Any]:
         """It answers when it is done. Another agent may still be about to tell of the log."""
