@@ -93,6 +93,8 @@ def test_a_budget_leaves_what_is_known(tmp_path: Path) -> None:
         (("--nodes", "0-3"), "give the job behind --"),
         (("--nodes", "a,b", "--", "true"), "nodes are its devices"),
         (("--nodes", "0-3", "--world-size", "9", "--", "true"), "--world-size: the job needs 9"),
+        (("--nodes", "0-3", "--", "nosuchcmd"), "'nosuchcmd' cannot be started"),
+        (("--nodes", "0-3", "--", "python3", "-u", "trian.py"), "there is no file 'trian.py'"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

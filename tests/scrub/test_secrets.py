@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta.scrub.findings import PLACEHOLDER
+from aorta.scrub.findings import PLACEHOLDER, Kind, without_overlap
+from aorta.scrub.known import KnownValues
 from aorta.scrub.scrubber import Scrubber
 from aorta.scrub.secrets import REDACTED, safe_value, without_secrets
 
@@ -77,3 +78,21 @@ def test_a_variable_that_is_named_after_a_secret_loses_its_whole_value() -> None
 )
 def test_a_text_made_to_be_slow_is_looked_at_in_one_pass(piece: str) -> None:
     assert safe_value("X", piece * (200_000 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        "RuntimeError: could not use quagga4<*>rhubarb in time",
+        r"pattern: could not use quagga[-+\d.eE]+rhubarb in time",
+        "login of zebra-quartz-<*> refused",
+        r"zebra\-quartz\-[-+\d.eE]+ refused",
+    ],
+)
+def test_a_secret_is_found_though_a_recorded_failure_lost_its_digits(recorded: str) -> None:
+    known = KnownValues()
+    known.add(Kind.CREDENTIAL, "quagga4711rhubarb")
+    known.add(Kind.CREDENTIAL, "zebra-quartz-77ab")
+    [span] = without_overlap(known.found_in(recorded), recorded)
+    left = recorded[: span.start] + recorded[span.end :]
+    assert not {"quagga", "rhubarb", "zebra", "quartz"} & set(re.findall("[a-z]+", left))

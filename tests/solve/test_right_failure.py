@@ -16,6 +16,7 @@ from support.aorta_cli import aorta
         (("pyhton", "x.py"), "did you mean 'python"),
         (("echo a | cat",), "bash -c 'echo a | cat'"),
         (("./x.py",), "python ./x.py"),
+        (("python3", "-u", "xx.py"), "did you mean 'x.py'?"),
     ],
 )
 @pytest.mark.parametrize("verb", ["run", "solve"])

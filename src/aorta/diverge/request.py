@@ -50,7 +50,8 @@ class DivergeRequest:
             return Sides(bad, found.good)
         command = self.command if isinstance(self.command, str) else list(self.command)
         side = Side("command", {"command": command}, self.cwd or Path.cwd())
-        return Sides(with_env(side, self.bad_set), None)
+        # What makes a side bad is compared with the command without it.
+        return Sides(with_env(side, self.bad_set), side if self.bad_set else None)
 
     @cached_property
     def good_side(self) -> GoodSide:

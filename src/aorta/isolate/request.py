@@ -24,6 +24,7 @@ from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.report import SCHEMA, IsolateReport
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.isolation import NODES, Isolation
+from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 NODES_VARIABLE = "AORTA_NODES"
@@ -78,6 +79,8 @@ def isolate(
     """
     _check(request)
     _check_hosts(request)
+    if request.executor.name == "local":
+        check_startable(request.command, Path.cwd())
     search, priors = _search(request)
     experiment = _Placements(request, _experiment(request))
     if request.resume is not None:

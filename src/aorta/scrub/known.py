@@ -77,7 +77,26 @@ def _wildcards(pattern: str) -> re.Pattern[str]:
         "".join(_WILD.get(piece) or re.escape(spelt(piece)) for piece in pieces)
         for spelt in SPELLINGS
     )
-    return re.compile("|".join(bodies), re.IGNORECASE)
+    recorded = [] if len(pieces) > 1 else _as_recorded(pattern)
+    return re.compile("|".join([*bodies, *recorded]), re.IGNORECASE)
+
+
+# What stands for digits where a failure is recorded: a slot, or a part of a drafted pattern.
+_ANY_DIGITS = r"(?:\d|<\*>|\[[^\]\s]{1,12}\][+*?]?|\\d[+*?]?){1,40}"
+_TELLING = 10  # characters of a value's beginning that are the value, whatever follows
+
+
+def _as_recorded(value: str) -> list[str]:
+    """Expressions for a value whose digits a recorded failure no longer holds; none without
+    digits.
+    """
+    pieces = re.split(r"\d+", value)
+    if len(pieces) < 2 or sum(map(len, pieces)) < _SHORTEST:
+        return []
+    # A drafted pattern escapes what is no letter.
+    texts = ["".join(c if c.isalnum() else rf"\\?{re.escape(c)}" for c in p) for p in pieces]
+    begun = [rf"{texts[0]}(?=<\*>|\[).{{1,12}}?[>\]][+*?]?"] if len(pieces[0]) >= _TELLING else []
+    return [_ANY_DIGITS.join(texts), *begun]
 
 
 def _regular(expression: str, shown: str) -> re.Pattern[str]:
@@ -105,6 +124,7 @@ class KnownValues:
         self._added: set[tuple[Kind, str]] = set()
         self._hosts, self._users = _Words(is_name=True), _Words(is_name=True)
         self._others = _Words(is_name=False)
+        self._recorded: list[tuple[re.Pattern[str], str]] = []
 
     def add(self, kind: Kind, value: str) -> None:
         if (kind, value) in self._added:
@@ -127,6 +147,7 @@ class KnownValues:
             # Too common a word is hidden where it stands, and not hunted for elsewhere.
             if len(part) >= _SHORTEST and not _PLAIN_WORD.match(part):
                 self._spell(Kind.CREDENTIAL, part, value)
+                self._recorded += [(re.compile(one), value) for one in _as_recorded(part)]
                 for spelt in _in_bytes(part):
                     self._others.add(spelt, (Kind.CREDENTIAL, value))
 
@@ -139,6 +160,10 @@ class KnownValues:
         yield from self._hosts.found_in(folded(text))
         yield from self._users.found_in(text)
         yield from self._others.found_in(text)
+        if "<*>" in text or "\\" in text or "]+" in text:
+            for pattern, value in self._recorded:
+                for hit in pattern.finditer(text):
+                    yield SecretSpan(hit.start(), hit.end(), Kind.CREDENTIAL, value)
 
 
 def _in_bytes(value: str) -> Iterator[str]:

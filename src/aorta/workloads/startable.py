@@ -5,25 +5,51 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 
 from aorta.core.errors import UsageError
 
 _SHELL = re.compile(r"[|&;<>$`*?\s]")
+_INTERPRETER = re.compile(r"python[\d.]*|bash|sh")
+_SWITCH = re.compile(r"-[uBOEIsSqvbex]+")
 
 
 def check_startable(command: Sequence[str] | str, cwd: Path, path: str | None = None) -> None:
-    """Raises `UsageError` where the first of these words is no program of this machine. A text for
-    a shell is left to the shell. `path`: where programs are looked for, if not in PATH.
+    """Raises `UsageError` where the first of these words is no program of this machine, or is an
+    interpreter whose script is not there. A text for a shell is left to the shell. `path`: where
+    programs are looked for, if not in PATH.
     """
     if isinstance(command, str) or not command:
         return
     name = command[0]
     where = os.fspath(cwd / name) if "/" in name else name
-    if shutil.which(where, path=path) is not None:
-        return
-    raise UsageError(f"{name!r} cannot be started: {_why(name, command, cwd, path)}", where="--")
+    if shutil.which(where, path=path) is None:
+        why = _why(name, command, cwd, path)
+        raise UsageError(f"{name!r} cannot be started: {why}", where="--")
+    script = _script_of(command)
+    if script is not None and not (cwd / script).exists():
+        folder = (cwd / script).parent
+        there = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+        raise UsageError(
+            f"there is no file {script!r} for {name!r} to run{_or(Path(script).name, there)}",
+            where="--",
+        )
+
+
+def _script_of(command: Sequence[str]) -> str | None:
+    """The file that an interpreter is given right behind its name and its switches."""
+    if _INTERPRETER.fullmatch(Path(command[0]).name) is None:
+        return None
+    words = dropwhile(_SWITCH.fullmatch, command[1:])
+    script = next(words, "-")
+    return None if script.startswith("-") else script
+
+
+def _or(name: str, others: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, set(others), 1, 0.7)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _why(name: str, command: Sequence[str], cwd: Path, path: str | None) -> str:
@@ -33,8 +59,7 @@ def _why(name: str, command: Sequence[str], cwd: Path, path: str | None) -> str:
     if file.is_file():
         with_python = f"python {name}" if name.endswith(".py") else f"bash {name}"
         return f"it is a file that may not be executed; expected such as: -- {with_python}"
-    near = difflib.get_close_matches(Path(name).name, set(_programs(path)), 1, 0.7)
-    return f"there is no such program{f'; did you mean {near[0]!r}?' if near else ''}"
+    return f"there is no such program{_or(Path(name).name, _programs(path))}"
 
 
 def _programs(path: str | None) -> Iterator[str]:
