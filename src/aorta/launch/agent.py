@@ -141,7 +141,8 @@ class DecidingAgent(TorchAgent):
         return said is not None
 
     def _note_lost(self, nodes: tuple[str, ...]) -> None:
-        if nodes:
+        """Unless it said why it leaves: its process may be seen to end before its word is."""
+        if nodes and self._handler.job_store.failure_of(self._current().start.cycle) is None:
             self._current().lost = nodes
             self._note_failure(f"the agent on {', '.join(sorted(set(nodes)))} was lost")
 

@@ -52,11 +52,9 @@ class HttpSource:
             for path in _peer_paths(evidence):
                 self._client.call("POST", "/logs", self._timeout, _peer_body(evidence, path))
 
-    def _is_peer(self, speak: Callable[[], object]) -> bool:
-        """Speak to it on our own wire unless it is known not to understand: the one place that
-        learns which it is.
-
-        Who reads while another thread is still telling waits here for what that one learns.
+    def _is_peer(self, speak: Callable[[], None]) -> bool:
+        """Speak to it on our own wire unless it is known not to understand; learns which it is, as
+        a question does.
         """
         with self._triggers:
             if self._speaks_peer:
@@ -106,21 +104,23 @@ class HttpSource:
             raise SourceError(str(wrong)) from None
 
     def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
-        """Waits for the decision only once it is known which wire the server speaks: a long poll
-        must not hold up the trigger that it waits for.
-        """
-        if self._speaks_peer is None:
-            self._is_peer(lambda: self._decision(failed, 0.0))
+        """Under no lock: a long poll must not hold up the trigger that it waits for."""
         left = max(0.1, deadline - time.monotonic())
         if not self._speaks_peer:
-            return self._decision(failed, min(left, _LONGEST_POLL))
+            wait = min(left, _LONGEST_POLL)
+            try:
+                answer = self._client.call("GET", _decision_path(failed, wait), wait + _GRACE)
+            except HttpError as wrong:
+                if wrong.status != _NOT_FOUND or self._speaks_peer is False:
+                    raise
+                self._speaks_peer = True
+            else:
+                self._speaks_peer = False
+                return answer
         paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
         if not paths:
             raise SourceError("no rank left a log to ask about")
-        return self._ask_peer(paths[0], left)
-
-    def _decision(self, failed: FailedCycle, wait: float) -> Mapping[str, Any]:
-        return self._client.call("GET", _decision_path(failed, wait), wait + _GRACE)
+        return self._ask_peer(paths[0], max(0.1, deadline - time.monotonic()))
 
     def _ask_peer(self, path: str, timeout: float) -> Mapping[str, Any]:
         """It answers when it is done. Another agent may still be about to tell of the log."""
