@@ -86,7 +86,7 @@ def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
 def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: Site) -> None:
     job = script(site.folder, GLOO)
     ends = site.run_nodes(
-        2, "--max-restarts", "1", "--ft-hang-timeout", str(patience(10)), "--cold", str(job)
+        2, "--max-restarts", "1", "--ft-hang-timeout", str(patience(16)), "--cold", str(job)
     )
     assert [end.code for end in ends] == [0, 0], ends
     dumps = site.logs / "cycle_0" / "flight_recorder"
