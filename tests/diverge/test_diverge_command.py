@@ -50,6 +50,26 @@ def parted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
     return done, run_dir
 
 
+def test_a_side_that_ends_early_after_the_same_operations_is_not_called_the_same(
+    tmp_path: Path,
+) -> None:
+    """A bad side alone is compared with the command without what makes it bad."""
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        record("loaded", [1.0, 2.0])
+        raise SystemExit(1 if os.environ.get("CRASH") else 0)
+        """,
+    )
+    done = aorta("diverge", "--json", "-q", "--bad-set", "CRASH=1", "--", *command, cwd=tmp_path)
+    assert (done.exit_code, done.json()["status"]) == (3, "not_aligned"), done.stderr
+    ends = "the bad side with exit 1, the good side with exit 0"
+    assert done.json()["notes"] == [f"the sides end otherwise: {ends}"]
+
+
 def test_the_first_value_that_parts_is_named_also_without_torch(
     parted: tuple[Finished, Path],
 ) -> None:

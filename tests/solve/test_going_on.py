@@ -53,6 +53,29 @@ def test_ctrl_c_leaves_a_partial_answer_that_is_gone_on_with(tmp_path: Path) -> 
     assert (Path(document["run_dir"]) / "report.html").is_file()
 
 
+def test_stopped_while_it_tries_its_bundle_it_is_stopped_and_tries_it_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, pathlib, time\n"
+        "seen = pathlib.Path(os.environ['SEEN'])\n"
+        "if 'aorta-rehearsal' in os.getcwd() and not seen.exists():\n"
+        "    seen.touch()\n    time.sleep(9999)\n" + TRAIN
+    )
+    around = {**os.environ, "SEEN": str(tmp_path / "seen")}  # a path in the script is scrubbed
+    words = ("solve", "--json", "-q", "--stages", "reproduce,reduce,bundle", *COMMAND)
+    process = start_aorta(*words, cwd=tmp_path, env=around)
+    wait_until((tmp_path / "seen").exists, "a trial of what was unpacked")
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=patience())
+    assert process.returncode == 130, err
+    document = json.loads(out)
+    assert document["status"] == "partial"
+    assert document["reproducer"]["elsewhere"] is None
+    again = document["next"][-1].split()[1:]
+    done = aorta(*again, "--json", "-q", cwd=tmp_path, env=around)
+    assert done.exit_code == 0, done.stderr
+    assert done.json()["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
+
+
 def test_no_trial_more_than_was_allowed_is_run(tmp_path: Path) -> None:
     program(tmp_path)
     document = solve(tmp_path, "--max-trials", "9", *COMMAND)

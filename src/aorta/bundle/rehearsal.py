@@ -16,12 +16,12 @@ from typing import Any
 from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
 from aorta.core.axis import Point
-from aorta.core.errors import AortaError, UsageError
+from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import Outcome, TrialSpec
-from aorta.engine.events import TrialRecord
+from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
 from aorta.engine.session import Session
@@ -81,8 +81,12 @@ def _run(
         Session.fresh(results, "rehearsal") as session,
         closing(LocalExecutor()) as executor,
     ):
-        records = session.answer(question, executor).records
-    return _checked(records)
+        answer = session.answer(question, executor)
+    if answer.ending.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is known of it
+    if answer.ending.reason is Reason.TERMINATED:
+        raise Terminated
+    return _checked(answer.records)
 
 
 def _checked(records: Sequence[TrialRecord]) -> Checked:

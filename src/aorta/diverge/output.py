@@ -69,6 +69,7 @@ class DivergeReport:
     history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
     notes: tuple[str, ...]
+    exits_differ: bool  # no run of one side ended like one of the other
     is_whole: bool  # every process recorded everything it did, to its end
 
     @property
@@ -85,7 +86,8 @@ class DivergeReport:
         if compared is None and self.sides.good is None and self.nonfinite is not None:
             return "found"
         nothing_to_compare = not self.recorded or (compared is None and self.sides.good is not None)
-        if nothing_to_compare or (compared is not None and not compared.is_aligned):
+        unaligned = compared is not None and not compared.is_aligned
+        if nothing_to_compare or unaligned or self.exits_differ:
             return "not_aligned"
         return "same" if self.is_whole else "partial"
 

@@ -18,13 +18,14 @@ from aorta.diverge.ranks import between_ranks, lonely_collectives
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
-from aorta.engine.events import Listener, Reason
+from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Answer, Budget, Question
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Session
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
+from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import workload_experiment
 
 _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
@@ -41,8 +42,11 @@ class _Recorded:
         return Watch()
 
     def judge_end(self, end: TrialEnd) -> Classified:
-        how = f"signal {end.signal}" if end.signal is not None else f"exit {end.exit_code}"
-        return Classified(Outcome.CLEAN, f"recorded; {how}")
+        return Classified(Outcome.CLEAN, f"recorded; {_exit_of(end)}")
+
+
+def _exit_of(end: TrialEnd | TrialRecord) -> str:
+    return f"signal {end.signal}" if end.signal is not None else f"exit {end.exit_code}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ def diverge(
     for each of its searches. A wrong request is a UsageError before anything is written.
     """
     request.identity()
+    if request.command and request.executor.name == "local":
+        check_startable(request.command, request.cwd or Path.cwd())
     with request.executor.opened() as executor:
         if request.resume is not None:
             session = Session.resuming(request.output, "diverge", request.resume)
@@ -112,6 +118,7 @@ class _Work:
     listeners: Callable[[], Sequence[Listener]]
     ended: Reason = Reason.DONE
     trials: int = 0
+    exits: dict[str, set[str]] = field(default_factory=dict)  # of the processes, by side
 
     def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
@@ -141,8 +148,9 @@ class _Work:
         found: dict[str, list[list[Stream]]] = {name: [] for name in self.sides.names}
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
-                streams = read_streams(path / record.path / _STREAMS)
-                found[str(record.point["side"])].append(streams)
+                side = str(record.point["side"])
+                self.exits.setdefault(side, set()).add(_exit_of(record))
+                found[side].append(read_streams(path / record.path / _STREAMS))
         return found
 
     def _driven(
@@ -187,6 +195,18 @@ class _Work:
                 kept.replace(self.session.path / f"{side}.pt")
         return first.called_with(arguments[BAD], arguments[GOOD])
 
+    def _unlike_exits(self) -> tuple[str, ...]:
+        """How the sides ended, where no run of one ended like one of the other: what one of them
+        would have done next was never compared.
+        """
+        bad, good = (self.exits.get(name, set()) for name in (BAD, GOOD))
+        if not bad or not good or bad & good:
+            return ()
+        ends = (
+            f"the {name} side with {', '.join(sorted(self.exits[name]))}" for name in (BAD, GOOD)
+        )
+        return (f"the sides end otherwise: {', '.join(ends)}",)
+
     def _report(
         self,
         runs: Mapping[str, Sequence[Sequence[Stream]]],
@@ -208,7 +228,8 @@ class _Work:
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
-            notes=_notes(runs, bad if self.request.between_ranks else ()),
+            notes=self._unlike_exits() + _notes(runs, bad if self.request.between_ranks else ()),
+            exits_differ=bool(self._unlike_exits()),
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
             ),

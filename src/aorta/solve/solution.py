@@ -272,8 +272,11 @@ def _reproducer(document: dict[str, Any]) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        tried = any(row["name"] == "triage" and row["trials"] for row in document["stages"])
-        return "nothing that was tried" if tried else "not looked for"
+        rows = [row for row in document["stages"] if row["name"] == "triage" and row["trials"]]
+        if not rows:
+            return "not looked for"
+        cut_short = rows[0]["status"] == "budget"
+        return "not known: its budget was spent" if cut_short else "nothing that was tried"
     return (
         f"{' + '.join(cure['mitigations'])} (seen on the {cure['verified_on']} workload; "
         f"chance of luck {cure['p']:.1g})"
