@@ -36,8 +36,10 @@ _COUNTER = re.compile(
     re.IGNORECASE,
 )
 _EPOCH = re.compile(
-    r"\b(?:epoch|train)\w*(?:\(train\))?:?\s*\[?(?P<epoch>\d+)(?:/\d+)?\]?\s*\[\s*(?P<at>\d+)\s*/\s*(?P<of>\d+)"
-    r"|\bepoch\s*\[?(?P<epoch2>\d+)\]?(?:/\d+)?\]?:?\s[^\n]{0,120}?\|\s*(?P<at2>\d+)/(?P<of2>\d+)\s*\["
+    r"\b(?:epoch|train)\w*(?:\(train\))?:?\s*\[?(?P<epoch>\d+)(?:/\d+)?\]?"
+    r"\s*\[\s*(?P<at>\d+)\s*/\s*(?P<of>\d+)"
+    r"|\bepoch\s*\[?(?P<epoch2>\d+)\]?(?:/\d+)?\]?:?"
+    r"\s[^\n]{0,120}?\|\s*(?P<at2>\d+)/(?P<of2>\d+)\s*\["
     r"|\bepoch (?P<epoch3>\d+):\s+(?P<at3>\d+) / (?P<of3>\d+)"
     r"|^\s+(?P<epoch4>\d+)/\d+\s+[\d.]+G\s[^\n]{0,160}?\|\s*(?P<at4>\d+)/(?P<of4>\d+)\s*\[",
     re.IGNORECASE,

@@ -202,7 +202,7 @@ class StepsLeft:
 
 
 class StatusFile:
-    """`status.json`: the run's progress, whole at every moment, for whoever looks."""
+    """`status.json`: the run's progress, whole at every moment, for all who look."""
 
     def __init__(
         self, directory: Path, stage: Callable[[], str], builds: Builds, debug_log: Path

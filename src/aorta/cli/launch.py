@@ -76,7 +76,8 @@ def command(arguments: tuple[str, ...]) -> None:
     except AortaError as wrong:
         click.echo(f"aorta: {wrong}", err=True)
         code = int(wrong.exit_code)
-    except Exception:  # noqa: BLE001 - shown as Python would; it must not leave by taking itself apart
+    # Shown as Python would; it must not leave by taking itself apart.
+    except Exception:  # noqa: BLE001
         traceback.print_exc()
         code = int(Exit.FAILED)
     for stream in (sys.stdout, sys.stderr):

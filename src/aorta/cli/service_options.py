@@ -42,7 +42,7 @@ def adviser_from(given: Given) -> "Adviser | None":
 
 
 class Access:
-    """Who may ask: whoever has the given token; without one, this user or the made token."""
+    """Who may ask: holders of the given token; without one, this user, or holders of a new one."""
 
     def __init__(self, token_file: Path | None, no_token: bool) -> None:
         from aorta.attribution.tokens import new_token, read_token

@@ -32,7 +32,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound="DataclassInstance")
 _SECRET_WORDS = ("env", "token", "password", "secret", "key")
 
 
-def parse_document(text: str, format: Format, *, where: str) -> object:  # noqa: A002 - it is the format
+def parse_document(text: str, format: Format, *, where: str) -> object:  # noqa: A002
     """What the text says, in dicts, lists, strings, numbers, booleans and None."""
     try:
         document = _from_json(text, where) if format == "json" else _from_yaml(text, where)

@@ -167,7 +167,7 @@ class Ended:
 
     @property
     def signal_number(self) -> int | None:
-        """The signal that ended it, whoever reports it."""
+        """The signal that ended it, be it reported as a signal or as an exit code."""
         if self.signal is not None or self.exit_code is None:
             return self.signal
         return self.exit_code - SIGNALLED if self.exit_code - SIGNALLED in _SIGNALS else None

@@ -161,17 +161,17 @@ class WatchedStream:
         due = final or self._new >= SCAN_BYTES or at >= (self.next_scan() or float("inf"))
         if not self.patterns or not due or not (self._new or self._held):
             return False
-        settled = final or (self.last_at is not None and at - self.last_at >= QUIET)
+        is_quiet = final or (self.last_at is not None and at - self.last_at >= QUIET)
         self._held = False
         stop = False
         for pattern in self.patterns:
-            stop = self._search(pattern, settled) or stop
+            stop = self._search(pattern, is_quiet) or stop
         self._new = 0
         self._scanned_at = at
         del self._window[: max(0, len(self._window) - OVERLAP)]
         return stop
 
-    def _search(self, pattern: CompiledPattern, settled: bool) -> bool:
+    def _search(self, pattern: CompiledPattern, is_quiet: bool) -> bool:
         if pattern.hopeless or (pattern.match is not None and not pattern.keep_last):
             return False
         base = self.seen - len(self._window)  # the absolute offset of the window's first byte
@@ -181,7 +181,7 @@ class WatchedStream:
             with _time_limit(pattern.text):
                 if pattern.keep_last:
                     matches = list(pattern.regex.finditer(self._window, start))
-                    if matches and matches[-1].end() == len(self._window) and not settled:
+                    if matches and matches[-1].end() == len(self._window) and not is_quiet:
                         self._held = True
                         matches.pop()
                     found = matches[-1] if matches else None
@@ -194,7 +194,7 @@ class WatchedStream:
             raise
         if found is None:
             return False
-        if found.end() == len(self._window) and not settled:
+        if found.end() == len(self._window) and not is_quiet:
             self._held = True
             return False
         pattern.searched_to = base + found.end()
@@ -271,7 +271,7 @@ class MetricFile:
     def __init__(self, own: Path, shared: Path) -> None:
         self._own, self._shared = own, shared
         own.unlink(missing_ok=True)  # of an attempt that was cut short
-        self._before = _settled_stamp(shared)
+        self._before = _stable_stamp(shared)
 
     def found(self) -> dict[str, Any]:
         """What this trial wrote, for its result; nothing where it wrote none."""
@@ -299,7 +299,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     return (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
 
 
-def _settled_stamp(path: Path) -> tuple[int, ...] | None:
+def _stable_stamp(path: Path) -> tuple[int, ...] | None:
     """Taken late enough that any later write gets another one."""
     with suppress(OSError):
         age = time.time() - path.stat().st_ctime
@@ -335,4 +335,5 @@ def _counters_of_our_group() -> list[Path]:
 
 def _group(root: Path, inside: str) -> Path:
     """In a container the path is the host's, and what is mounted the container's own group."""
-    return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112 - a path above root is no error
+    # A path above root is no error, as it is to pathlib.
+    return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112

@@ -2,7 +2,7 @@
 
 The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child
 when orphaned. So the tree is empty exactly when the kernel says there is no child left to wait for,
-apart from those that are spared: helpers of this process that belong to no trial.
+apart from helpers: children of this process that belong to no trial.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PATIENCE = 10.0  # seconds for what was killed to be gone
 _SOURCE = str(Path(__file__).parents[2])
-_spared: set[int] = set()
+_helpers: set[int] = set()
 
 
 def own_program(module: str) -> list[str]:
@@ -65,7 +65,7 @@ def start(
             if keep is not None:
                 os.set_inheritable(keep, True)
             variables = env() if callable(env) else env
-            os.execvpe(argv[0], list(argv), dict(variables))  # noqa: S606 - running the user's command is the product
+            os.execvpe(argv[0], list(argv), dict(variables))  # noqa: S606 - it is the product
         except OSError as wrong:
             os.write(tell, str(wrong.errno or errno.EIO).encode())
         finally:
@@ -99,44 +99,45 @@ def reap() -> dict[int, int]:
             if pid == 0:
                 break
             ended[pid] = status
-    _spared.difference_update(ended)
+    _helpers.difference_update(ended)
     return ended
 
 
 def alive() -> bool:
-    """Whether any descendant is left that is not spared."""
-    if _spared:
+    """Whether any descendant is left that is no helper."""
+    if _helpers:
         reap()
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    return not _spared or bool(descendants(os.getpid(), _spared))
+    return not _helpers or bool(descendants(os.getpid(), _helpers))
 
 
 def spare(pid: int) -> None:
     """This child and what it starts belong to no trial."""
-    _spared.add(pid)
+    _helpers.add(pid)
 
 
-def end_spared(pid: int) -> None:
-    """Kill a spared child and everything below it."""
-    if pid not in _spared:
+def end_helper(pid: int) -> None:
+    """Kill a helper and everything below it."""
+    if pid not in _helpers:
         return
     for one in (*descendants(pid), pid):
         with suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
-    _spared.discard(pid)
+    _helpers.discard(pid)
 
 
 def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
     """Every living process below `root`, children first; nothing below `leaving_out`."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs three times as much over thousands of processes
+    # pathlib costs three times as much over thousands of processes.
+    for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
-            with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123 - likewise
+            with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
                 state, parent = stat.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     children.setdefault(int(parent), []).append(int(entry))
@@ -168,7 +169,7 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never) -> None:
 
 
 def _signal(number: signal.Signals) -> None:
-    for pid in descendants(os.getpid(), _spared):
+    for pid in descendants(os.getpid(), _helpers):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 

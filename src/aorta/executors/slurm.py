@@ -143,7 +143,7 @@ class _Slurm(ABC):
             except Empty:
                 break
             if isinstance(end, BaseException):
-                self._ends.put(end)  # for whoever waits next: nobody is left to end a trial
+                self._ends.put(end)  # for the next wait: nobody is left to end a trial
                 if ended:
                     break
                 raise end

@@ -59,7 +59,8 @@ class Spool:
         looking = place / f".{next(self._names)}"
         looking.touch()
         looking.unlink()
-        return sorted(name for name in os.listdir(place) if not name.startswith("."))  # noqa: PTH208
+        names = os.listdir(place)  # noqa: PTH208
+        return sorted(name for name in names if not name.startswith("."))
 
     def take(self, folder: str, name: str) -> Any:
         """What stands in it; the file is gone afterwards."""

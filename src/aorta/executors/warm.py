@@ -268,4 +268,4 @@ class ForkServers:
         if name in self._open:
             server = self._open.pop(name)
             server.line.close()
-            process_tree.end_spared(server.pid)
+            process_tree.end_helper(server.pid)

@@ -104,7 +104,8 @@ class StoreCalls:
             future, call = self._waiting.get()
             try:
                 future.set_result(call())
-            except BaseException as wrong:  # noqa: BLE001 - it is raised again where the answer is awaited
+            # It is raised again where the answer is awaited.
+            except BaseException as wrong:  # noqa: BLE001
                 future.set_exception(wrong)
 
 

@@ -12,7 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from torch.distributed import DistError, DistNetworkError, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistError,
+    DistNetworkError,
+    Store,
+    TCPStore,
+)
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint

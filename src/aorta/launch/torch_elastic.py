@@ -146,7 +146,8 @@ class TorchAgent(LocalElasticAgent):
         if isinstance(context, SubprocessContext):
             codes = {n: each.proc.poll() for n, each in context.subprocess_handlers.items()}
         elif isinstance(context, MultiprocessContext) and context._pc is not None:  # noqa: SLF001
-            codes = {n: each.exitcode for n, each in enumerate(context._pc.processes)}  # noqa: SLF001
+            processes = context._pc.processes  # noqa: SLF001
+            codes = {n: each.exitcode for n, each in enumerate(processes)}
         return self._by_rank(codes)
 
     def pids(self) -> dict[int, int]:

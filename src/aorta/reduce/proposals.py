@@ -20,12 +20,14 @@ from aorta.reduce.no_sizes import divided, is_no_size
 from aorta.reduce.proposed_files import has_lines, propose_files
 
 _READS = re.compile(
-    r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""
+    r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["']"""
+    r"""(?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _DATA = re.compile(
-    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md|cc?|h|cpp"
+    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md"
+    r"|cc?|h|cpp"
     r"|npy|npz)$"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)

@@ -15,7 +15,7 @@ MAX_BYTES = 4 * 1024 * 1024
 _FORMATS: Mapping[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
-def load_document(path: Path, format: Format | None = None) -> object:  # noqa: A002 - it is the format
+def load_document(path: Path, format: Format | None = None) -> object:  # noqa: A002
     """What the file says, in dicts, lists, strings, numbers, booleans and None."""
     chosen = format or _format_of(path)
     return parse_document(_read(path), chosen, where=str(path))

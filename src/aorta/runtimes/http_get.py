@@ -58,7 +58,8 @@ def read(
     """A redirection is followed without the credentials, or not at all. Of a longer answer the
     first `most` bytes; `body` is of the type that is accepted.
     """
-    request = urllib.request.Request(url, body, {"Accept": accept}, method=method)  # noqa: S310 - the caller's own address
+    # The address is the caller's own.
+    request = urllib.request.Request(url, body, {"Accept": accept}, method=method)  # noqa: S310
     if body is not None:
         request.add_header("Content-Type", accept)
     if authorization:

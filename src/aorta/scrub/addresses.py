@@ -56,7 +56,8 @@ _DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH
 _ENDING = rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
 _URL_HOST = rule(
-    r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
+    r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?"
+    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
     r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
     "://",
 )
@@ -93,7 +94,8 @@ _HOST_CONTEXTS = (
         "user|logname",
     ),
     rule(
-        r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
+        r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?"
+        r"(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
         "ssh|scp|ping|rsync",
     ),
     rule(

@@ -32,7 +32,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _LONGEST_NAME = 100
 _JOIN = re.compile(
     rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
-    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}(?:{_SPACE})*"
+    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}"
+    rf"(?:{_SPACE})*"
     rf"|(?:{_SPACE}){{0,60}}{_BAR}(?:{_SPACE}){{1,8}}"
     rf"|,\s{{0,4}}(?={_QUOTE})"
     rf"|(?:{_SPACE}){{1,4}}(?:(?:is|was)(?:{_SPACE}|:){{1,3}}|\\\r?\n\s*)?)"

@@ -67,7 +67,8 @@ _RULES = (
         flags=re.MULTILINE,
     ),
     rule(
-        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|set\s+password\b[^'\n]*)"
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|"
+        r"set\s+password\b[^'\n]*)"
         r"\s*=?\s*'(?P<value>[^'\n]+)'",
         "identified|password",
         flags=re.IGNORECASE,

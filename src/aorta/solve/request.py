@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aorta.solve.solution import Solution
 
 STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "source", "bundle")
-WANTED = tuple(name for name in STAGES if name != "source")  # by whoever names none
+WANTED = tuple(name for name in STAGES if name != "source")  # unless stages are named
 _ASKED = "request.json"
 _NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsewhere
 

@@ -1,4 +1,4 @@
-"""Checks of paths, in processes with a deadline: a mount that hangs holds up whoever looks there,
+"""Checks of paths, in processes with a deadline: a mount that hangs holds up all that look there,
 and cannot be interrupted.
 
 Not even the end of a process interrupts it: with a thread that waits there the service could not
@@ -160,13 +160,13 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     future: asyncio.Future[T] = loop.create_future()
 
     def tell(how: Callable[[Any], None], what: object) -> None:
-        if not future.done():  # whoever asked may be gone
+        if not future.done():  # the caller may be gone
             how(what)
 
     def run() -> None:
         try:
             told: tuple[Callable[[Any], None], object] = (future.set_result, work())
-        except Exception as wrong:  # noqa: BLE001  # whoever asked hears of it
+        except Exception as wrong:  # noqa: BLE001  # the caller hears of it
             told = (future.set_exception, wrong)
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell, *told)

@@ -79,7 +79,8 @@ class _Connection(HttpToolsProtocol):
     _late: asyncio.TimerHandle | None = None
     _caller: int | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    # The type of a transport is uvicorn's.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.client is not None:
             self._caller = user_of(self.client)
@@ -87,7 +88,8 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[CALLER] = self._caller  # type: ignore[literal-required]  # ASGI lets a scope hold more
+        # ASGI lets a scope hold more.
+        self.scope[CALLER] = self._caller  # type: ignore[literal-required]
         if self._late is None:
             self._expect()
 

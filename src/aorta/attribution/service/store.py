@@ -140,7 +140,8 @@ class Store:
         try:
             with self._engine.begin() as connection:
                 results = [work(connection) for work, _ in batch]
-        except Exception as wrong:  # noqa: BLE001  # the caller hears of it, and the thread must outlive it
+        # The caller hears of it, and the thread must outlive it.
+        except Exception as wrong:  # noqa: BLE001
             if len(batch) == 1:
                 self.refuses = True
                 batch[0][1].set_exception(wrong)

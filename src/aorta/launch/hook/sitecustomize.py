@@ -36,7 +36,8 @@ def _hand_over() -> None:
 
 
 def _write_stacks_on_request(path: str) -> None:
-    stacks = Path(path).open("w")  # noqa: SIM115 - faulthandler keeps writing to it until the process ends
+    # faulthandler keeps writing to it until the process ends.
+    stacks = Path(path).open("w")  # noqa: SIM115
     faulthandler.register(_STACKS, file=stacks, all_threads=True, chain=False)
 
 

@@ -79,9 +79,9 @@ def prune(tree: ast.Module, lines: Collection[int]) -> None:
     """Take out, in place, what never ran; a function that was never called keeps its name."""
     ran = set(lines)
 
-    def has_run(node: ast.AST) -> bool:
-        last = getattr(node, "end_lineno", None) or node.lineno  # type: ignore[attr-defined]
-        return any(number in ran for number in range(node.lineno, last + 1))  # type: ignore[attr-defined]
+    def has_run(node: ast.stmt) -> bool:
+        last = node.end_lineno or node.lineno
+        return any(number in ran for number in range(node.lineno, last + 1))
 
     for node in list(ast.walk(tree)):
         if isinstance(node, Function) and not any(map(has_run, node.body)):

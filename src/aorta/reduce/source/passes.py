@@ -143,10 +143,10 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
 def _left_out(program: Program, run: Sequence[int]) -> str | None:
     tree = ast.parse(program.text)
     every = statements(tree)
-    spared = {id(every[number]) for number in program.on_the_way}
+    kept = {id(every[number]) for number in program.on_the_way}
     gone = {id(every[number]) for number in run}
     keep_if(tree, lambda node: id(node) not in gone)
-    text = without_users(tree, spared, attributes_set(program.tree))
+    text = without_users(tree, kept, attributes_set(program.tree))
     return tidy(text) if text is not None else None
 
 

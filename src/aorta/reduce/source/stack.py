@@ -208,7 +208,8 @@ def _bound(
     given = list(call.args)
     parameters = function.args.args
     if _is_method(call, function):
-        whole = call.func.value if _names(call, function.name) else call.func  # type: ignore[attr-defined]
+        of = call.func
+        whole = of.value if isinstance(of, ast.Attribute) and of.attr == function.name else of
         given = [whole, *given]
     return assignments(function, given, call.keywords) if len(parameters) >= len(given) else None
 

@@ -165,9 +165,9 @@ def mend_blocks(tree: ast.AST) -> None:
             node.finalbody = [ast.Pass()]
 
 
-def without_users(tree: ast.Module, spared: Collection[int], attributes: set[str]) -> str | None:
+def without_users(tree: ast.Module, kept: Collection[int], attributes: set[str]) -> str | None:
     """The program without the statements that read what nothing defines: names, and those of
-    `attributes`, which it defined before; None where one of `spared`, by `id`, would have to go.
+    `attributes`, which it defined before; None where one of `kept`, by `id`, would have to go.
     Changes the tree.
     """
     for _ in range(12):
@@ -177,7 +177,7 @@ def without_users(tree: ast.Module, spared: Collection[int], attributes: set[str
         if not names and not lost:
             return said
         gone = {id(node) for node in statements(tree) if _header_uses(node, names, lost)}
-        if not gone or any(id(n) in spared and id(n) in gone for n in statements(tree)):
+        if not gone or any(id(n) in kept and id(n) in gone for n in statements(tree)):
             return None
         _take_out(tree, gone)
     return None

@@ -316,8 +316,9 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     frame = facts.frames[-1]
     scope: ast.AST = program.tree
     for node in ast.walk(program.tree):
-        is_function = isinstance(node, Function) and node.name == frame.function
-        if is_function and node.lineno <= frame.line <= (node.end_lineno or 0):  # type: ignore[attr-defined]
+        if not isinstance(node, Function) or node.name != frame.function:
+            continue
+        if node.lineno <= frame.line <= (node.end_lineno or 0):
             scope = node
     way = path_to(scope, frame.line)
     steps = [block[index] for block, index in way]

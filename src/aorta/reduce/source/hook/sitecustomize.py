@@ -158,8 +158,9 @@ class Observer:
         made = frame.f_locals[names[0]]
         if id(made) not in MADE and "__init__" in vars(type(made)):
             texts = [expression(frame.f_locals[name]) for name in names[1:]]
-            whole = None if None in texts else "%s(%s)" % (type(made).__name__, ", ".join(texts))  # type: ignore[arg-type]
-            MADE[id(made)] = (made, whole)
+            known = [text for text in texts if text is not None]
+            whole = "%s(%s)" % (type(made).__name__, ", ".join(known))
+            MADE[id(made)] = (made, whole if len(known) == len(texts) else None)
 
     def on_return(self, file: str, code: CodeType, value: object) -> None:
         if code.co_name[0] == "<":
