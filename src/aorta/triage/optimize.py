@@ -17,7 +17,6 @@ from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
@@ -87,9 +86,7 @@ def optimize(
             budget=settings.budget,
             expected=known_failure(plan.original.experiment.oracle),
             keep=_keeper(run, snapshots),
-            learn=run.learn,
-            warm=WarmRules(proof=True),
-            restart=run.begin_again,
+            warm=True,
         )
         words = [_in_words(listener, plan) for listener in listeners]
         answer = session.answer(question, executor, words)
@@ -114,24 +111,8 @@ class _StackRun:
     def __init__(self, plan: StackPlan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
-        self._warm_documents: list[Path] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        plan = self.plan
         self.search = CureSearch([entry.name for entry in plan.candidates], plan.sets)
         self.judges = GoneJudges(plan.original.trials)
-
-    def learn(self, record: TrialRecord) -> None:
-        if record.saved:
-            self._warm_documents.append(self.trial_file(record.point, record.index))
-
-    def begin_again(self) -> tuple[CureSearch, GoneJudges]:
-        """Without anything that warm trials said."""
-        while self._warm_documents:
-            (self.files.path / self._warm_documents.pop()).unlink(missing_ok=True)
-        self._begin()
-        return self.search, self.judges
 
     @property
     def oracle(self) -> Deciding:

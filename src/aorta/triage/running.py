@@ -18,13 +18,12 @@ from aorta.core.oracle import Classified, Deciding, known_failure
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, TrialRecord
-from aorta.engine.judge import EveryTrial, Judges, SameJudge
+from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules, of_independent_starts
+from aorta.engine.warmth import of_independent_starts
 from aorta.executors import Executor
-from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles
@@ -103,8 +102,7 @@ def run_recipe(
             keep=_keeper(run, snapshots),
             expected=known_failure(plan.baseline.experiment.oracle),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
-            warm=WarmRules(),
-            restart=run.begin_again,
+            warm=True,
         )
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
@@ -171,15 +169,9 @@ class _MatrixRun:
         self.plan = plan
         self.files = files
         self.expected: Failure | None = None
-        self.search = self._beginning()
-
-    def _beginning(self) -> Interleaved:
-        plan = self.plan
-        return Interleaved(plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open)
-
-    def begin_again(self) -> tuple[Search, Judges]:
-        self.search = self._beginning()
-        return self.search, SameJudge(EveryTrial(1))
+        self.search = Interleaved(
+            plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open
+        )
 
     @property
     def oracle(self) -> Deciding:
