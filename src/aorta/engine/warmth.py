@@ -19,17 +19,12 @@ from aorta.core.trial import Outcome, Start, Tally, Verdict
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import EveryTrial
 
-_PROOF_REPLICA = 2_000_000  # a number that no search reaches
+PROOF_REPLICA = 2_000_000  # of a point that only compares warm starts with cold ones
 _ALPHA = 0.05  # before anything rests on warm trials a false alarm costs only time
 _ALIKE, _MIXED = 3, 8  # warm trials of an original that always ends alike, or now and then
 _FIRST_COLD = 2  # trials of each configuration, where the rate itself is the answer
 _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
 _WORTH = 0.3  # seconds of imports
-
-
-def is_proof(point: Point) -> bool:
-    """Whether its trials only compare warm starts with cold ones; they count for nothing else."""
-    return point.replica == _PROOF_REPLICA
 
 
 @dataclass
@@ -53,7 +48,7 @@ class Warmth:
         if not self.asked:
             first, self._is_begun = not self._is_begun, True
             return Start.WATCHED if first else Start.COLD
-        if is_proof(point):
+        if point.replica == PROOF_REPLICA:
             return Start.WARM
         if not self.proven or point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}:
             return Start.WATCHED
@@ -70,7 +65,7 @@ class Warmth:
 
     def decided(self, point: Point, verdict: Verdict) -> None:
         """What became of a point; that of the proof says whether warm trials are believed."""
-        if is_proof(point):
+        if point.replica == PROOF_REPLICA:
             self.proven = verdict.reproduces is not None and self._agrees(verdict.tally)
             if verdict.reproduces is not None and not self.proven:
                 cold, warm = self._cold_original, verdict.tally
@@ -100,7 +95,7 @@ class Warmth:
         enough = self._cold_original.evidence >= _FIRST_COLD
         if self._original.purpose is Purpose.CALIBRATE:
             enough = self._calibrated
-        return self._original.asked_for(Purpose.PROBE, _PROOF_REPLICA) if enough else None
+        return self._original.asked_for(Purpose.PROBE, PROOF_REPLICA) if enough else None
 
     def judge_of_proof(self) -> EveryTrial:
         return EveryTrial(_MIXED if _is_mixed(self._cold_original) else _ALIKE)

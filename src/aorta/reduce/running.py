@@ -37,7 +37,6 @@ from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
     InPlaceExperiment,
-    OtherEnds,
     WatchedExperiment,
     enough,
     failed,
@@ -52,7 +51,7 @@ from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.source.running import SourceRun
 from aorta.reduce.source.search import AXIS
-from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
+from aorta.reduce.trace import ENV_FINGERPRINT, OtherEnds, Trace, fingerprint_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status

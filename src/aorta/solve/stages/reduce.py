@@ -18,10 +18,10 @@ from aorta.core.sprt import HitCount
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Event, Reason, TrialStarted
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.reduce.checks import OtherEnds
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
+from aorta.reduce.trace import OtherEnds
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.state import StageResult, State, Status, Stopped
