@@ -29,7 +29,7 @@ from aorta.core.failure import (
     named_failure,
     same_failure,
 )
-from aorta.core.levels import Levels
+from aorta.core.stats import Levels
 from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
 from aorta.core.words import CANNOT_EXECUTE, progress_in, said_in, why_not_started
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import Outcome, Start, Tally, TrialEnd, Verdict
+from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
     Dropped,
@@ -245,7 +245,12 @@ class Engine:
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
             self._executor.start(trial)
-        except InfrastructureError:
+        except InfrastructureError as wrong:
+            if self._question.tolerant:
+                nothing = StreamEnd(trial_dir / "none")
+                lost = TrialEnd(trial_id, nothing, nothing, lost=str(wrong), started_at=time.time())
+                self._ended.append(lost)
+                return
             del self._trials[trial_id]  # it has no end to wait for
             raise
 

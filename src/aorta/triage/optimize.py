@@ -20,9 +20,8 @@ from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.files import RunFiles, SnapshotFor
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.running import RunSettings, check_recipe, open_session
+from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
 from aorta.triage.stack_report import SCHEMA, Optimized, build_optimized, optimize_markdown
 from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
