@@ -42,6 +42,12 @@ def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     assert all(any(word in text for word in REMAINS) for _, text in after)
 
 
+def test_lines_that_only_speak_of_keys_and_tokens_stay() -> None:
+    lines = ordinary_lines()
+    damaged = [line for line in lines if Scrubber().text(line).taken]
+    assert len(damaged) <= 0.01 * len(lines), damaged
+
+
 def test_of_ordinary_log_lines_at_most_one_in_a_hundred_is_damaged() -> None:
     """Real output of real frameworks; the few lines that do name a machine are left out, and a
     path that is taken out is no damage.

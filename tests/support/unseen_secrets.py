@@ -14,8 +14,8 @@ from pathlib import Path
 from support.strange_secrets import Strange, drawn
 
 CORPUS = Path(__file__).parents[1] / "scrub" / "unseen"
-_PIECE = re.compile(r"^## (\S+) (\S+)\n(.*?)(?=^## |\Z)", re.M | re.S)
-_MARKED = re.compile("«(.*?)»", re.S)
+_PIECE = re.compile(r"^## (\S+) (\S+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_MARKED = re.compile("«(.*?)»", re.DOTALL)
 
 
 def unseen_secrets() -> list[Strange]:
