@@ -88,9 +88,7 @@ def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSp
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
         end = _private_part(path, private_roots)
-        if end and (
-            not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots)
-        ):
+        if end and (not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots)):
             yield SecretSpan(at, at + end, Kind.PATH, path[:end])
 
 
