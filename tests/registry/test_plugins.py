@@ -145,7 +145,7 @@ def test_local_and_default_are_the_host_itself() -> None:
         get_environment("locl")
 
 
-@pytest.mark.parametrize("name", ["command", "half_nan", "bad_shard"])
+@pytest.mark.parametrize("name", ["command", "half_nan", "fsdp"])
 def test_the_shipped_workloads_are_classes_found_by_name(name: str) -> None:
     check_workload_name(name)
     assert isinstance(get_workload(name), type)

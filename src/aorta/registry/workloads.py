@@ -16,7 +16,6 @@ _NOUN = "workload"
 BUILTIN_WORKLOADS: Mapping[str, str] = {
     "command": "aorta.workloads.trial:CommandWorkload",
     "half_nan": "aorta.workloads.half_nan:HalfNan",
-    "bad_shard": "aorta.workloads.bad_shard:BadShard",
     "fsdp": "aorta.workloads.fsdp:Fsdp",
 }
 
