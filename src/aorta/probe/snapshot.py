@@ -35,6 +35,7 @@ from aorta.probe.packages import (
 )
 from aorta.probe.platform import platform_here
 from aorta.scrub.secrets import without_secrets
+from aorta.scrub.vocabulary import words
 from aorta.version import __version__
 
 SCHEMA = "aorta.env/1"
@@ -232,23 +233,15 @@ def _between_keyed(
 Probe = Callable[[Machine], Probed]
 
 
-def _platform(machine: Machine) -> Probed:
-    return Probed(platform_here(machine))
-
-
 def _gpus(machine: Machine) -> Probed:
     nvidia, amd = nvidia_gpus(machine), amd_gpus(machine)
     return Probed([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
 
 
-def _python_version(machine: Machine) -> Probed:
-    return Probed(probe_python(machine).value["version"])
-
-
 # What cannot change while a process lives is asked once in a process; a hung tool then costs its
 # time-out once.
 STATIC_PROBES: Mapping[str, Probe] = {
-    "platform": _platform,
+    "platform": lambda machine: Probed(platform_here(machine)),
     "system_health": probe_system_health,
     "rocm": probe_rocm,
     "hip": probe_hip,
@@ -258,7 +251,7 @@ STATIC_PROBES: Mapping[str, Probe] = {
     "host": probe_host,
     "cpu": probe_cpu,
     "memory": probe_memory,
-    "python_version": _python_version,
+    "python_version": lambda machine: Probed(probe_python(machine).value["version"]),
     "python": probe_python,
     "pytorch_version": probe_pytorch_version,
     "pytorch_build": probe_pytorch_build,
@@ -274,15 +267,7 @@ LIVE_PROBES: Mapping[str, Probe] = {
 
 
 # All that the static probes, and the tools they ask, see of the environment: where to look.
-_STEERING = (
-    "PATH",
-    "ROCM_PATH",
-    "ROCM_HOME",
-    "HIP_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "LD_LIBRARY_PATH",
-)
+_STEERING = words("PATH ROCM_PATH ROCM_HOME HIP_PATH CUDA_HOME CUDA_PATH LD_LIBRARY_PATH")
 
 
 def collect_env(machine: Machine | None = None) -> EnvSnapshot:
