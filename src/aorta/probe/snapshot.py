@@ -84,7 +84,16 @@ class EnvSnapshot:
 
     def summary(self, *, verbose: bool = False) -> str:
         """What a person wants to know first; `verbose` adds the packages."""
-        return summary_of(self, verbose=verbose)
+        packages = self.packages if verbose else {}
+        known = {name: value for name, value in self.env_vars.items() if value is not None}
+        rows = [
+            *_machine(self),
+            *_software(self),
+            *(("package", f"{name} {version}") for name, version in packages.items()),
+            *(("variable", f"{name}={value}") for name, value in known.items()),
+            *(("unknown", reason) for reason in self.partial_reasons),
+        ]
+        return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
 
 
 # -- the snapshot of another environment, from its inside: what to mount there, and what to run
@@ -92,18 +101,6 @@ class EnvSnapshot:
 # The package `aorta`, and nothing that is installed beside it.
 _HERE = str(Path(__file__).resolve().parent.parent)
 _MOUNTED_AT = "/opt/aorta-probe/aorta"
-
-# The package is loaded from its directory. Put on the path, that directory's neighbours would look
-# as if they were installed in the environment that is asked about.
-_PROGRAM = """
-import importlib.util, runpy, sys
-spec = importlib.util.spec_from_file_location(
-    "aorta", {place!r} + "/__init__.py", submodule_search_locations=[{place!r}]
-)
-sys.modules["aorta"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["aorta"])
-runpy.run_module("aorta.probe", run_name="__main__")
-"""
 
 
 def probe_mount() -> str:
@@ -113,26 +110,11 @@ def probe_mount() -> str:
 
 def probe_argv(*, mounted: bool = True) -> tuple[str, ...]:
     """Prints env.json, by the environment's own python3; `mounted` with `probe_mount`."""
-    return ("python3", "-B", "-c", _PROGRAM.format(place=_MOUNTED_AT if mounted else _HERE))
+    place = _MOUNTED_AT if mounted else _HERE
+    return ("python3", "-B", f"{place}/workloads/bootstrap.py", "--probe")
 
 
 _Row = tuple[str, str]
-
-
-def summary_of(snapshot: EnvSnapshot, *, verbose: bool) -> str:
-    packages = snapshot.packages if verbose else {}
-    rows = [
-        *_machine(snapshot),
-        *_software(snapshot),
-        *(("package", f"{name} {version}") for name, version in packages.items()),
-        *(
-            ("variable", f"{name}={value}")
-            for name, value in snapshot.env_vars.items()
-            if value is not None
-        ),
-        *(("unknown", reason) for reason in snapshot.partial_reasons),
-    ]
-    return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
 
 
 def _machine(snapshot: EnvSnapshot) -> Iterator[_Row]:
