@@ -18,10 +18,10 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
-from aorta.attribution.events.event import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.events.tracebacks import FRAME, Frame
-from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, tail_of
-from aorta.attribution.taxonomy import USER_ERRORS, Certainty, FailureClass
+from aorta.attribution.logs import LogLine, ReadableLog, cleaned, tail_of
+from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
 
 WEIGHTS = "model.tsv"
 SCALE = 100  # weights are stored as whole numbers

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution.http_client import HttpError, JsonClient
+from aorta.attribution.client import HttpError, JsonClient
 from aorta.attribution.nouns import Advice, Attribution
 from aorta.scrub.scrubber import Scrubber
 

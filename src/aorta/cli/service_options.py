@@ -45,7 +45,7 @@ class Access:
     """Who may ask: holders of the given token; without one, this user, or holders of a new one."""
 
     def __init__(self, token_file: Path | None, no_token: bool) -> None:
-        from aorta.attribution.tokens import new_token, read_token
+        from aorta.attribution.client import new_token, read_token
         from aorta.core.errors import UsageError
 
         if no_token and token_file is not None:
@@ -57,7 +57,7 @@ class Access:
     @contextmanager
     def told(self, host: str, port: int) -> Iterator[None]:
         """While it is served: a token that was made lies where callers of this user find it."""
-        from aorta.attribution.tokens import LOOPBACK, made_token
+        from aorta.attribution.client import LOOPBACK, made_token
 
         if self.token is not None and self._made:
             with made_token(self.token, port) as path:

@@ -22,12 +22,16 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.opinion import Adviser, opinion_on
-from aorta.attribution.service.models import CycleReport
 from aorta.attribution.service.path_checker import PathChecker, in_thread
-from aorta.attribution.service.queries import CycleKey, Report
-from aorta.attribution.service.store import Store
-from aorta.attribution.service.worker import Analysed, StoredCycle, paths_in
-from aorta.attribution.service.worker_pools import AnalysisLostError, WorkerPools
+from aorta.attribution.service.store import CycleKey, Report, Store
+from aorta.attribution.service.workers import (
+    Analysed,
+    AnalysisLostError,
+    CycleReport,
+    StoredCycle,
+    WorkerPools,
+    paths_in,
+)
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0

@@ -12,40 +12,67 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.opinion import Adviser
-from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
-from aorta.attribution.service.guard import ApiError, Guard, RateLimit
-from aorta.attribution.service.models import (
-    Accepted,
-    CycleReport,
-    CycleSummary,
-    DecisionAnswer,
-    ErrorBody,
-    Health,
-    Id,
-    JobHistory,
-    JobList,
-    JobSummary,
-)
 from aorta.attribution.service.path_checker import PathChecker
 from aorta.attribution.service.peer import PeerWire, peer_routes
-from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.store import Store
-from aorta.attribution.service.worker_pools import WorkerPools
+from aorta.attribution.service.server import ERROR_RESPONSES, ApiError, Guard, RateLimit
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import AnalysisRules, CycleReport, Id, WorkerPools
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
 _JobId = Annotated[Id, PathParameter()]
 _CycleId = Annotated[Id, PathParameter()]
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
-}
 _logger = logging.getLogger(__name__)
+
+
+class Accepted(BaseModel):
+    job_id: str
+    cycle_id: str
+    status: Literal["pending", "decided"]
+    duplicate: bool  # this very report was there already
+
+
+class DecisionAnswer(BaseModel):
+    status: Literal["pending", "decided"]
+    decision: dict[str, Any] | None
+    finding: dict[str, Any] | None
+    opinion: dict[str, Any] | None = None  # a language model's words, once they are there
+
+
+class JobSummary(BaseModel):
+    job_id: str
+    cycles: int
+    decided: int
+    latest: float
+
+
+class JobList(BaseModel):
+    jobs: list[JobSummary]
+
+
+class CycleSummary(DecisionAnswer):
+    cycle_id: str
+    created: float
+    decided_at: float | None
+
+
+class JobHistory(BaseModel):
+    job_id: str
+    cycles: list[CycleSummary]
+
+
+class Health(BaseModel):
+    status: Literal["ok", "degraded"]
+    backend: Literal["lib"]
+    issues: list[str]
+    version: str
 
 
 @dataclass(frozen=True)
@@ -88,9 +115,7 @@ def create_app(settings: Settings) -> Guard:
     path_checker = PathChecker(jail)
     pools = WorkerPools(
         jail,
-        worker.AnalysisRules(
-            settings.no_progress_limit, with_question=settings.adviser is not None
-        ),
+        AnalysisRules(settings.no_progress_limit, with_question=settings.adviser is not None),
     )
     analyses = Analyses(
         store, pools, path_checker, metrics, adviser=settings.adviser, keep_days=settings.keep_days
@@ -118,7 +143,7 @@ def create_app(settings: Settings) -> Guard:
 
 
 def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
-    routes = APIRouter(responses=_ERRORS)
+    routes = APIRouter(responses=ERROR_RESPONSES)
 
     @routes.post("/v1/cycles", status_code=202)
     async def report_cycle(report: CycleReport) -> Accepted:

@@ -20,11 +20,10 @@ from pydantic import BaseModel, Field, StrictInt
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
-from aorta.attribution.service.guard import ApiError
-from aorta.attribution.service.models import CycleReport, ErrorBody, Id
 from aorta.attribution.service.path_checker import DOOR, PathChecker, SilentError
-from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.store import Store
+from aorta.attribution.service.server import ERROR_RESPONSES, ApiError
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import CycleReport, Id
 
 SOURCE = "aorta"
 AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
@@ -34,9 +33,6 @@ _STILL = 1.5  # seconds: the peer's log server writes once a second
 _STILL_AT_MOST = 10.0
 _REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
-}
 
 
 class LogSubmission(BaseModel):
@@ -161,7 +157,7 @@ class PeerWire:
 
 
 def peer_routes(wire: PeerWire) -> APIRouter:
-    routes = APIRouter(responses=_ERRORS)
+    routes = APIRouter(responses=ERROR_RESPONSES)
 
     @routes.post("/logs")
     async def submit_log(submission: LogSubmission) -> Submitted:
