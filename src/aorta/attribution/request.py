@@ -15,7 +15,6 @@ from aorta.attribution.documents import finding_document, past_cycle
 from aorta.attribution.events.patterns import built_in, with_user_file
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures
 from aorta.attribution.nouns import Attribution, Evidence, LogSource, PastCycle
-from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT
 from aorta.core.errors import UsageError
 
@@ -31,7 +30,6 @@ class AttributeRequest:
     flight_recorder: Path | None = None  # a directory of dumps
     patterns: Path | None = None  # the user's own, read before the built-in ones
     max_no_progress_cycles: int = DEFAULT_NO_PROGRESS_LIMIT
-    adviser: Adviser | None = None  # a language model to ask for a second opinion
 
 
 def attribute(request: AttributeRequest) -> Attribution:
@@ -44,10 +42,7 @@ def attribute(request: AttributeRequest) -> Attribution:
         request.flight_recorder,
     )
     registry = with_user_file(request.patterns) if request.patterns else built_in()
-    found = attributed(
-        evidence, registry=registry, no_progress_limit=request.max_no_progress_cycles
-    )
-    return with_opinion(found, request.adviser)
+    return attributed(evidence, registry=registry, no_progress_limit=request.max_no_progress_cycles)
 
 
 CYCLE_INFO = "cycle_info.json"

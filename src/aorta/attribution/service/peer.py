@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import re
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,7 +30,6 @@ _WAIT = 60.0
 _LOOK = 0.25  # seconds between two looks at a log's size
 _STILL = 1.5  # seconds: the peer's log server writes once a second
 _STILL_AT_MOST = 10.0
-_REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 
 
@@ -76,18 +74,14 @@ class PeerWire:
     def __init__(
         self, store: Store, jail: PathJail, path_checker: PathChecker, analyses: Analyses
     ) -> None:
-        self._store, self._jail, self._path_checker, self._analyses = (
-            store,
-            jail,
-            path_checker,
-            analyses,
-        )
-        self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
+        self._store, self._jail = store, jail
+        self._path_checker, self._analyses = path_checker, analyses
 
     async def submit(self, submission: LogSubmission) -> Submitted:
         path = await self._admitted(submission.log_path)
         key = _key(path, submission.job_id, submission.cycle_id)
-        if await self._owner(path, key) != key:
+        # The log is this cycle's if it was nobody's.
+        if await asyncio.wrap_future(self._store.add_log(str(path), key)) != key:
             raise ApiError(
                 400, "invalid_parameter", "this log was told of under another job or cycle"
             )
@@ -104,7 +98,7 @@ class PeerWire:
         if not await self._analyses.is_reported(key):
             await self._analyse(path, key)
         answer = await self._analyses.answer(key, wait)
-        return _result(answer.document, wl_restart)
+        return _result(answer, wl_restart)
 
     async def _admitted(self, text: str) -> Path:
         path = place(*self._jail.check_name(text))
@@ -120,17 +114,6 @@ class PeerWire:
             raise ApiError(400, "not_regular", "the log is not a regular file")
         self._path_checker.remember([known])
         return path
-
-    async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
-        """Whose log this is; `key`'s if it was nobody's."""
-        name = str(path)
-        owner = self._owners.get(name)
-        if owner is None:
-            owner = await asyncio.wrap_future(self._store.add_log(name, key))
-            self._owners[name] = owner
-            if len(self._owners) > _REMEMBERED:
-                self._owners.popitem(last=False)
-        return owner
 
     async def _analyse(self, path: Path, key: CycleKey) -> None:
         report = CycleReport(

@@ -51,13 +51,6 @@ sa.Table(
     sa.Column("body", sa.Text, nullable=False),
 )
 sa.Table(
-    "aorta_opinions",
-    METADATA,
-    sa.Column("job_id", sa.String(200), primary_key=True),
-    sa.Column("cycle_id", sa.String(200), primary_key=True),
-    sa.Column("opinion", sa.Text, nullable=False),
-)
-sa.Table(
     "aorta_logs",
     METADATA,
     sa.Column("path", sa.String(4096), primary_key=True),
@@ -85,16 +78,10 @@ _DECIDE = sa.text(
     " WHERE job_id = :job_id AND cycle_id = :cycle_id AND decided IS NULL"
 )
 _CYCLES = (
-    "SELECT c.job_id, c.cycle_id, c.created, c.decided, c.answer, o.opinion FROM aorta_cycles c"
-    " LEFT JOIN aorta_opinions o ON o.job_id = c.job_id AND o.cycle_id = c.cycle_id"
-    " WHERE c.job_id = :job_id"
+    "SELECT job_id, cycle_id, created, decided, answer FROM aorta_cycles WHERE job_id = :job_id"
 )
-_CYCLE = sa.text(f"{_CYCLES} AND c.cycle_id = :cycle_id")
-_CYCLES_OF = sa.text(f"{_CYCLES} ORDER BY c.created, c.cycle_id")
-_NEW_OPINION = sa.text(
-    "INSERT INTO aorta_opinions (job_id, cycle_id, opinion) VALUES (:job_id, :cycle_id, :opinion)"
-    " ON CONFLICT DO NOTHING"
-)
+_CYCLE = sa.text(f"{_CYCLES} AND cycle_id = :cycle_id")
+_CYCLES_OF = sa.text(f"{_CYCLES} ORDER BY created, cycle_id")
 _OLD_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
 _FORGET = [
     sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
@@ -153,7 +140,6 @@ class CycleRow:
     created: float
     decided: float | None
     answer: dict[str, Any] | None  # {"finding": ..., "decision": ...}, once and for all
-    opinion: dict[str, Any] | None = None
 
 
 def _queued(
@@ -235,12 +221,6 @@ class Store:
         connection.execute(_DECIDE, values)
         rows = _rows(connection.execute(_CYCLE, key.values))
         return rows[0].answer or answer if rows else answer
-
-    @_queued
-    def add_opinion(
-        self, connection: sa.Connection, key: CycleKey, opinion: dict[str, Any]
-    ) -> None:
-        connection.execute(_NEW_OPINION, {**key.values, "opinion": json.dumps(opinion)})
 
     @_queued
     def forget_before(self, connection: sa.Connection, before: float) -> int:
@@ -339,7 +319,6 @@ def _rows(found: Iterable[Any]) -> list[CycleRow]:
             row.created,
             row.decided,
             None if row.answer is None else json.loads(row.answer),
-            None if row.opinion is None else json.loads(row.opinion),
         )
         for row in found
     ]

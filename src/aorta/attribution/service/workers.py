@@ -130,14 +130,6 @@ def prepare(parent: int) -> None:
 
 
 @dataclass(frozen=True)
-class AnalysisRules:
-    """What an analysis is told besides the evidence."""
-
-    no_progress_limit: int = 3
-    with_question: bool = False  # whether somebody will be asked for a second opinion
-
-
-@dataclass(frozen=True)
 class StoredCycle:
     """What the store holds of a cycle: its reports, and name and answer of those before. JSON."""
 
@@ -149,27 +141,15 @@ class StoredCycle:
     )  # paths that do not answer: who looks there does not return
 
 
-@dataclass(frozen=True)
-class Analysed:
-    answer: dict[str, Any]  # as it is stored and sent
-    question: str | None = None
-
-
-def analyse(told: StoredCycle, jail: PathJail, rules: AnalysisRules) -> Analysed:
-    result = attribute(gather(told, jail), no_progress_limit=rules.no_progress_limit)
+def analyse(told: StoredCycle, jail: PathJail, no_progress_limit: int) -> dict[str, Any]:
+    """Finding and decision of a cycle, as they are stored and sent."""
+    result = attribute(gather(told, jail), no_progress_limit=no_progress_limit)
     if told.silent:
         result = _with_storage_advice(result, len(told.silent))
-    answer = {
+    return {
         "finding": finding_document(result.finding),
         "decision": decision_document(result.decision),
     }
-    return Analysed(answer, _question(result) if rules.with_question else None)
-
-
-def _question(result: Attribution) -> str:
-    from aorta.attribution.opinion import question  # a third of what a worker would load, for few
-
-    return question(result)
 
 
 def _with_storage_advice(result: Attribution, silent: int) -> Attribution:
@@ -271,15 +251,15 @@ class AnalysisLostError(Exception):
 
 
 class WorkerPools:
-    def __init__(self, jail: PathJail, rules: AnalysisRules) -> None:
-        self._jail, self._rules = jail, rules
+    def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
+        self._jail, self._no_progress_limit = jail, no_progress_limit
         self._pools = (_Pool(_QUICK), _Pool(_PATIENT))
 
-    async def analyse(self, told: StoredCycle) -> Analysed:
+    async def analyse(self, told: StoredCycle) -> dict[str, Any]:
         for pool in self._pools:
             for _ in range(_ATTEMPTS):
                 try:
-                    return await pool.run(told, self._jail, self._rules)
+                    return await pool.run(told, self._jail, self._no_progress_limit)
                 except BrokenProcessPool:  # the worker was killed: its log may be to blame
                     _logger.warning("a worker died in the middle of an analysis")
                 except TimeoutError:
@@ -315,13 +295,15 @@ class _Pool:
             self._pid = self._pool.submit(os.getpid)
         return self._pool
 
-    async def run(self, told: StoredCycle, jail: PathJail, rules: AnalysisRules) -> Analysed:
+    async def run(
+        self, told: StoredCycle, jail: PathJail, no_progress_limit: int
+    ) -> dict[str, Any]:
         async with self._turn:
             pool = self.start()
             try:
                 # The clock starts when the worker is there.
                 await asyncio.shield(asyncio.wrap_future(self._pid))
-                work = asyncio.wrap_future(pool.submit(analyse, told, jail, rules))
+                work = asyncio.wrap_future(pool.submit(analyse, told, jail, no_progress_limit))
                 return await asyncio.wait_for(work, self._limit)
             except (BrokenProcessPool, TimeoutError):
                 self.close()
