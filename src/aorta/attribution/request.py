@@ -35,11 +35,7 @@ class AttributeRequest:
 def attribute(request: AttributeRequest) -> Attribution:
     """What killed this cycle, and should it restart?"""
     evidence = collect(
-        request.logs,
-        request.failures,
-        request.history,
-        request.kernel_log,
-        request.flight_recorder,
+        request.logs, request.failures, request.history, request.kernel_log, request.flight_recorder
     )
     registry = with_user_file(request.patterns) if request.patterns else built_in()
     return attributed(evidence, registry=registry, no_progress_limit=request.max_no_progress_cycles)
