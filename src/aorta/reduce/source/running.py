@@ -341,6 +341,14 @@ class SourceRun:
         return "".join(f"# {line}\n" for line in lines)
 
 
+def whole_program(facts: TraceFacts, entry: EntryScript, source: Callable[[str], str]) -> str:
+    """The program as one file, with everything in it that can be; `source` reads a file of it."""
+    modules = _with_main(facts.modules, entry)
+    sources = {module.file: source(module.file) for module in modules}
+    stays = closed(modules, sources, unreached(modules, sources))
+    return _inlined(modules, sources, facts.argv, stays, None)[0]
+
+
 def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:
     """Of several processes each begins with the program; a user's launcher is left out."""
     found = []
