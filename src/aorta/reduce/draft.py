@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.durations import show_duration
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
 from aorta.core.trial import TrialEnd, TrialSpec
@@ -79,7 +80,7 @@ def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
     if end.lost is not None:
         raise NoAnswerError(f"the command could not be run: {end.lost}")
     if end.timed_out:
-        return f"did not end in {end.duration:.0f} s", _hang(end)
+        return f"did not end in {show_duration(end.duration)}", _hang(end)
     for stream in (end.stderr, end.stdout):
         pattern = pattern_for(_assertion_of(stream.tail) or error_line_of(stream.tail))
         if pattern is not None and (end.failed or stream is end.stdout):
