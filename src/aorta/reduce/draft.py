@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.durations import show_duration
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
 from aorta.core.templates import ANYTHING, template, words_in
@@ -81,7 +82,7 @@ def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
         raise NoAnswerError(f"the command could not be run: {end.lost}")
     said = f"ended with {status_words(end)}"
     if end.timed_out:
-        return f"did not end in {end.duration:.0f} s", _hang(end)
+        return f"did not end in {show_duration(end.duration)}", _hang(end)
     if end.signal is not None:
         return said, {"kind": "exit_code", "codes": [-end.signal]}
     pattern = None if end.failed else pattern_for(error_line_of(end.stdout.tail))
