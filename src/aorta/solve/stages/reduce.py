@@ -19,7 +19,6 @@ from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
-from aorta.reduce.trace import OtherEnds
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.state import StageResult, State, Status, Stopped
