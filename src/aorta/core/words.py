@@ -26,7 +26,9 @@ _LAUNCHER = re.compile(
     r"^(?:[EWIF]\d{4} [\d:.]+ \d+ (?:\S*/)?torch/distributed/|(?:Sending|Closing) process )|"
     r"^\s*(?:=+|-+)\s*$|\bsending process \d+ closing signal|^Root Cause|^Failures:|"
     r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s+: |`conda run`.*failed|"
-    r"^(?:.*: )?(?:line \d+: )?\s*\d+ (?:Killed|Terminated)\b"
+    r"^(?:.*: )?(?:line \d+: )?\s*\d+ (?:Killed|Terminated)\b|"
+    # pytest's count of what failed
+    r"^(?:=+ )?\d+ (?:failed|passed|errors?)\b.* in [\d.]+s\b"
 )
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
+from aorta.core.durations import show_duration
 from aorta.core.failure import Failure
 from aorta.core.learning import learned
 from aorta.core.oracle import Classified, Deciding, classify, guarded
@@ -59,7 +60,7 @@ class Budget:
         if self.max_trials is not None and trials >= self.max_trials:
             return f"{self.max_trials} trials are spent"
         if self.max_seconds is not None and seconds >= self.max_seconds:
-            return f"{self.max_seconds:g} s are spent"
+            return f"{show_duration(self.max_seconds)} are spent"
         return ""
 
 

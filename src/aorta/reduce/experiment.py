@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
+from aorta.core.durations import show_duration
 from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
@@ -95,7 +96,7 @@ class _ImpatientJudge:
     def verdict(self, tally: Tally) -> Verdict | None:
         seconds = self.patience.hung_for(self.point)
         if seconds is not None and not tally.reproduced:
-            why = f"still running after {seconds:.0f} s, where the original had ended"
+            why = f"still running after {show_duration(seconds)}, where the original had ended"
             return Verdict(None, tally, why)
         return self.inner.verdict(tally)
 
@@ -206,7 +207,8 @@ class GatedOracle:
     def _not_under_load(self, end: TrialEnd) -> str | None:
         least, seconds = self.gate.min_step_time_ms, self.gate.min_duration
         if seconds is not None and end.duration < seconds:
-            return f"it took {end.duration:.3g} s, the gate asks for {seconds:g} s"
+            took, least_time = show_duration(end.duration), show_duration(seconds)
+            return f"it took {took}, the gate asks for {least_time}"
         if least is None:
             return None
         time = self._step_time(end)

@@ -19,9 +19,10 @@ from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
+from aorta.registry.workloads import check_workload
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND, check_workload
+from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
     WorkloadExperiment,
