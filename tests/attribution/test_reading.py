@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import logs
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution.events import built_in
 from aorta.attribution.events.scanning import (
     HyperscanScanner,
     PlainScanner,

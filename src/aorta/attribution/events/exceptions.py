@@ -12,11 +12,13 @@ from aorta.attribution.events import (
     QUOTED,
     RANDOM,
     Event,
+    RaisedAt,
+    Registry,
     event_of,
     occurrences,
     stable,
+    weak_event,
 )
-from aorta.attribution.events.patterns import RaisedAt, Registry
 from aorta.attribution.events.tracebacks import (
     HEADER,
     Traceback,
@@ -215,21 +217,9 @@ def _of_message(
 def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -> Event:
     """An event whose class is left to the classifier."""
     kind, _, message = text.partition("\n")[0].partition(":")
-    return Event(
-        failure_class=FailureClass.USER_EXCEPTION,
-        role=Role.ROOT,
-        certainty=Certainty.WEAK,
-        pattern=name,
-        text=(line.text if name == ANY_EXCEPTION else text)[:500],
-        signature=f"{kind}: {stable(message)}",
-        rank=line.rank,
-        source=source,
-        offset=line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
-    )
+    shown = line.text if name == ANY_EXCEPTION else text
+    words = f"{kind}: {stable(message)}"
+    return weak_event(line, source, name, FailureClass.USER_EXCEPTION, shown, words)
 
 
 def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
-from aorta.attribution.events import BLOCK, Event, Reading, event_of, occurrences
+from aorta.attribution.events import BLOCK, Event, Pattern, Reading, Registry, event_of, occurrences
 from aorta.attribution.events.exceptions import LITERALS, chained, exceptions, whole_text
-from aorta.attribution.events.patterns import Pattern, Registry
 from aorta.attribution.events.tracebacks import crash_frames
 from aorta.attribution.logs import (
     LogLine,

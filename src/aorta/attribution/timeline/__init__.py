@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
-from aorta.attribution.events import Event, Reading, stable
+from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
 from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
@@ -231,21 +231,8 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
     guess = classified(said_of(inner[0] if inner else line.text, inner is not None))
     if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
         return None
-    event = Event(
-        failure_class=guess.failure_class,
-        role=Role.ROOT,
-        certainty=Certainty.WEAK,
-        pattern="last_words",
-        text=line.text[:500],
-        signature=stable(line.text),
-        rank=line.rank,
-        source=source,
-        offset=line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
-    )
+    words = (line.text, stable(line.text))
+    event = weak_event(line, source, "last_words", guess.failure_class, *words)
     return guess.confidence, event
 
 
