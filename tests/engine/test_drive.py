@@ -283,7 +283,7 @@ def fails_at(rate: float, rng: random.Random) -> Answer:
     return answer
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rate=st.sampled_from([0.5, 0.8, 1.0]),
     kills=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1), st.integers(1, 6)), max_size=5),

@@ -39,7 +39,7 @@ _PLAIN = (
     *("aorta.cli.app", "aorta.cli.options", "aorta.cli.printing"),
     *(f"aorta.{room}.request" for room in _ROOMS),
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
-    *("aorta.views.lines", "aorta.views.pictures"),
+    "aorta.views.lines",
     # What a verb loads only on its way, and what it compiles for the first failure that it
     # attributes.
     *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources.local:warm_up"),

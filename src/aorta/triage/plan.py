@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import RegistryError, SpecError, UsageError
+from aorta.core.errors import RegistryError, SpecError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
@@ -150,7 +150,6 @@ def _planned(
 ) -> PlannedCell:
     content = recipe.content
     cell = content.cells[index]
-    stop = content.stop_after
     request = WorkloadRequest(
         workload=content.workload,
         config={**content.workload_config, **cell.workload_config},
@@ -165,8 +164,6 @@ def _planned(
         known_elsewhere=known_elsewhere,
     )
     trials = cell.trials or content.trials
-    if stop is not None:
-        trials = stop.max_trials or trials
     return PlannedCell(index, cell, workload_experiment(request), trials)
 
 
@@ -281,26 +278,6 @@ class Schedule:
             names = random.Random(number).sample(self._names, len(self._names))
             self._rounds[number] = {name: position for position, name in enumerate(names)}
         return (number, self._rounds[number][cell])
-
-
-def check_ticket_directory(output: Path, plan: Plan) -> None:
-    """Two tickets that differ only in what a path cannot hold must not be mixed up."""
-    ticket = plan.recipe.content.ticket
-    marker = output / plan.parent.parts[0] / ".ticket"
-    try:
-        found = marker.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise UsageError(
-            f"cannot tell whose directory this is: {wrong}", where=str(marker)
-        ) from None
-    if found != (ticket or ""):
-        raise UsageError(
-            f"this directory holds the runs of ticket {found!r}, and {ticket!r} has the same path; "
-            "use another --output-dir",
-            where=str(marker.parent),
-        )
 
 
 def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:

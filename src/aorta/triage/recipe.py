@@ -85,14 +85,6 @@ class Confound(StrictModel):
     baseline_cell: str | None = None
 
 
-class StopAfter(StrictModel):
-    """Collect so many trials of one kind, however many trials that takes up to `max_trials`."""
-
-    events: Count
-    max_trials: Count | None = None
-    event_verdict: Literal["fail", "pass", "error"] = "fail"
-
-
 def _place(value: object) -> object:
     named = value.get("docker") if isinstance(value, dict) and len(value) == 1 else value
     if isinstance(named, str) and named:
@@ -146,7 +138,6 @@ class RecipeFile(StrictModel):
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
     save_logs: bool = True
     warm: bool = False  # as --warm
-    stop_after: StopAfter | None = None
     exact_trials: bool = False
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
@@ -176,11 +167,6 @@ class RecipeFile(StrictModel):
     def _whole(self) -> "RecipeFile":
         if self.workload != COMMAND and self.steps is None:
             raise UsageError("the key steps is required for a workload; only a command has none")
-        if self.exact_trials and self.stop_after is not None:
-            raise UsageError(
-                "exact_trials and stop_after contradict each other: one runs every trial, the "
-                "other stops; drop one"
-            )
         wanted = self.confound.baseline_cell
         names = [cell.name for cell in self.cells]
         if wanted is not None and wanted not in names:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from aorta.attribution.events.event import (
+from aorta.attribution.events import (
     ANY_EXCEPTION,
     BLOCK,
     QUOTED,
@@ -24,7 +24,7 @@ from aorta.attribution.events.tracebacks import (
     read_traceback,
     unfolded,
 )
-from aorta.attribution.logs.reading import (
+from aorta.attribution.logs import (
     MARGIN,
     LogLine,
     Piece,
@@ -33,7 +33,7 @@ from aorta.attribution.logs.reading import (
     line_start,
     lines_after,
 )
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.nouns import Certainty, FailureClass, Role
 
 _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
 _CHECK = b"Check failed: "

@@ -39,7 +39,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.nouns import Certainty, FailureClass, Role
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
 

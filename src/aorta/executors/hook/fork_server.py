@@ -49,22 +49,17 @@ def import_libraries(names: list[str]) -> str:
         if origin not in ("built-in", "frozen") and not os.path.realpath(origin).startswith(places):
             break  # it may change, and what follows may depend on it
         __import__(name)
-    if _threads() > 1:
-        pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
-        if pid == 0:
-            os._exit(0)
-        os.waitpid(pid, 0)
-        if _threads() > 1:
-            return "an import leaves a thread running"
+    pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    if len(os.listdir("/proc/self/task")) > 1:
+        return "an import leaves a thread running"
     for number in os.listdir("/proc/self/fd"):
         place = os.path.realpath("/proc/self/fd/" + number)
         if place.startswith(("/dev/nv", "/dev/kfd")):
             return "an import leaves " + place + " open"
     return ""
-
-
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
 
 
 def become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
@@ -107,9 +102,6 @@ def run_program(trial: Mapping[str, Any]) -> None:
         while trace is not None and trace.tb_frame.f_code.co_filename in ours:
             trace = trace.tb_next
         sys.excepthook(type(wrong), wrong.with_traceback(trace), trace)
-        if isinstance(wrong, KeyboardInterrupt):  # an interpreter then ends by the signal itself
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
     raise SystemExit(1)
 
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.attribution.http_client import JsonClient
-from aorta.attribution.tokens import token_for
+from aorta.attribution.client import JsonClient, token_for
 from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.records import Action, FailedCycle, SourceVerdict
 from aorta.launch.sources import DecisionSource, Everybody, SourceError

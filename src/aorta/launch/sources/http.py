@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from aorta.attribution.http_client import HttpError, JsonClient
+from aorta.attribution.client import HttpError, JsonClient
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
