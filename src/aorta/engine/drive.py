@@ -245,16 +245,17 @@ class Engine:
             index += 1
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
-        state.running[trial_id] = index
-        self._trials[trial_id] = _Trial(point, index, path)
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
-        self._emit(events.TrialStarted(point, index))
         start, varied = self._warmth.start_for(point), frozenset(dict(point.values))
+        state.running[trial_id] = index
+        self._trials[trial_id] = _Trial(point, index, path)
         try:
+            # A listener may fail as well, on a full disk: there is then no end to wait for either.
+            self._emit(events.TrialStarted(point, index))
             self._executor.start(replace(trial, id=trial_id, start=start, varied=varied))
         except InfrastructureError:
-            del self._trials[trial_id]  # it has no end to wait for
+            del self._trials[trial_id]
             raise
 
     def _free_slots(self) -> int:
