@@ -241,9 +241,10 @@ class Engine:
         self._trials[trial_id] = _Trial(point, index, path, start)
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
-        self._emit(events.TrialStarted(point, index))
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
+            # A listener may fail as well, on a full disk: there is then no end to wait for either.
+            self._emit(events.TrialStarted(point, index))
             self._executor.start(trial)
         except InfrastructureError as wrong:
             if self._question.tolerant:
