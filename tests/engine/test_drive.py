@@ -225,7 +225,7 @@ def test_a_budget_of_time_ends_the_run_and_no_wait_outlasts_it(tmp_path: Path) -
     executor = Patient(fails_from(3))
     journal = open_journal(tmp_path / "journal.jsonl")
     ending = Engine(asked, executor, journal, tmp_path, clock=Ticking()).run().ending
-    assert (ending.reason, ending.detail) == (Reason.BUDGET, "9.25 s are spent")
+    assert (ending.reason, ending.detail) == (Reason.BUDGET, "9.2s are spent")
     assert ending.seconds >= 9.25
     assert {0.5} <= set(executor.waits) <= {0.5, 0.25, 0.0}
 
