@@ -103,7 +103,7 @@ def test_spare_slots_race_the_trials_of_one_point_and_stop_at_the_answer(tmp_pat
     assert len(executor.cancelled) == len(executor.started) - 2 == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     threshold=st.integers(0, 64),
     slots=st.integers(1, 4),
