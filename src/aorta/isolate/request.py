@@ -11,7 +11,7 @@ from typing import Any
 from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
-from aorta.core.hosts import expand_hosts
+from aorta.core.names import expand_hosts
 from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
