@@ -14,7 +14,13 @@ from functools import lru_cache
 from typing import Protocol
 
 from aorta.attribution.events import BLOCK, Event, Pattern, Reading, Registry, event_of, occurrences
-from aorta.attribution.events.exceptions import LITERALS, chained, exceptions, whole_text
+from aorta.attribution.events.exceptions import (
+    LITERALS,
+    TORCHRUN_RANK,
+    chained,
+    exceptions,
+    whole_text,
+)
 from aorta.attribution.events.tracebacks import crash_frames
 from aorta.attribution.logs import (
     LogLine,
@@ -31,7 +37,6 @@ TAIL_FIRST = 50 << 20
 _KEPT_AT_EACH_END = 3  # events of one pattern, rank and source
 _SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_FAILURE = b"exitcode  : "
-_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
 _TORCHRUN_HOST = re.compile(r"host\s*: (\S+)")
 
@@ -193,7 +198,7 @@ def _torchrun_failures(piece: Piece, source: ReadableLog) -> Iterator[Event]:
         above = lines_after(piece.data[: position + 80], begin, source, piece.offset)
         block = [line for line in above if line.text.strip()]
         text = "\n".join(line.text for line in block)
-        ranks, codes = _TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
+        ranks, codes = TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
         if not ranks or not codes:
             continue
         host = _TORCHRUN_HOST.findall(text)
