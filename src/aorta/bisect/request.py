@@ -36,7 +36,6 @@ from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-from aorta.search.belief import Weights
 from aorta.search.timeline import Timeline
 
 _FILE = "command line"
@@ -178,11 +177,9 @@ def bisect(
     request: BisectRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
-    *,
-    on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
-    """Which change broke it? `listeners` makes fresh ones a search; `on_belief` shows each."""
-    resolved = _resolved(request, listeners, say, on_belief)
+    """Which change broke it? `listeners` makes fresh ones a search."""
+    resolved = _resolved(request, listeners, say)
     with request.executor.opened() as executor:
         return run_bisection(replace(resolved, executor=executor))
 
@@ -291,7 +288,6 @@ def _resolved(
     request: BisectRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
-    on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
     as_before = request.resume is not None and not request.asks_something
@@ -305,7 +301,6 @@ def _resolved(
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
         summary=request.summary,
-        on_belief=on_belief,
     )
 
 

@@ -38,7 +38,6 @@ from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.runtimes.git import without_credentials
-from aorta.search.belief import Weights
 from aorta.search.bisection import Bisection
 
 _ASKED = "request.json"
@@ -59,7 +58,6 @@ class ResolvedRequest:
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
     summary: bool = False
-    on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
 
 
 class _OneInterrupt:
@@ -167,7 +165,6 @@ class BisectRun:
         place = self.stages.path / "timeline.json"
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
-        self.request.on_belief(search.atoms)
         return [StepsLeft(search, self.say)]
 
     def write(self, findings: Findings, shown: ShownStates) -> Findings:

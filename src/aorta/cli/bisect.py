@@ -191,14 +191,11 @@ def _containers_from(given: options.Given) -> "ContainerOptions":
 def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     from aorta.bisect.request import bisect
     from aorta.bisect.watching import short
-    from aorta.views.pictures import BeliefPicture
 
-    picture = BeliefPicture()
     findings = bisect(
         request,
-        lambda: display.listeners(picture, describe=short, each=_a_line_a_trial),
+        lambda: display.listeners(describe=short, each=_a_line_a_trial),
         (lambda _: None) if display.quiet else say_above,
-        on_belief=picture.follow,
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())

@@ -98,7 +98,6 @@ class Start(StrEnum):
     COLD = "cold"
     WATCHED = "watched"  # cold; what it imports is looked at, if nobody has seen it yet
     WARM = "warm"  # it may be forked from a process that has imported its libraries already
-    WARM_OF_FEW = "warm of few"  # ... from which only a few others came
 
 
 @dataclass(frozen=True)

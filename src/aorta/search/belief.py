@@ -30,9 +30,6 @@ and the probability of the last kind.
 Prior = Sequence[tuple[int, float]]
 """Masks that share no change, and how likely each change in them is before any trial."""
 
-Weights = Callable[[], Sequence[tuple[int, int, float]]]
-"""What is believed now: `(first candidate, one past the last, weight of each)`."""
-
 _SCENARIOS_KEPT = 32
 _NEGLIGIBLE = 1e-6  # of the belief
 
