@@ -126,7 +126,7 @@ def _bisected(scratch: Path) -> Path:
         title = "Fuse the scatter into the reduction" if number == 143 else f"Change {number}"
         subprocess.run((*git, "commit", "--quiet", "--message", title), check=True)
     (scratch / "test.sh").write_text(_HISTORY_TEST)
-    words = ("bisect", "--good", "HEAD~199", "--bad", "HEAD", "--no-cache", "-q", "--output-prefix")
+    words = ("bisect", "--good", "HEAD~199", "--bad", "HEAD", "-q", "--output-prefix")
     _aorta(repository, *words, str(scratch / "bisected"), "--", "bash", str(scratch / "test.sh"))
     return scratch / "bisected"
 

@@ -9,7 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
 from aorta.report.documents import Document, items, words
-from aorta.report.model import Section, Table, Words
+from aorta.report.model import Command, Section, Table, Words
 from aorta.report.run_reader import OpenedRun, Trial
 
 
@@ -111,6 +111,12 @@ def table_section(
 def warnings_section(document: Document) -> list[Section]:
     said = [str(warning) for warning in items(document, "warnings")]
     return [Section("Know this first", [Words(said, is_list=True)])] if said else []
+
+
+def next_section(result: Document, title: str) -> list[Section]:
+    """What to type now."""
+    commands = [Command(str(words_)) for words_ in items(result, "next")]
+    return [Section(title, commands)] if commands else []
 
 
 def missing_result(result: Document) -> list[str]:
