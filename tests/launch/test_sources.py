@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
-from aorta.launch.sources import DecisionSource, Everybody, SourceError
-from aorta.launch.sources.aggregate import AttributionSources
+from aorta.launch.decision import AttributionSources
+from aorta.launch.records import (
+    Action,
+    CycleEvidence,
+    CycleStart,
+    DecisionSource,
+    Everybody,
+    FailedCycle,
+    SourceError,
+    SourceVerdict,
+)
 from aorta.launch.sources.local import LocalSource
 from support.waiting import patience, wait_until
 

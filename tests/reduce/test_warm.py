@@ -63,7 +63,8 @@ def test_a_reduction_is_the_same_warm_and_cold_and_says_how_many_trials_were_war
             starts.setdefault(trial["key"].split(".")[1], []).append(trial["saved"] > 0)
     assert not any(starts["calibrate"] + starts["confirm"])
     assert all(starts["probe"])
-    assert sum(map(sum, starts.values())) == warm["warm"]["trials"] > 5
+    compared = 3  # warm trials of the original, which count for nothing else
+    assert sum(map(sum, starts.values())) == warm["warm"]["trials"] + compared > 8
 
 
 def test_a_failure_of_the_import_itself_is_searched_cold(tmp_path: Path, python: Path) -> None:

@@ -8,8 +8,12 @@ How processes are started, watched and stopped is torch's business.
 
 import logging
 import os
+import signal
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import (
@@ -20,21 +24,23 @@ from torch.distributed.elastic.agent.server.api import (
 )
 
 from aorta.core.errors import Exit
-from aorta.launch.cycle import AgentCycle
+from aorta.executors.process_tree import adopt_orphans, descendants
+from aorta.launch.cycle import COLLECT_WITHIN, AgentCycle, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.cycle_dir import complain_once, sign_as_leader, write_cycle_info
-from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
+from aorta.launch.decision import AttributionSources
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.sources.aggregate import AttributionSources
-from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import TorchAgent
-from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
+from aorta.launch.store import StoreLostError
+from aorta.launch.torch_elastic import TorchAgent, set_aside_if_broken
+from aorta.runtimes.owner import started
 
 log = logging.getLogger(__name__)
 
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
+# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
+_ENOUGH = 5.0
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
 
 
@@ -345,3 +351,50 @@ class DecidingAgent(TorchAgent):
         self._handler.end(ending)
         if self._cycle is not None:
             self._handler.job_store.announce_over(self._cycle.start.cycle)
+
+
+class WorkerFamilies:
+    """Everything that ranks started ends with them, in whatever session it is.
+
+    The agent adopts orphans, so that what a rank put into a session of its own stays below the
+    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
+    while that lived.
+    """
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self._seen: set[tuple[int, str]] = set()  # a number may be used again
+
+    def remember(self, ranks: Iterable[int]) -> None:
+        """Look who belongs to these ranks, before they are stopped."""
+        found = (child for rank in ranks for child in descendants(rank))
+        self._seen |= {(pid, started(pid)) for pid in found}
+
+    def kill(self, ranks: Iterable[int], job_id: str) -> None:
+        """Kill the ranks' process groups and their descendants. The ranks have exited."""
+        ended = set(ranks)
+        mark = f"AORTA_JOB_ID={job_id}".encode()
+        for pid in ended:
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(os.getpid()) != pid:
+                    os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _ENOUGH
+        while (left := self._left(mark) - ended) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+            for pid in left:  # orphans are this process's to reap
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+        self._seen.clear()
+
+    def _left(self, mark: bytes) -> set[int]:
+        here = descendants(os.getpid())
+        return {pid for pid in here if (pid, started(pid)) in self._seen or _is_marked(pid, mark)}
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    with suppress(OSError):
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False

@@ -75,10 +75,6 @@ class CycleDir:
         """In a directory of their own: what reads dumps takes every file in it."""
         return self.path / "flight_recorder" / f"rank_{rank}.json"
 
-    def merged(self, group_rank: str) -> Path:
-        """One per agent: agents may share the directory."""
-        return self.path / f"merged_{group_rank}.log"
-
     @property
     def info(self) -> Path:
         return self.path / "cycle_info.json"
@@ -254,6 +250,7 @@ def write_cycle_info(
     running: bool = False,
 ) -> None:
     """The whole file anew. It is never half there: readers see the old one or the new one."""
+    ended = ending or (ruling.ending if ruling else None)
     content = {
         "schema": "aorta.cycle/1",
         "aorta_version": __version__,
@@ -270,7 +267,7 @@ def write_cycle_info(
         "decided_by": ruling.verdict.source if ruling else None,
         "decided_in_ms": ruling.elapsed_ms if ruling else None,
         "finding": ruling.verdict.finding if ruling else None,
-        "ending": _ending(ending or (ruling.ending if ruling else None)),
+        "ending": ended.document if ended is not None else None,
         "notes": [piece.note for piece in evidence if piece.note],
         "lost_nodes": sorted({node for piece in evidence for node in piece.lost}),
     }
@@ -280,12 +277,6 @@ def write_cycle_info(
         write_whole(directory.info, json.dumps(content, indent=2) + "\n")
     except OSError as full:
         complain_once(str(directory.info), full)
-
-
-def _ending(ending: JobEnding | None) -> dict[str, Any] | None:
-    if ending is None:
-        return None
-    return {"exit_code": ending.exit_code, "reason": ending.reason}
 
 
 def _moment(seconds: float) -> str:

@@ -24,13 +24,13 @@ from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case
 from aorta.launch.cycle_dir import LogDir, sign_off
-from aorta.launch.decision import FinalDecision, LeaderDecides
+from aorta.launch.decision import AttributionSources, FinalDecision, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.sources.aggregate import AttributionSources, build_sources
-from aorta.launch.store_calls import StoreLostError
+from aorta.launch.sources import build_sources
+from aorta.launch.store import StoreLostError
 from aorta.launch.store_server import Meeting, connect
 from aorta.launch.torch_elastic import (
     demand_known_agent,
@@ -39,7 +39,7 @@ from aorta.launch.torch_elastic import (
     signals_to_handle,
     where_known,
 )
-from aorta.reduce.opened_files import watch_opened
+from aorta.reduce.files import watch_opened
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +267,6 @@ def _agent(
     logs = CycleLogs(
         log_dir,
         options.shown,
-        merged=settings.merged_log,
         merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
         bounded=not _asks_for_logs(options),

@@ -7,7 +7,7 @@ the installed torch. What the options mean together is checked here, before anyt
 import os
 import sys
 import uuid
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,8 +98,6 @@ def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
         help="Serve this job's page live to this machine; says where. Of several nodes, one is "
         "enough.",
     )
-    # Workers always import for themselves; command lines that said so go on to work.
-    combined.add_argument("--cold", action="store_true", help=SUPPRESS)
     add_flags(combined)
     if "PET_MASTER_PORT" not in os.environ:  # before 2.10 its default looks like a chosen one
         combined.set_defaults(master_port=None)

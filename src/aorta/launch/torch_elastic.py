@@ -1,23 +1,25 @@
 """The one place that touches what torch elastic promises to nobody. Other modules know no
 underscore of torch's.
 
-| what | of | holds for | |---|---|---| | `_invoke_run`, `_worker_group`, `_remaining_restarts` |
-`SimpleElasticAgent` | 2.4 to 2.15 | | `_initialize_workers`, `_restart_workers`, `_rendezvous` |
-`SimpleElasticAgent` | 2.4 to 2.15 | | `_start_workers`, `_monitor_workers`, `_pcontext` |
-`LocalElasticAgent` | 2.4 to 2.15 | | `_stop_workers(group)` | `LocalElasticAgent` | 2.9 to 2.15; in
-2.4 `(group, is_restart)` | | `_shutdown(signal, timeout)` | `LocalElasticAgent` | 2.12 to 2.15; in
-2.9 `(signal)`, in 2.4 `(signal, is_restart)` | | `_shutdown_timeout` | `SimpleElasticAgent` | since
-2.12 | | `_pc` | `MultiprocessContext` | 2.4 to 2.15 | | `_terminate_process_handler` |
-`multiprocessing.api` | 2.4 to 2.15 | | `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to
-2.15 |
-
-Everything else that is used of torch elastic is public: `RendezvousHandler`, `LogsSpecs`,
-`WorkerSpec`, torchrun's parser, `create_backend` of the c10d rendezvous.
+| what | of | holds for |
+|---|---|---|
+| `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
+| `_stop_workers(group)` | `LocalElasticAgent` | since 2.9; in 2.4 `(group, is_restart)` |
+| `_shutdown(signal, timeout)` | `LocalElasticAgent` | since 2.12; older take fewer |
+| `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
+| `_pc` | `MultiprocessContext` | 2.4 to 2.15 |
+| `_terminate_process_handler` | `multiprocessing.api` | 2.4 to 2.15 |
+| `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to 2.15 |
 """
 
 import inspect
+import json
 import signal
 from abc import abstractmethod
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch.distributed import DistError
@@ -189,3 +191,17 @@ class TorchAgent(LocalElasticAgent):
         self.after_stop()
 
     _is_stopping = False
+
+
+def set_aside_if_broken(error_file: Path) -> None:
+    """Torch reads a rank's error file and falls over anything that is not its JSON."""
+    try:
+        message = json.loads(error_file.read_text())["message"]
+        broken = not (isinstance(message, str) or "extraInfo" in message)
+    except OSError:
+        return
+    except (ValueError, KeyError, TypeError):
+        broken = True
+    if broken:
+        with suppress(OSError):
+            error_file.replace(error_file.with_suffix(".broken"))

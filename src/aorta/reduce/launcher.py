@@ -8,6 +8,7 @@ variables (`PET_...`) say the same.
 
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,13 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
     return _edited(
         argv, lambda options: ["--log-dir", shlex.quote(str(folder)), "--tee", "3", *options]
     )
+
+
+def python_of(command: str | Sequence[str]) -> str | None:
+    """The Python that a command names, as this machine finds it."""
+    words = command.split() if isinstance(command, str) else command
+    named = next((word for word in words if _PYTHON.match(word.rpartition("/")[2])), None)
+    return shutil.which(named) if named is not None else None
 
 
 # -- options of the launcher

@@ -27,8 +27,8 @@ from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
+from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
-from aorta.reduce.opened_files import watch_opened
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
 from aorta.solve.state import StageResult, State, Status
@@ -78,7 +78,6 @@ class Reproduce:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
-        failure["first"] = failure_of(seen.end).to_json()
         failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
         if failure["mistake"]:
             rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
