@@ -45,7 +45,7 @@ for step in range(3 + 2 * rank % 3 - cycle):
     print(f"step {step} loss {2.3 - step / 10:.2f}", flush=True); time.sleep(0.3)
 if rank == 5 and cycle < 2:
     raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
-if rank == 2 and cycle == 2:
+if rank == 2 and cycle >= 2:
     open("/data/shards/shard-0107.bin")
 time.sleep(20)
 """

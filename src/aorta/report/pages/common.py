@@ -86,9 +86,15 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     if begun := words(about, "created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
-        spent = run.trials[-1].elapsed
+        spent = seconds_spent(run.trials)
         facts.append(("Trials", f"{len(run.trials)}" + (f" in {seconds(spent)}" if spent else "")))
     return facts
+
+
+def seconds_spent(trials: Sequence[Trial]) -> float:
+    """Of every question of a run together: each counts its own time from nothing."""
+    after = [*(trial.elapsed for trial in trials[1:]), 0.0]
+    return sum(t.elapsed for t, later in zip(trials, after, strict=True) if later < t.elapsed)
 
 
 def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:

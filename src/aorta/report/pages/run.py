@@ -35,20 +35,14 @@ def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
         run,
         trials=[
             Trial(
-                seq=number,
                 values={},
-                purpose="",
-                key="",
-                config="",
                 outcome=Outcome(words(row, "outcome")),
                 why=words(row, "why"),
                 signature="",
                 duration=number_of(row, "duration_sec") or 0.0,
                 elapsed=0.0,
-                exit_code=None,
-                signal=None,
             )
-            for number, row in enumerate(told)
+            for row in told
             if words(row, "outcome") in known
         ],
     )
