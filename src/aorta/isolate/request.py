@@ -21,7 +21,7 @@ from aorta.engine.rundir import write_json
 from aorta.engine.session import Resume, Session
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
-from aorta.isolate.report import SCHEMA, IsolateReport
+from aorta.isolate.report import FIRST_RANK, SCHEMA, IsolateReport
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.isolation import NODES, Isolation
 from aorta.workloads.startable import check_startable
@@ -30,7 +30,6 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 NODES_VARIABLE = "AORTA_NODES"
 """The nodes of a trial's placement, in the order of their ranks, for a command that needs them."""
 
-_FIRST_RANK = "first_rank"
 _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
@@ -266,11 +265,11 @@ def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
         return {}
     finding = attribute(AttributeRequest(logs=logs)).finding
     known = finding.root.rank is not None and finding.confidence >= _SURE
-    return {_FIRST_RANK: str(finding.root.rank)} if known else {}
+    return {FIRST_RANK: str(finding.root.rank)} if known else {}
 
 
 def _note_first_rank(search: Isolation, record: TrialRecord, ranks_per_node: int) -> None:
-    rank = record.kept.get(_FIRST_RANK)
+    rank = record.kept.get(FIRST_RANK)
     position = None if rank is None else int(rank) // ranks_per_node
     if position is not None and position < len(as_indexes(record.point[NODES])):
         search.note_first(record.point, position)
