@@ -240,13 +240,12 @@ class IsolateReport:
 
     def _next(self) -> Iterator[str]:
         answer = self.search.answer
-        words = self.command if isinstance(self.command, str) else shlex.join(self.command)
         if answer is None:
             if self.ending.reason is not Reason.DONE:
                 yield f"the same command again with --resume {self.run_dir}"
             return
         if answer.kind in {SOFTWARE, RANK}:
-            yield f"aorta solve -- {words}"
+            yield f"aorta solve -- {spelled(self.command)}"
             return
         if self.is_slurm:
             for member in answer.members:
@@ -259,7 +258,13 @@ class IsolateReport:
         if self._has_gpus(answer) and self._gpu is None:
             name, devices = self._name(answer), f"0-{self.ranks_per_node - 1}"
             there = f"srun -w {name}" if self.is_slurm else f"on {name}:"
-            yield f"which GPU of it: {there} aorta isolate --nodes {devices} -- {words}"
+            job = spelled(self.command)
+            yield f"which GPU of it: {there} aorta isolate --nodes {devices} -- {job}"
+
+
+def spelled(command: tuple[str, ...] | str) -> str:
+    """As a shell reads it."""
+    return command if isinstance(command, str) else shlex.join(command)
 
 
 def _share(failed: int, passed: int) -> float | None:
