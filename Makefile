@@ -6,7 +6,7 @@ PEER = nvidia-resiliency-ext==0.7.0
 
 ROOM =
 TESTS = tests$(if $(ROOM),/$(ROOM))
-QUICK = $(addprefix tests/,core scrub search registry engine views)
+QUICK = $(addprefix tests/,core scrub search registry engine)
 TORCHES = 2.4.1 2.6.0 2.9.1 2.12.1 2.15.0 # the oldest that pyproject.toml allows, the newest that was tried, and some between
 WHOLE_TORCHES = 2.9.1 2.15.0 # of these the whole launch tests, of the others a smoke
 RECORDING_TORCHES = 2.12.1 2.15.0 # whose Flight Recorder has gloo's collectives; of 2.9.1 it has none

@@ -8,6 +8,10 @@ numbers, an index, a key, an assertion, a device, a NaN.
 *kept*: the script fails with the same last line as the original. *repaired*: with the planted
 expression in the script put back as it was (its variables may be called otherwise), the script ends
 well. Target: median <= 30 lines, 90 % kept and repaired, <= 400 trials, <= 15 minutes on two cores.
+
+Beside it stands shrinkray, on the program as one file. Each reducer has two jobs a case and the same
+seconds, `AORTA_SOURCE_SECONDS`; `AORTA_SOURCE_AT_ONCE` cases run side by side, so give it half of
+the machine's cores at most.
 """
 
 import json
@@ -19,15 +23,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aorta.reduce.source.repair import fixes_between, repaired
+from benchmarks.source_peers import Peer, by_shrinkray
 
 PLACE = "AORTA_SOURCE_CHECKOUTS"
-ONLY = "AORTA_SOURCE_ONLY"  # part of the names of the cases that are run
-_SECONDS = 900
+# Part of the names of the cases that are run.
+ONLY = "AORTA_SOURCE_ONLY"
+# How many cases run side by side.
+AT_ONCE = "AORTA_SOURCE_AT_ONCE"
+# What each reducer may take for a case.
+SECONDS = "AORTA_SOURCE_SECONDS"
 
 
 @dataclass(frozen=True)
@@ -295,6 +305,8 @@ class Row:
     kept: bool = False
     repaired: bool = False
     note: str = ""
+    script: str = ""
+    peer: Peer = field(default_factory=Peer)
 
 
 def main() -> None:
@@ -302,17 +314,25 @@ def main() -> None:
     if not place:
         print(f"skipped: {PLACE} names no folder of checkouts")
         return
+    wanted = [case for case in CASES if os.environ.get(ONLY, "") in case.name]
+    for missing in sorted({c.repository for c in wanted if not _checkout(place, c).is_dir()}):
+        print(f"skipped: there is no {missing} in {place}")
     rows: list[Row] = []
-    for case in CASES:
-        if os.environ.get(ONLY, "") not in case.name:
-            continue
-        if not (Path(place) / case.repository).is_dir():
-            print(f"skipped: there is no {case.repository} in {place}")
-            continue
-        rows.append(_measured(case, Path(place) / case.repository))
-        _show(rows[-1])
+    with ThreadPoolExecutor(int(os.environ.get(AT_ONCE, "1"))) as pool:
+        there = [case for case in wanted if _checkout(place, case).is_dir()]
+        for done in as_completed(pool.submit(_measured, c, _checkout(place, c)) for c in there):
+            rows.append(done.result())
+            _show(rows[-1])
     if rows:
         _summarise(rows)
+
+
+def _checkout(place: str, case: Case) -> Path:
+    return Path(place) / case.repository
+
+
+def _seconds() -> float:
+    return float(os.environ.get(SECONDS, "900"))
 
 
 def _measured(case: Case, checkout: Path) -> Row:
@@ -330,23 +350,26 @@ def _measured(case: Case, checkout: Path) -> Row:
         first = _run([sys.executable, *case.command], place, env)
         if first.returncode == 0:
             return Row(case, note="the planted failure does not show")
+        if _last(first.stderr).startswith("ModuleNotFoundError"):
+            return Row(case, note=_last(first.stderr))
         began = time.monotonic()
         words = ["reduce", "--source", "--json", "-q", "--jobs", "2"]
-        words += ["--max-wall-clock", f"{_SECONDS}s"]
+        words += ["--max-wall-clock", f"{_seconds():g}s"]
         given = [word for pair in case.env.items() for word in ("--extra-env", "=".join(pair))]
         command = [sys.executable, "-m", "aorta", *words, *given, "--", sys.executable]
         done = _run([*command, *case.command], place, env)
         seconds = time.monotonic() - began
         try:
             result = json.loads(done.stdout)
-            script = (place / result["run_dir"] / "shrunken" / "repro.py").read_text("utf-8")
+            run_dir = place / result["run_dir"]
+            script = (run_dir / "shrunken" / "repro.py").read_text("utf-8")
         except (ValueError, OSError):
             return Row(case, seconds=seconds, note=done.stderr.strip()[-200:] or "no script")
         row = result["axes"][-1]
         alone = Path(made) / "alone"
-        shutil.copytree(place / result["run_dir"] / "shrunken", alone)
+        shutil.copytree(run_dir / "shrunken", alone)
         again = _run([sys.executable, "repro.py"], alone, env)
-        print(script)
+        facts = run_dir.parent / ".aorta" / run_dir.name / "source" / "original.0.jsonl"
         return Row(
             case,
             row["initial_lines"],
@@ -357,6 +380,8 @@ def _measured(case: Case, checkout: Path) -> Row:
             again.returncode != 0 and _last(again.stderr) == _last(first.stderr),
             _is_cured(text, planted.read_text("utf-8"), script, alone, env),
             "" if result["status"] == "reduced" else result["status"],
+            script,
+            by_shrinkray(place, facts, [sys.executable, *case.command], env, _seconds()),
         )
 
 
@@ -373,7 +398,13 @@ def _is_cured(good: str, bad: str, script: str, alone: Path, env: dict[str, str]
 
 def _run(words: list[str], place: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        words, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=2 * _SECONDS
+        words,
+        cwd=place,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * _seconds() + 60,
     )
 
 
@@ -382,22 +413,37 @@ def _last(text: str) -> str:
 
 
 def _show(row: Row) -> None:
+    peer = row.peer
+    beside = f"{peer.lines} lines, {peer.executions} executions, {peer.seconds:.0f} s"
     print(
-        f"{row.case.name}: {row.before} -> {row.lines} lines in {row.files} files, "
+        f"{row.script}\n{row.case.name}: {row.before} -> {row.lines} lines in {row.files} files, "
         f"{row.trials} trials, {row.seconds:.0f} s, kept {row.kept}, repaired {row.repaired}"
-        f"{f' ({row.note})' if row.note else ''}",
+        f"{f' ({row.note})' if row.note else ''}\n"
+        f"  shrinkray: {beside if peer.lines else 'none'}{f' ({peer.note})' if peer.note else ''}",
         flush=True,
     )
 
 
 def _summarise(rows: list[Row]) -> None:
-    lines = statistics.median(row.lines for row in rows)
-    good = sum(row.kept and row.repaired for row in rows)
+    """Of those that were reduced; the others, which could not be run, are counted apart."""
+    ran = [row for row in rows if row.lines]
+    print(f"{len(rows) - len(ran)} of {len(rows)} programs could not be run or not be reduced")
+    if not ran:
+        return
+    good = sum(row.kept and row.repaired for row in ran)
     print(
-        f"{len(rows)} programs: median {lines:g} lines, kept {sum(r.kept for r in rows)}, "
-        f"kept and repaired {good}, at most {max(r.trials for r in rows)} trials, "
-        f"at most {max(r.seconds for r in rows):.0f} s"
+        f"{len(ran)} programs: median {statistics.median(r.lines for r in ran):g} lines, "
+        f"median {statistics.median(r.trials for r in ran):g} trials, "
+        f"kept {sum(r.kept for r in ran)}, kept and repaired {good}, "
+        f"at most {max(r.trials for r in ran)} trials, at most {max(r.seconds for r in ran):.0f} s"
     )
+    peers = [row.peer for row in ran if row.peer.lines]
+    if peers:
+        print(
+            f"shrinkray on {len(peers)} of them: median {statistics.median(p.lines for p in peers):g}"
+            f" lines, median {statistics.median(p.executions for p in peers):g} executions, "
+            f"{sum(p.note == 'stopped' for p in peers)} stopped at their limit"
+        )
 
 
 if __name__ == "__main__":

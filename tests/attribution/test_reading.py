@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution import logs
+from aorta.attribution.events import built_in
 from aorta.attribution.events.scanning import (
     HyperscanScanner,
     PlainScanner,
@@ -17,8 +18,7 @@ from aorta.attribution.events.scanning import (
     read_ends,
     read_whole,
 )
-from aorta.attribution.logs import reading
-from aorta.attribution.logs.reading import (
+from aorta.attribution.logs import (
     MARGIN,
     PIECE,
     ReadableLog,
@@ -57,8 +57,8 @@ def test_pieces_are_the_source_cut_into_its_own_parts(
     text = b"\n".join(parts)
     begin = min(begin, len(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PIECE", size)
-        patch.setattr(reading, "MARGIN", size // 3)
+        patch.setattr(logs, "PIECE", size)
+        patch.setattr(logs, "MARGIN", size // 3)
         found = list(pieces(ReadableLog("x", text=text), begin))
     assert b"".join(piece.data[piece.start : piece.end] for piece in found) == text[begin:]
     for piece in found:
@@ -112,7 +112,7 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
 @settings(deadline=None)  # the first example imports numpy
 @given(st.binary(max_size=300), st.booleans())
 def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
-    assert reading._line_end_counter(far)(block) == block.count(b"\n")
+    assert logs._line_end_counter(far)(block) == block.count(b"\n")
 
 
 def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import Failure
 from aorta.core.trial import Ended, Outcome, Tally, Verdict
-from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
 from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
@@ -230,23 +230,6 @@ def test_the_order_of_what_was_asked_for_is_no_change_of_it(tmp_path: Path) -> N
     assert {len(digest) for digest in said.values()} == {16}
     with pytest.raises(ResumeError, match="the more changed since"):
         Journal.resume(path, {"spec": {"a": 1, "b": Path("x")}, "more": 1})
-
-
-def test_going_cold_closes_the_points_of_its_own_question_alone(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = Journal.create(path, PARTS)
-    for question in (MAIN, "copy"):
-        journal.append(Opened(point(0)), question)
-    journal.append(WarmDisabled("they differ"), MAIN)
-    journal.append(record(0), "copy")
-    journal.close()
-    assert entries_of(path) == [Opened(point(0)), WarmDisabled("they differ")]
-    journal = Journal.resume(path, PARTS)
-    assert journal.entries("copy") == [Opened(point(0)), record(0)]
-    journal.append(record(0), MAIN)
-    journal.close()
-    with pytest.raises(ResumeError, match=r"line 6 of 6 is damaged .*a point that is not open"):
-        Journal.resume(path, PARTS)
 
 
 def test_the_torn_end_is_said_by_its_length(written: Path) -> None:

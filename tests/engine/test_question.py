@@ -161,5 +161,5 @@ def test_a_failure_that_another_run_learned_is_the_one_that_is_meant() -> None:
 
 def test_a_question_is_guarded_cold_and_in_the_open_unless_it_says_otherwise() -> None:
     plain = Question(EveryPoint([ORIGINAL]), SameJudge(KOfN(1, 1)), ValueExperiment(), {})
-    assert (plain.guard_signature, plain.private_trials, plain.warm) == (True, False, None)
+    assert (plain.guard_signature, plain.private_trials, plain.warm) == (True, False, False)
     assert plain.shows_it(SMALLER)

@@ -1,12 +1,13 @@
 """`aorta isolate` from the command line, on devices of this machine."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from aorta.core.errors import UsageError
-from aorta.core.hosts import expand_hosts
+from aorta.core.names import expand_hosts
 from support.aorta_cli import aorta, start_aorta
 from support.waiting import wait_until
 
@@ -40,6 +41,27 @@ def test_the_broken_device_is_named_with_what_to_do(tmp_path: Path) -> None:
     written = json.loads((tmp_path / result["run_dir"] / "result.json").read_text(encoding="utf-8"))
     assert written["guilty"] == result["guilty"]
     assert result["next"]
+
+
+def test_a_device_that_fails_now_and_then_is_not_said_to_fail_always(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(
+        """case ",$AORTA_NODES," in *,1,*)
+  echo x >> met; [ $(($(wc -l < met) % 2)) = 0 ] || { echo 'RuntimeError: ECC' >&2; exit 1; };;
+esac
+"""
+    )
+    done = aorta("isolate", "--nodes", "0-3", "--", "bash", str(path), cwd=tmp_path)
+    seen = re.search(r"Device 1 .*: failed in (\d+) of (\d+) runs it took part in", done.stdout)
+    assert seen is not None, done.stdout
+    assert 0 < int(seen[1]) < int(seen[2])
+
+
+def test_a_command_that_never_fails_blames_nothing(tmp_path: Path) -> None:
+    done = aorta("isolate", "--nodes", "0-3", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 3
+    assert done.stdout.startswith("It did not fail in ")
+    assert "%" not in done.stdout
 
 
 def test_a_program_that_fails_everywhere_is_the_software(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aorta.attribution.http_client import JsonClient
+from aorta.attribution.client import JsonClient
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
 from aorta.launch.sources.http import HttpSource
 from support.attribution_service import running_service

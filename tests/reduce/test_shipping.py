@@ -42,6 +42,26 @@ def elsewhere(run_dir: Path, tmp_path: Path, **env: str) -> subprocess.Completed
     )  # fmt: skip
 
 
+def test_a_python_that_lacks_a_module_is_said_and_is_not_the_failure(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"import click\n{TRAIN}")
+    workload = {"command": [sys.executable, "train.py"], "cwd": "./"}
+    spec = write_spec(tmp_path, "", [numeric("N", 20, 1)], workload=workload, oracle=FAILS)
+    done = reduce_spec(spec)
+    assert done.exit_code == 0, done.stderr
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON=str(bare))
+    assert ran.returncode == 127
+    assert ran.stderr == (
+        "run_repro.sh: this Python lacks click; name one that has it: "
+        "PYTHON=/path/to/python bash run_repro.sh\n"
+    )
+    shutil.rmtree(tmp_path / "there")
+    ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON=sys.executable)
+    assert (ran.returncode, "loss is nan" in ran.stderr) == (1, True)
+
+
 def commands(tmp_path: Path) -> dict[str, Any]:
     """Commands of every shape: with files and without, by absolute and relative names, as text and
     as a list.

@@ -18,10 +18,10 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
-from aorta.attribution.events.event import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.events.tracebacks import FRAME, Frame
-from aorta.attribution.logs.reading import LogLine, ReadableLog, cleaned, tail_of
-from aorta.attribution.taxonomy import USER_ERRORS, Certainty, FailureClass
+from aorta.attribution.logs import LogLine, ReadableLog, cleaned, tail_of
+from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
 
 WEIGHTS = "model.tsv"
 SCALE = 100  # weights are stored as whole numbers
@@ -54,72 +54,13 @@ _SETTING = re.compile(
 _IDENTIFIER = re.compile(r"(?<![\w<.`'\"=])[a-z]+(?:_[a-z0-9]+)+\b(?!\.| ?\()")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
 _ENDINGS = {
-    "<weights>": {
-        "pt",
-        "pth",
-        "ckpt",
-        "safetensors",
-        "pdparams",
-        "h5",
-        "hdf5",
-        "gguf",
-        "onnx",
-        "engine",
-        "plan",
-        "nemo",
-        "msgpack",
-        "keras",
-        "pb",
-        "params",
-    },
-    "<data>": {
-        "parquet",
-        "arrow",
-        "tfrecord",
-        "tfrecords",
-        "mds",
-        "tar",
-        "jsonl",
-        "csv",
-        "tsv",
-        "jpg",
-        "jpeg",
-        "png",
-        "wav",
-        "flac",
-        "mp3",
-        "mp4",
-        "npy",
-        "npz",
-        "lmdb",
-        "zst",
-        "gz",
-        "rec",
-        "idx",
-    },
-    "": {
-        "json",
-        "yaml",
-        "yml",
-        "toml",
-        "cfg",
-        "ini",
-        "txt",
-        "bin",
-        "model",
-        "zip",
-        "sh",
-        "log",
-        "lock",
-        "pkl",
-        "pickle",
-        "conf",
-        "db",
-        "index",
-        "xml",
-    },
+    "<weights>": "pt pth ckpt safetensors pdparams h5 hdf5 gguf onnx engine plan nemo msgpack "
+    "keras pb params",
+    "<data>": "parquet arrow tfrecord tfrecords mds tar jsonl csv tsv jpg jpeg png wav flac mp3 "
+    "mp4 npy npz lmdb zst gz rec idx",
+    "": "json yaml yml toml cfg ini txt bin model zip sh log lock pkl pickle conf db index xml",
 }
-_KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings}
+_KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 # How much each kind of word says beside the words of the message itself.
 _OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.2
 _NOTION, _TWO_NOTIONS, _INNER_FRAME, _OUTER_FRAME, _ALWAYS = 0.7, 0.5, 0.5, 0.2, 0.5

@@ -11,9 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
+from aorta.attribution.nouns import (
+    USER_ERRORS,
+    Action,
+    Advice,
+    Decision,
+    FailureClass,
+    Finding,
+    PastCycle,
+)
 from aorta.attribution.progress import made_progress, progress_over, reached
-from aorta.attribution.taxonomy import USER_ERRORS, Action, FailureClass
 from aorta.core.failure import same_failure
 
 DEFAULT_NO_PROGRESS_LIMIT = 3

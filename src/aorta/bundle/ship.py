@@ -23,7 +23,10 @@ _WORDS = {
 }
 
 
-LOGS_ONLY = "Logs only: the program that failed is not in this bundle, so nothing in it can be run."
+LOGS_ONLY = (
+    "The program that failed is not in this bundle: what is in it can be read; a recipe in it runs "
+    "where the program lies."
+)
 UNKNOWN = (
     "- names of models, projects, customers and data sets that look like ordinary words",
     "- names of people in free text, and what a sentence gives away",

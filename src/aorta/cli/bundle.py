@@ -268,7 +268,7 @@ def _show_packed(report: "BundleReport") -> None:
         size = sum(file.bytes for file in raw) / 1e6
         say(f"{len(raw)} binary files ({size:.1f} MB) leave as they are, not scrubbed")
     if manifest.logs_only:
-        say("logs only: the program that failed is not in it")
+        say("the program that failed is not in it: it can be read, and not run elsewhere")
     if report.checked is not None:
         say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")

@@ -78,10 +78,8 @@ class IsolateReport:
     def lines(self) -> Iterator[str]:
         """The answer in a sentence, what it rests on, and what to do."""
         yield self.sentence
-        yield (
-            f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours; "
-            f"software {self.search.software:.0%}"
-        )
+        software = f"; software {self.search.software:.0%}" if self._has_failed else ""
+        yield f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours{software}"
         for suspect in self._guilty()[:_SHOWN]:
             yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
         for line in self.priors:
@@ -101,7 +99,7 @@ class IsolateReport:
             tried = f"{len(self.records)} runs"
             if self.ending.reason is not Reason.DONE:
                 return f"Stopped after {tried}: {self.ending.detail}"
-            if not any(record.outcome is Outcome.REPRODUCED for record in self.records):
+            if not self._has_failed:
                 return f"It did not fail in {tried}"
             return f"Not known after {tried}: no explanation is {search.confidence:.0%} likely"
         if answer.kind == SOFTWARE:
@@ -109,12 +107,21 @@ class IsolateReport:
         sure = f"({self._probability(answer):.0%})"
         name = self._name(answer)
         if answer.kind == NODE:
-            return f"Node {name} {sure}: it fails wherever it takes part"
+            kind = self._kind(answer).capitalize()
+            return f"{kind} {name} {sure}: failed in {self._seen(answer)} it took part in"
         if answer.kind == LINK:
-            return f"The link between {name} {sure}: it fails where both take part"
+            return f"The link between {name} {sure}: failed in {self._seen(answer)} with both"
         if answer.kind == RANK:
             return f"Not the hardware: it follows {name} wherever it runs {sure}"
         return f"More than one node {sure}: {name} come first"
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(record.outcome is Outcome.REPRODUCED for record in self.records)
+
+    def _seen(self, what: Hypothesis) -> str:
+        failed, passed, _, _ = self.search.counts(what)
+        return f"{failed} of {failed + passed} runs"
 
     @property
     def broken(self) -> str:
@@ -131,8 +138,10 @@ class IsolateReport:
         )
 
     def _guilty(self) -> list[dict[str, Any]]:
-        """The answer first; without one, the likeliest suspects."""
+        """The answer first; without one, the likeliest suspects of what was seen to fail."""
         answer = self.search.answer
+        if answer is None and not self._has_failed:
+            return []
         if answer is not None:
             chosen = [] if answer.kind == SOFTWARE else [answer]
         else:

@@ -20,7 +20,7 @@ _PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
 # What stands here for its keys and flags.
 _INSTEAD: Mapping[str, str] = {
     "start `aorta attrsvc` yourself and give --ft-attrsvc-url": "attribution_startup_timeout",
-    "the model is an option of `aorta attrsvc`": "attribution_llm_api_key_file "
+    "no language model is asked": "attribution_llm_api_key_file "
     "attribution_llm_base_url attribution_llm_model",
     "name the sources with --ft-attribution-http-url or --ft-attribution-enable-mcp": ""
     "attribution_analysis_backend attribution_backends",

@@ -4,9 +4,11 @@ import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
+from aorta.core.durations import show_duration
 from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
@@ -94,7 +96,7 @@ class _ImpatientJudge:
     def verdict(self, tally: Tally) -> Verdict | None:
         seconds = self.patience.hung_for(self.point)
         if seconds is not None and not tally.reproduced:
-            why = f"still running after {seconds:.0f} s, where the original had ended"
+            why = f"still running after {show_duration(seconds)}, where the original had ended"
             return Verdict(None, tally, why)
         return self.inner.verdict(tally)
 
@@ -119,10 +121,12 @@ class ReductionExperiment:
         variables = self.variables(point, folder)
         trial = replace(self.base, env=variables).trial(_NOTHING, index, trial_dir)
         argv = self.command(trial.argv, point)
+        if self._has_launcher:
+            argv = with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute())
         return replace(
             trial,
             cwd=self.workplace(point, folder) or trial.cwd,
-            argv=with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute()),
+            argv=argv,
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
@@ -166,13 +170,12 @@ class ReductionExperiment:
     def launching(self, point: Point) -> dict[str, str]:
         """Variables for a launcher that stands inside a script."""
         ranks = self.ranks(point)
-        if ranks is None or is_launched(self._original_argv()):
-            return {}
-        return world_size_variables(ranks)
+        return {} if ranks is None or self._has_launcher else world_size_variables(ranks)
 
-    def _original_argv(self) -> tuple[str, ...]:
+    @cached_property
+    def _has_launcher(self) -> bool:
         command = self.base.request.config.get("command", ())
-        return (command,) if isinstance(command, str) else tuple(command)
+        return is_launched((command,) if isinstance(command, str) else tuple(command))
 
 
 def clear_data(trial_dir: Path) -> None:
@@ -204,7 +207,8 @@ class GatedOracle:
     def _not_under_load(self, end: TrialEnd) -> str | None:
         least, seconds = self.gate.min_step_time_ms, self.gate.min_duration
         if seconds is not None and end.duration < seconds:
-            return f"it took {end.duration:.3g} s, the gate asks for {seconds:g} s"
+            took, least_time = show_duration(end.duration), show_duration(seconds)
+            return f"it took {took}, the gate asks for {least_time}"
         if least is None:
             return None
         time = self._step_time(end)

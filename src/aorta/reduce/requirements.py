@@ -1,11 +1,11 @@
-"""`requirements.txt` of a reproducer: the installed packages that its Python files import, in the
-releases that they had when it failed.
+"""The installed packages that the Python files of a reproducer import, in the releases that they
+had when it failed.
 """
 
 import ast
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,15 +17,22 @@ print(json.dumps({n: [[d, m.version(d)] for d in sorted(set(ds))]
 _SECONDS = 60
 
 
-def requirements(files: Sequence[Path], python: str | None) -> str:
-    """One `name==version` a line; empty where nothing is imported but the standard library and the
-    files themselves, or where that Python does not say what it has.
+def requirements(files: Sequence[Path], python: str | None) -> dict[str, list[str]]:
+    """By the module that is imported: the packages that bring it, as `name==version`. Without the
+    standard library and the files themselves; empty where that Python does not say what it has.
     """
     own = {file.stem for file in files} | {file.parent.name for file in files}
     wanted = {name for file in files for name in _imported(file)} - own
     installed = _installed(python) if python and wanted else {}
-    found = {f"{n}=={v}" for name in wanted for n, v in installed.get(name, [])}
-    return "".join(f"{line}\n" for line in sorted(found))
+    return {
+        name: [f"{package}=={version}" for package, version in installed[name]]
+        for name in sorted(wanted & installed.keys())
+    }
+
+
+def requirements_text(found: Mapping[str, Sequence[str]]) -> str:
+    """As a `requirements.txt`, one package a line."""
+    return "".join(f"{line}\n" for line in sorted({line for one in found.values() for line in one}))
 
 
 def _imported(file: Path) -> Iterator[str]:

@@ -35,10 +35,10 @@ from aorta.reduce.files import (
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import changed_names, place_all, place_inside
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.requirements import requirements
+from aorta.reduce.requirements import requirements, requirements_text
+from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
-from aorta.workloads.discovery import place_of
 from aorta.workloads.trial import STEPS, describe_environment
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
@@ -65,7 +65,7 @@ def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | N
         command = plan.request.config["command"]
         words = [command] if isinstance(command, str) else command
         return needed_files(cwd, [*words, *variables.values()], globs, apart), None
-    place = place_of(plan.request.workload)
+    place = workload_place(plan.request.workload)
     named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
     root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
     if root is None:
@@ -110,8 +110,8 @@ class Reproducer:
                 target = folder / self.home / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
-        needed = self.requirements
-        if needed:
+        if self.requirements:
+            needed = requirements_text(self.requirements)
             (folder / REQUIREMENTS).write_text(needed, encoding="utf-8")
         script = folder / SCRIPT
         script.write_text(self.script(placed, folder), encoding="utf-8", errors="surrogateescape")
@@ -198,10 +198,10 @@ class Reproducer:
             return str(beside) if beside is not None and beside.is_file() else None
         return shutil.which(named, path=path)
 
-    @property
-    def requirements(self) -> str:
+    @cached_property
+    def requirements(self) -> dict[str, list[str]]:
         if self.files is None:
-            return ""
+            return {}
         return requirements([self.files.root / name for name in self.files.names], self.python)
 
     @property
@@ -217,7 +217,7 @@ class Reproducer:
         if self.plan.is_command:
             return needed
         name = self.plan.request.workload
-        own = self.module is not None or place_of(name).startswith(_OURS)
+        own = self.module is not None or workload_place(name).startswith(_OURS)
         installed = "" if own else f" and the package of the workload {name!r}"
         return [*needed, f"a Python with aorta{installed}"]
 
@@ -308,14 +308,19 @@ class Reproducer:
     def _command_lines(self) -> list[str]:
         command = self.command()
         words = command if isinstance(command, list) else command.split()
-        found = [*_FIND_PROGRAMS] if any(map(_PYTHON.fullmatch, words)) else [_FIND_PROGRAMS[0]]
+        is_python = any(map(_PYTHON.fullmatch, words))
+        lines = [_FIND_PROGRAMS]
+        if is_python and self.requirements:
+            check = f'"${{PYTHON:-python3}}" -c {shlex.quote(_LACKS)}'
+            lines.append(f"{check} {' '.join(self.requirements)} || exit 127")
         if isinstance(command, list):
             first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else shlex.quote(words[0])
-            return [_FIND_PROGRAMS[0], f"exec {' '.join([first, *map(shlex.quote, words[1:])])}"]
+            return [*lines, f"exec {' '.join([first, *map(shlex.quote, words[1:])])}"]
         if _SIMPLE.fullmatch(command) and "=" not in words[0]:
             first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else words[0]
-            return [_FIND_PROGRAMS[0], f"exec {' '.join([first, *words[1:]])}"]
-        return [*found, f"exec /bin/bash -c {shlex.quote(command)}"]
+            return [*lines, f"exec {' '.join([first, *words[1:]])}"]
+        lines += [_AS_PYTHON] if is_python else []
+        return [*lines, f"exec /bin/bash -c {shlex.quote(command)}"]
 
 
 def _or_say(what: str) -> str:
@@ -325,11 +330,15 @@ def _or_say(what: str) -> str:
 
 _NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
 _PYTHON = re.compile(r"python[\d.]*")
-_FIND_PROGRAMS = [
-    # The programs of that Python are found beside it.
-    '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"',
-    'python() { command "${PYTHON:-python3}" "$@"; }; export -f python',
-]
+# The programs of that Python are found beside it.
+_FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'
+_AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'
+_LACKS = (
+    "import importlib.util, sys; "
+    "gone = [n for n in sys.argv[1:] if not importlib.util.find_spec(n)]; "
+    'say = "run_repro.sh: this Python lacks " + ", ".join(gone) + "; name one that has it: '
+    'PYTHON=/path/to/python bash run_repro.sh"; sys.exit(say if gone else 0)'
+)
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
 # A registered workload needs aorta itself: the Python that the program of this name runs in, or

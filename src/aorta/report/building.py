@@ -46,7 +46,9 @@ def page_of(opened: OpenedRun) -> Page:
 
 def write_page(run_dir: Path, place: Path, *, shared: bool = False) -> tuple[Page, str]:
     """The page and its document. `shared`: for other eyes, without paths and names."""
-    page = replace(page_of(reader_of(run_dir, shared=shared).open()), shared=shared)
+    page = page_of(reader_of(run_dir, shared=shared).open())
+    if shared:
+        page = replace(page, hidden="Names, addresses, paths and secrets are replaced")
     text = document(page)
     write_atomically(place, text)
     return page, text

@@ -66,7 +66,7 @@ _COLLECTIVE = rule(
     "0:0 [0] nccl|0:0 [0] rccl",
 )
 _HOST_CONTEXTS = (
-    rule(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
+    rule(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
     rule(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
         "|".join(f"{month} " for month in sorted(MONTHS)),
@@ -78,7 +78,7 @@ _HOST_CONTEXTS = (
     ),
     rule(
         r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
-        ": error: ",
+        "srun: error|slurmstepd: error|salloc: error|sbatch: error",
     ),
     rule(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
     rule(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),

@@ -36,7 +36,8 @@ _ONLY_RUNS = bytes(
 )
 _LONGEST = 2**20
 
-_PACKED = (b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # others hold a NUL at once
+# Others hold a NUL at once.
+_PACKED = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 

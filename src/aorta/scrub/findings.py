@@ -5,6 +5,7 @@ appears, and nothing maps back.
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,19 +33,16 @@ class Text(str):
     @cached_property
     def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
         """(shape, the same without capitals, the lines that have it)."""
-        as_wide: dict[bytes, list[tuple[int, int]]] = {}
-        start = 0
+        alike: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
         data = self.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
-        for line, wide in zip(self.split("\n"), data.split(b"\n"), strict=True):
-            end = start + len(line)
-            if wide in as_wide:
-                as_wide[wide].append((start, end))
-            else:
-                as_wide[wide] = [(start, end)]
+        start = 0
+        for line in data.split(b"\n"):
+            end = start + len(line if line.isascii() else line.decode("utf-8", "surrogatepass"))
+            alike[line].append((start, end))
             start = end + 1
-        found: dict[bytes, list[tuple[int, int]]] = {}
-        for wide, lines in as_wide.items():
-            found.setdefault(shape_of(wide), []).extend(lines)
+        found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
+        for line, lines in alike.items():
+            found[shape_of(line)] += lines
         texts = ((shape.decode("utf-8", "surrogatepass"), lines) for shape, lines in found.items())
         return [(shape, shape.casefold().translate(_LIKE_I), lines) for shape, lines in texts]
 
@@ -70,12 +68,8 @@ def as_looked_at(text: str) -> Text:
 
 
 def folded(text: str) -> str:
-    """In lower case, with every character where it was."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
-    # A few characters grow when lowered, which would shift every offset behind them.
-    return "".join(small if len(small := char.lower()) == 1 else char for char in text)
+    """Without capitals of ASCII, with every character where it was."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)

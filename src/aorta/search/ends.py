@@ -9,8 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from aorta.search.belief import Counts, Rates
-from aorta.search.rates import ANY_RATE
+from aorta.search.belief import ANY_RATE, Counts, Rates
 from aorta.search.timeline import Timeline, Vector
 
 TWICE = 2  # trials of a good end that always fails, before that is believed

@@ -134,7 +134,9 @@ def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ..
     for name in (*wanted, *left_out):
         if name not in STAGES:
             raise UsageError(f"{name!r} is no stage; expected some of {', '.join(STAGES)}")
-    chosen = wanted or WANTED
+    if "reproduce" in left_out:
+        raise UsageError("the stage reproduce cannot be left out: all others need what it finds")
+    chosen = {*wanted, "reproduce"} if wanted else WANTED
     return tuple(name for name in STAGES if name in chosen and name not in left_out)
 
 

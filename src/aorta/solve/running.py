@@ -235,7 +235,9 @@ def _stages(state: State) -> Exit | None:
 def _reduce_with_the_rest(state: State) -> None:
     """The other stages may have left some of the budget that ended the reduction."""
     stopped = state.results.get("reduce")
-    if stopped is None or stopped.status != "budget" or state.is_spent:
+    one = state.known("reproduce").get("median_sec") or 0.0
+    left = state.seconds_left("reduce")
+    if stopped is None or stopped.status != "budget" or left is None or left < 1 + 3 * one:
         return
     state.allowed.clear()
     del state.results["reduce"]  # while it goes on, its directory says what is known
@@ -271,7 +273,7 @@ def _one(stage: Stage, state: State) -> StageResult:
         if stage.name == "reproduce":
             raise
         result = StageResult(stage.name, "failed", str(wrong))
-    if result.status == "failed" and state.is_spent:
+    if result.status in {"failed", "budget"} and state.is_spent:
         result = replace(result, status="budget", why=state.is_spent)
     spent = sum(state.shared.counts.get(name, 0) for name in _ASKED_BY[stage.name])
     seconds = max(0.0, state.shared.elapsed - before)

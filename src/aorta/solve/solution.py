@@ -2,15 +2,18 @@
 exit code read; and ten lines of it for people, the same as `summary.md`.
 """
 
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.stats import percent_range
-from aorta.engine.rundir import write_atomically, write_json
+from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"
@@ -69,24 +72,43 @@ class Solution:
 
     @property
     def reproducer(self) -> dict[str, Any] | None:
-        reduced = self.state.known("reduce")
+        reduced = self.state.reduction
         if reduced.get("status") not in {"reduced", "not_reduced", "partial"}:
             return None
         if not reduced.get("original", {}).get("reproduced"):
             return None
         return {
             "path": f"{reduced['run_dir']}/shrunken",
-            "axes": reduced["axes"],
+            "axes": self._axes,
             "cheaper": self.cheaper,
             "rate": reduced["confirmed"] or _plain(reduced["original"]),
             "elsewhere": self.state.known("bundle").get("elsewhere"),
         }
 
     @property
+    def _axes(self) -> list[dict[str, Any]]:
+        """Every axis that was reduced, from where it began, and the program's own source."""
+        axes = list(self.state.known("reduce").get("axes", []))
+        source = self.state.known("source").get("axes", [])
+        return [*axes, *(axis for axis in source if axis["kind"] == "source" or not axes)]
+
+    @property
+    def _python(self) -> str:
+        """What goes before the script where `python3` is not the Python that the trials had."""
+        about = RunDir(Path(self.state.reduction["run_dir"])).about()
+        python = about.get("python")
+        found = shutil.which("python3")
+        same = (
+            found is not None and python is not None and Path(found).parent == Path(python).parent
+        )
+        return f"PYTHON={shlex.quote(python)} " if python and not same else ""
+
+    @property
     def cheaper(self) -> float | None:
         """How many times less one run of the reproducer takes."""
-        reduced = self.state.known("reduce")
-        before = (reduced.get("original") or {}).get("median_sec")
+        reduced = self.state.reduction
+        first = self.state.known("reduce") or reduced
+        before = (first.get("original") or {}).get("median_sec")
         after = (reduced.get("final") or {}).get("median_sec")
         return round(before / after, 2) if before and after else None
 
@@ -175,7 +197,7 @@ class Solution:
             lines = state.known("triage")["optimize"].get("environment_lines", [])
             told += ["; ".join(lines)] if lines else []
         if self.reproducer is not None:
-            told.append(f"bash {self.reproducer['path']}/run_repro.sh")
+            told.append(f"{self._python}bash {self.reproducer['path']}/run_repro.sh")
         if packed := state.known("bundle"):
             run = " --run" if packed["elsewhere"] is not None else ""  # there may be nothing to run
             told.append(f"aorta bundle verify {packed['path']}{run}")
@@ -259,6 +281,7 @@ def _reproducer(document: dict[str, Any]) -> str:
         return "not reduced"
     axes = ", ".join(
         f"{axis['name']} {axis['initial']} -> {axis['final']}"
+        f"{' lines' if axis['kind'] == 'source' else ''}"
         for axis in found["axes"]
         if axis["final"] != axis["initial"]
     )

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from aorta.core.durations import show_duration
 from aorta.core.errors import Exit, InfrastructureError
 from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
@@ -22,7 +23,10 @@ from aorta.executors.evidence import json_object
 from aorta.solve.request import STAGES, SolveRequest, Views
 from aorta.solve.shared import SharedExecutor, SharedTrials
 
-_TO_SHIP = 3  # times a trial of the original
+# To pack what ships and to write the page, measured on two busy cores.
+_SECONDS_TO_SHIP = 2.5
+# What ships is tried once where it was made, and once more where it was unpacked.
+_TRIALS_TO_SHIP = 2
 
 Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
@@ -108,6 +112,12 @@ class State:
             return next((document for document in found if document is not None), {})
         return result.answer if result is not None else {}
 
+    @property
+    def reduction(self) -> Mapping[str, Any]:
+        """What ships: the script of the stage `source` where there is one, else the reduction."""
+        source = self.known("source")
+        return source if source.get("status") == "reduced" else self.known("reduce")
+
     def go_on(self, seconds: float | None) -> None:
         """A run that is taken up again: what a budget had ended is not over any more, and the
         bundle is made anew. `seconds` may be spent from now on; None: what is left of the budget,
@@ -148,19 +158,25 @@ class State:
         """The time left for a stage. Trials are counted where they start."""
         if self.request.budget is None:
             return None
-        left = self.request.budget - self.shared.elapsed
-        if stage == "reduce":
-            # What ships is tried once, and once more where it was unpacked.
-            one = self.known("reproduce").get("median_sec") or 0.0
-            left -= min(_TO_SHIP * one, left / 3)
+        left = max(0.0, self.request.budget - self.shared.elapsed)
+        if stage != "bundle":
+            left -= min(self._seconds_to_ship, left / 3)
         return max(1.0, min(left, self.allowed.get(stage, left)))
+
+    @property
+    def _seconds_to_ship(self) -> float:
+        """What is kept back of a budget for the bundle, once there is something to pack."""
+        if not self.is_done("reproduce") or "bundle" not in self.request.stages:
+            return 0.0
+        one = self.known("reproduce").get("median_sec") or 0.0
+        return _SECONDS_TO_SHIP + _TRIALS_TO_SHIP * float(one)
 
     @property
     def is_spent(self) -> str:
         """Why no further trial may run; empty where one may."""
         budget, trials = self.request.budget, self.request.max_trials
-        if budget is not None and self.shared.elapsed >= budget:
-            return f"the budget of {budget:g} s is spent"
+        if budget is not None and self.shared.elapsed + self._seconds_to_ship >= budget:
+            return f"the budget of {show_duration(budget)} is spent"
         if trials is not None and self.shared.trials >= trials:
             return f"{trials} trials are spent"
         return ""

@@ -13,11 +13,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
-from aorta.attribution.events.event import BLOCK, Event, Reading, event_of, occurrences
+from aorta.attribution.events import BLOCK, Event, Pattern, Reading, Registry, event_of, occurrences
 from aorta.attribution.events.exceptions import LITERALS, chained, exceptions, whole_text
-from aorta.attribution.events.patterns import Pattern, Registry
 from aorta.attribution.events.tracebacks import crash_frames
-from aorta.attribution.logs.reading import (
+from aorta.attribution.logs import (
     LogLine,
     Piece,
     ReadableLog,
@@ -26,8 +25,7 @@ from aorta.attribution.logs.reading import (
     lines_after,
     pieces,
 )
-from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.taxonomy import FailureClass, Role
+from aorta.attribution.nouns import FailureClass, RankEnd, Role
 
 TAIL_FIRST = 50 << 20
 _KEPT_AT_EACH_END = 3  # events of one pattern, rank and source

@@ -4,8 +4,7 @@ import os
 import threading
 from pathlib import Path
 
-from aorta.attribution.http_client import JsonClient
-from aorta.attribution.tokens import token_for
+from aorta.attribution.client import JsonClient, token_for
 from aorta.launch.config import FaultTolerance
 from aorta.launch.records import DecisionSource
 from aorta.launch.sources.http import HttpSource

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from aorta.attribution.http_client import HttpError, JsonClient
+from aorta.attribution.client import HttpError, JsonClient
 from aorta.launch.records import (
     CycleEvidence,
     CycleStart,

@@ -21,8 +21,7 @@ from aorta.attribution import (
     attribute,
 )
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
-from aorta.attribution.flight import read_dumps, stragglers
-from aorta.attribution.sources import failures_of, find_logs
+from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
 from aorta.launch.cycle_dir import is_there
 from aorta.launch.records import (
     Action,

@@ -22,7 +22,7 @@ from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import ImpatientJudges, ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.requirements import requirements
+from aorta.reduce.requirements import requirements, requirements_text
 from aorta.reduce.shrunken import Reproducer
 from aorta.reduce.source.facts import TraceFacts, UserModule
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
@@ -331,7 +331,7 @@ class SourceRun:
 
     def _head(self, script: Path, rate: str) -> str:
         python = shutil.which(self.entry.words[0]) if self.entry.words else None
-        versions = ", ".join(requirements([script], python).split())
+        versions = ", ".join(requirements_text(requirements([script], python)).split())
         lines = [
             f"Made by aorta reduce from {self.entry.file}: the shortest program found that fails",
             f"the same way{f'; {rate}' if rate else ''}.",
@@ -339,6 +339,14 @@ class SourceRun:
             f"With: Python {platform.python_version()}{f', {versions}' if versions else ''}",
         ]
         return "".join(f"# {line}\n" for line in lines)
+
+
+def whole_program(facts: TraceFacts, entry: EntryScript, source: Callable[[str], str]) -> str:
+    """The program as one file, with everything in it that can be; `source` reads a file of it."""
+    modules = _with_main(facts.modules, entry)
+    sources = {module.file: source(module.file) for module in modules}
+    stays = closed(modules, sources, unreached(modules, sources))
+    return _inlined(modules, sources, facts.argv, stays, None)[0]
 
 
 def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:

@@ -1,6 +1,5 @@
 """Charts of trials. Of one thing, in the order they ended: how long each took and how it ended, and
-the rate they amount to. Of a reduction: how each axis shrank over the trials, what it came down to,
-which items were kept.
+the rate they amount to. Of a reduction: how each axis shrank over the trials.
 """
 
 import math
@@ -24,7 +23,7 @@ from aorta.report.charts.drawing import (
     x_axis,
     y_axis,
 )
-from aorta.report.markup import Markup, el
+from aorta.report.markup import Markup
 
 
 @dataclass(frozen=True)
@@ -108,30 +107,6 @@ def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: s
     return canvas(width, foot + 38, says, parts)
 
 
-def draw_shares(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
-    """Every axis in one picture, each as a share of its start, on a logarithmic scale."""
-    left, right, top, bottom = 52, width - 150, 14, 214
-    across = PixelScale(0, max(1, trials), left, right, whole=True)
-    least = min(max(track.final, track.initial * 1e-9) / track.initial for track in tracks)
-    up = log_scale([1.0, least], bottom, top)
-    parts: list[object] = [*y_axis(up, left, right), *x_axis(across, bottom + 8)]
-    taken: list[float] = []
-    for track in sorted(tracks, key=lambda track: -track.final / track.initial):
-        kept = [
-            (across(each.trial), up(each.size / track.initial))
-            for each in track.tried
-            if each.accepted
-        ]
-        end = up(track.final / track.initial)
-        parts.append(step_line([(across(0), up(1.0)), *kept, (right, end)]))
-        place = max([end + 4, *(y + 14 for y in taken[-1:])])
-        taken.append(place)
-        words = f"{track.name} {short(track.final)}"
-        parts.append(label(right + 6, place, fitted(words, 140), "value"))
-    parts.append(label(right, bottom + 40, "trial", "tick", "end"))
-    return canvas(width, max(bottom + 48, *taken, 0) + 8, says, parts)
-
-
 def draw_strip(kinds: Sequence[str], width: int, says: str) -> Markup:
     """One mark a trial, in rows from left to right."""
     across = max(1, width // 9)
@@ -169,25 +144,6 @@ def _panel(
         marks("accepted", kept[1:]),
         label(right + 6, end[1] + 4, short(track.final), "value"),
     ]
-
-
-def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Markup:
-    """`numbers` count from 1."""
-    across = PixelScale(0, max(1, total), 0, width)
-    least = max(2.0, width / max(1, total) - 1)
-    path = "".join(
-        f"M{x:.1f} 2h{least:.1f}v20h-{least:.1f}z"
-        for x in dict.fromkeys(round(across(number - 1), 1) for number in numbers)
-    )
-    return canvas(
-        width,
-        40,
-        says,
-        rect(0, 2, width, 20, class_="cell", rx=3),
-        el("path", d=path, class_="bar on"),
-        label(0, 37, "1", "tick"),
-        label(width, 37, total, "tick", "end"),
-    )
 
 
 _ROW = 34

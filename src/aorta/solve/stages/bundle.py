@@ -40,10 +40,7 @@ class Bundle:
         if not self.check:
             return StageResult(self.name, "done", "packed, and not run elsewhere", answer=answer)
         if checked is None:
-            why = (
-                "packed; what is in it was not run elsewhere, because it needs the original's "
-                "directory"
-            )
+            why = f"packed, and not run elsewhere: {_why_not_run(state)}"
             return StageResult(self.name, "done", why, answer=answer)
         if not checked.reproduces:
             why = f"packed, but it does not fail the same way elsewhere: {checked.why}"
@@ -51,9 +48,20 @@ class Bundle:
         return StageResult(self.name, "done", trials=checked.of, answer=answer)
 
 
+def _why_not_run(state: State) -> str:
+    shipped = state.reduction.get("shipped_copy") or {}
+    if _source(state) == state.folder("reproduce"):
+        return "there is no reproducer in it, only the logs of the failing runs"
+    if shipped.get("in_original_directory"):
+        return "its run_repro.sh needs the directory of the original"
+    if shipped.get("self_contained") is None:
+        return "there was no time to try its run_repro.sh"
+    return "its run_repro.sh does not fail by itself"
+
+
 def _source(state: State) -> Path:
     """The reduction with a reproducer, if there is one; else the original's trials."""
-    reduced = state.known("reduce").get("run_dir")
+    reduced = state.reduction.get("run_dir")
     if reduced and (Path(reduced) / "shrunken" / "run_repro.sh").is_file():
         return Path(reduced)
     return state.folder("reproduce")

@@ -78,7 +78,6 @@ class Reproduce:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
-        failure["first"] = failure_of(seen.end).to_json()
         failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
         if failure["mistake"]:
             rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])

@@ -1,0 +1,131 @@
+"""The same failing program given to shrinkray: all modules as one file, as `aorta reduce --source`
+begins, and the same question: does it end with the same code and the same last line?
+
+shrinkray is run as its own program, found on the PATH, so that it may have another Python; the
+executions of its test are counted by the test itself.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aorta.reduce.source.running import whole_program
+from aorta.reduce.source.tree import count_lines
+from aorta.reduce.source.trials import entry_of, read_facts_of
+
+MOST_EXECUTIONS = 1000
+_NOT_PART = shutil.ignore_patterns(".git", "reduce")
+_TEST = """#!/bin/sh
+echo >> {count}
+made=$(mktemp -d {scratch}/XXXXXX)
+cp -rs {program}/. "$made"
+cp --remove-destination "$1" "$made/repro.py"
+cd "$made" || exit 1
+timeout {seconds} {python} repro.py > /dev/null 2> stderr.log
+code=$?
+tail -n 1 stderr.log > last.log
+cmp -s last.log {expected}
+differs=$?
+cd / && rm -rf "$made"
+[ $code = {code} ] && [ $differs = 0 ]
+"""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What shrinkray came to; `note` says why there is no figure, or how it ended."""
+
+    lines: int = 0
+    executions: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+def by_shrinkray(
+    program: Path, facts: Path, command: Sequence[str], env: Mapping[str, str], most: float
+) -> Peer:
+    """`facts` is what aorta's traced run of the original wrote down; `most` seconds are given."""
+    shrinkray = shutil.which("shrinkray")
+    if shrinkray is None:
+        return Peer(note="shrinkray is not installed")
+    place = program.parent / "shrinkray"
+    (place / "scratch").mkdir(parents=True)
+    beside = place / "program"
+    shutil.copytree(program, beside, symlinks=True, ignore=_NOT_PART)
+    file = place / "repro.py"
+    file.write_text(_one_file(program, facts, command), "utf-8")
+    began = time.monotonic()
+    alone = subprocess.run(
+        [sys.executable, str(file)],
+        cwd=program,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = alone.stderr.strip().rpartition("\n")[2]
+    if alone.returncode == 0:
+        return Peer(note="the program as one file does not fail")
+    count, expected = place / "count", place / "expected"
+    expected.write_text(f"{last}\n", "utf-8")
+    words = {"count": count, "scratch": place / "scratch", "program": beside, "expected": expected}
+    quoted = {name: shlex.quote(str(path)) for name, path in words.items()}
+    limit = max(10.0, 5 * (time.monotonic() - began))
+    test = place / "test.sh"
+    test.write_text(
+        _TEST.format(
+            **quoted,
+            python=shlex.quote(sys.executable),
+            seconds=f"{limit:.0f}",
+            code=alone.returncode % 256,
+        ),
+        "utf-8",
+    )
+    test.chmod(0o755)
+    options = ["--ui", "basic", "--parallelism", "2", "--timeout", f"{limit + 10:.0f}"]
+    note, seconds = _watched([shrinkray, *options, str(test), str(file)], place, env, count, most)
+    return Peer(count_lines(file.read_text("utf-8")), _executions(count), seconds, note)
+
+
+def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:
+    entry = entry_of(command, program)
+    return whole_program(read_facts_of(facts), entry, lambda name: (program / name).read_text())
+
+
+def _watched(
+    words: Sequence[str], place: Path, env: Mapping[str, str], count: Path, most: float
+) -> tuple[str, float]:
+    """How it ended, and after how many seconds; it is stopped at either limit."""
+    began = time.monotonic()
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            words,
+            cwd=place,
+            env={**env, "SHRINKRAY_LLM": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        while process.poll() is None:
+            spent = time.monotonic() - began
+            if spent > most or _executions(count) >= MOST_EXECUTIONS:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return "stopped", spent
+            time.sleep(0.2)
+    if process.returncode:
+        said = (place / "log").read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        return f"exit {process.returncode}: {said[-120:]}", time.monotonic() - began
+    return "", time.monotonic() - began
+
+
+def _executions(count: Path) -> int:
+    return count.stat().st_size if count.is_file() else 0
