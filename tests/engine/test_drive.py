@@ -262,6 +262,32 @@ def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) 
     assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "no docker engine")
 
 
+@pytest.mark.parametrize("where", ["experiment", "listener"])
+def test_a_trial_that_could_not_be_begun_is_not_waited_for(where: str, tmp_path: Path) -> None:
+    """On a full disk neither its directory nor what a listener writes can be made."""
+
+    def no_place(*_: object) -> TrialSpec:
+        raise InfrastructureError("No space left on device")
+
+    def listen(event: Event) -> None:
+        if where == "listener" and isinstance(event, events.TrialStarted):
+            no_place()
+
+    class NoPlace(ValueExperiment):
+        def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+            return no_place() if where == "experiment" else super().trial(point, index, trial_dir)
+
+    class NeverAsked(SimulatedExecutor):
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            raise AssertionError("there is no end to wait for")
+
+    search = EveryPoint([Point.of({"N": 1})])
+    asked = replace(question(search, SameJudge(KOfN(1, 1))), experiment=NoPlace())
+    journal = open_journal(tmp_path / "journal.jsonl")
+    ran = Engine(asked, NeverAsked(fails_from(1)), journal, tmp_path, [listen]).run()
+    assert ran.ending.reason is Reason.INFRASTRUCTURE
+
+
 class Told(Descent):
     """Remembers what it was told, in order."""
 

@@ -21,31 +21,13 @@ ALWAYS_SECRET = words(
     "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
     "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
 )
-SECRET_ENDINGS = (
-    "password",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "apikey",
-    "authtoken",
-    "secretkey",
-)
+SECRET_ENDINGS = tuple(words("password passwd passphrase passcode apikey authtoken secretkey"))
 """Of one written word: PGPASSWORD, MYSQLPASSWD."""
-PASSWORD_ELSEWHERE = (
-    "passwort",
-    "kennwort",
-    "wachtwoord",
-    "contraseña",
-    "contrasena",
-    "mot_de_passe",
-    "motdepasse",
-    "senha",
-    "пароль",
-    "密码",
-    "密碼",
-    "口令",
-    "パスワード",
-    "비밀번호",
+PASSWORD_ELSEWHERE = tuple(
+    words(
+        "passwort kennwort wachtwoord contraseña contrasena mot_de_passe motdepasse senha "
+        "пароль 密码 密碼 口令 パスワード 비밀번호"
+    )
 )
 """In other languages."""
 ALWAYS_SECRET_PAIRS = words(
