@@ -13,7 +13,7 @@ import pytest
 from aorta.engine.journal import read_records
 from support.aorta_cli import ROOT, Finished, aorta, start_aorta
 from support.git_repositories import numbered
-from support.reductions import finals, numeric, reduce_spec, write_spec
+from support.reductions import finals, numeric, write_spec
 from support.services.slurm import SlurmCluster
 from support.waiting import eventually, patience
 
@@ -69,18 +69,6 @@ def disturbed(
         done = run({**cluster.environ, "NODES": str(nodes)})
     assert killed
     return done
-
-
-def test_a_reduction_survives_the_loss_of_a_node(
-    slurm_cluster: SlurmCluster, tmp_path: Path
-) -> None:
-    spec = write_spec(tmp_path, WHERE + '[ "$N" -ge 13 ] && echo BOOM\n', [numeric("N", 40, 5)])
-    done = disturbed(
-        slurm_cluster, tmp_path, lambda env: reduce_spec(spec, *ON_SLURM, env=env, timeout=300)
-    )
-    assert done.exit_code == 0, done.stderr
-    assert finals(done.json()) == {"N": 13}
-    assert lost_in(tmp_path)
 
 
 def test_a_reduction_in_an_allocation_that_outlives_its_nodes_ends_though_one_dies(
