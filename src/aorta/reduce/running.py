@@ -37,7 +37,6 @@ from aorta.executors import Executor
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
-    InPlaceExperiment,
     OtherEnds,
     WatchedExperiment,
     enough,
@@ -45,7 +44,7 @@ from aorta.reduce.checks import (
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, with_files
-from aorta.reduce.materials import changed_names, changed_sources, settings_of
+from aorta.reduce.materials import changed_sources, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
@@ -62,7 +61,6 @@ from aorta.search.repeated import EveryPoint
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
-_MOST_IN_PLACE = 20
 _MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
@@ -218,9 +216,7 @@ class _Run:
         answer = self._answer(question, (*watching, *self.listeners, others))
         if not isinstance(answer.search, Descent):
             raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
-        report = self._report(answer.search.result, answer)
-        gone = report.reduction.status is Status.DID_NOT_REPRODUCE
-        report = self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+        report = self._without_ignored(self._report(answer.search.result, answer))
         return self._with_source(report, watching)
 
     def _say_other(self, found: Failure) -> None:
@@ -325,28 +321,6 @@ class _Run:
             return given
         spent = time.monotonic() - self._began if given.anew else self._seconds
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
-
-    def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
-        """Whether it is the laid-out copies of its files that keep the original from failing."""
-        materials = self.plan.materials
-        own = {m.axis.name: str(m.source) for m in materials if m.source and not m.inside}
-        calibration = report.reduction.calibration
-        moved = own or changed_names(materials)
-        if not moved or calibration is None or self.plan.base.environment.isolated:
-            return report
-        point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
-        search = EveryPoint([point])
-        most = max(1, min(calibration.tally.evidence, _MOST_IN_PLACE))
-        in_place = InPlaceExperiment(self.experiment, own)
-        question = self._beyond("in its own place", search, KOfN(1, most), in_place)
-        question = replace(question, budget=self._budget())
-        answer = self._answer(question, self.listeners)
-        places = ", ".join(f"{name}={place}" for name, place in own.items())
-        hint = (
-            f"it does fail with the files where they are ({places or self.plan.base.subject.cwd}), "
-            "and not with copies of them: let the command find them through the variable alone"
-        )
-        return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at: whether it fails the
