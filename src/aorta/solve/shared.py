@@ -33,14 +33,14 @@ class SharedTrials:
         self.most = most  # trials that may really be run
         self._ran: list[Ran] = []
         self.counts: dict[str, int] = {}
-        self._before = 0.0
+        self.before = 0.0  # seconds that earlier processes took
         self._began = time.monotonic()
         self._read()
 
     @property
     def elapsed(self) -> float:
         """Seconds of solving over every resume, up to the last trial of each."""
-        return self._before + time.monotonic() - self._began
+        return self.before + time.monotonic() - self._began
 
     @property
     def trials(self) -> int:
@@ -65,7 +65,7 @@ class SharedTrials:
         for line in map(json.loads, whole_lines(self._file)):
             ran = Ran(**line)
             self._ran.append(ran)
-            self._before = max(self._before, ran.elapsed)
+            self.before = max(self.before, ran.elapsed)
             self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
 
 
