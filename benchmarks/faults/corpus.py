@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.attribution import Evidence, LogSource
-from aorta.attribution.flight import find_dumps
-from aorta.attribution.sources import find_logs, read_failures
+from aorta.attribution.evidence import find_dumps, find_logs, read_failures
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "attribution" / "corpus"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aorta.attribution import Evidence, LogTail, attribute
-from aorta.attribution.flight import find_dumps, read_dumps, stragglers
+from aorta.attribution.evidence import find_dumps, read_dumps, stragglers
 from support.waiting import patience
 
 RANKS = """

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution import logs
+from aorta.attribution.events import built_in
 from aorta.attribution.events.scanning import (
-    HyperscanScanner,
-    PlainScanner,
     fastest_scanner,
+    hyperscan_scanner,
+    plain_scanner,
     read_ends,
     read_whole,
 )
-from aorta.attribution.logs import reading
-from aorta.attribution.logs.reading import (
+from aorta.attribution.logs import (
     MARGIN,
     PIECE,
     ReadableLog,
@@ -35,14 +35,15 @@ LITERALS = [b"Traceback", b"race", b"NVRM: Xid", b"Error: ", b"a(b)*[c"]
 def test_every_engine_finds_the_same_literals(parts: list[bytes]) -> None:
     text = b"".join(parts)
     expected = {index for index, literal in enumerate(LITERALS) if literal in text}
-    assert HyperscanScanner(LITERALS).present(text) == expected
-    assert PlainScanner(LITERALS).present(text) == expected
+    assert hyperscan_scanner(LITERALS)(text) == expected
+    assert plain_scanner(LITERALS)(text) == expected
 
 
 def test_without_hyperscan_the_standard_library_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fastest_scanner(LITERALS).name == "hyperscan"
     monkeypatch.setitem(sys.modules, "hyperscan", None)
-    assert fastest_scanner(LITERALS).name == "re"
+    with pytest.raises(ImportError):
+        hyperscan_scanner(LITERALS)
+    assert fastest_scanner(LITERALS)(b"a race") == {1}
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,8 +58,8 @@ def test_pieces_are_the_source_cut_into_its_own_parts(
     text = b"\n".join(parts)
     begin = min(begin, len(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PIECE", size)
-        patch.setattr(reading, "MARGIN", size // 3)
+        patch.setattr(logs, "PIECE", size)
+        patch.setattr(logs, "MARGIN", size // 3)
         found = list(pieces(ReadableLog("x", text=text), begin))
     assert b"".join(piece.data[piece.start : piece.end] for piece in found) == text[begin:]
     for piece in found:
@@ -112,7 +113,7 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
 @settings(deadline=None)  # the first example imports numpy
 @given(st.binary(max_size=300), st.booleans())
 def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
-    assert reading._line_end_counter(far)(block) == block.count(b"\n")
+    assert logs._line_end_counter(far)(block) == block.count(b"\n")
 
 
 def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:

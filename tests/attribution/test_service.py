@@ -184,7 +184,7 @@ def test_malformed_bodies_are_refused_without_being_repeated(service: Service) -
 
 def test_a_cycle_nobody_reported_is_pending_and_such_a_job_is_not_found(service: Service) -> None:
     with service.client() as client:
-        nobody = {"status": "pending", "decision": None, "finding": None, "opinion": None}
+        nobody = {"status": "pending", "decision": None, "finding": None}
         assert client.get("/v1/cycles/no/no/decision").json() == nobody
         assert client.get("/v1/jobs/no-such-job").status_code == 404
 

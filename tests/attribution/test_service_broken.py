@@ -163,9 +163,9 @@ def test_a_decision_that_cannot_be_kept_is_given_when_it_can(shared: Service) ->
 IMPATIENT = """
 if __name__ == "__main__":
     from aorta.__main__ import main
-    from aorta.attribution.service import server, worker_pools
+    from aorta.attribution.service import server, workers
 
-    server._WHOLE_REQUEST = worker_pools._QUICK = 1.0
+    server._WHOLE_REQUEST = workers._QUICK = 1.0
     main()
 """
 

@@ -15,8 +15,7 @@ from support.services import requirements
 from support.services.postgres import Postgres, start_postgres
 
 if TYPE_CHECKING:  # 0.2 s in every worker that only collects
-    from aorta.attribution.service.queries import CycleKey, Report
-    from aorta.attribution.service.store import Store
+    from aorta.attribution.service.store import CycleKey, Report, Store
 
 pytestmark = pytest.mark.xdist_group("attrsvc")
 
@@ -50,13 +49,13 @@ def opened(url: str) -> "Store":
 
 
 def cycle_of(job: str, name: str) -> "CycleKey":
-    from aorta.attribution.service.queries import CycleKey
+    from aorta.attribution.service.store import CycleKey
 
     return CycleKey(job, name)
 
 
 def report(key: "CycleKey", agent: str) -> "Report":
-    from aorta.attribution.service.queries import Report
+    from aorta.attribution.service.store import Report
 
     return Report(key, agent, json.dumps({"agent": agent}))
 

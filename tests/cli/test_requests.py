@@ -36,7 +36,7 @@ LINES = {
     "bisect": (
         "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "
         "--find-links d --no-index "
-        "--pre --yanked --repository n=d --spec s --find-fix --first-parent --path p --skip a..b "
+        "--pre --yanked --spec s --find-fix --first-parent --path p --skip a..b "
         "--confidence 0.9 "
         "--container jax --container-runtime docker --container-url-template t --start-date d "
         "--end-date e "
@@ -68,9 +68,7 @@ LINES = {
     "attribute": (
         f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} "
         "--flight-recorder . "
-        f"--patterns {__file__} --max-no-progress-cycles 2 --llm-url http://localhost --llm-model "
-        "m "
-        f"--llm-key-file {__file__} --llm-timeout 2"
+        f"--patterns {__file__} --max-no-progress-cycles 2"
     ),
 }  # fmt: skip
 NOT_ON_A_COMMAND_LINE = {

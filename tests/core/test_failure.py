@@ -110,6 +110,19 @@ def test_behind_a_wrapper_the_words_of_the_command_tell_its_failures_apart() -> 
     assert not same_failure(one, other)
 
 
+def test_a_failing_test_is_told_by_what_failed_and_not_by_the_count_of_tests() -> None:
+    def of_pytest(error: str, count: str) -> Failure:
+        text = f"E       {error}\n\ntest_a.py:6: {error.partition(':')[0]}\n"
+        return ended(
+            stdout=f"{text}FAILED test_a.py::test_sum - {error}\n=== {count} in 0.41s ===\n"
+        )
+
+    one = of_pytest("AssertionError: sum is off", "1 failed, 1 passed")
+    assert one.text == "exit 1 | FAILED test_a.py::test_sum - AssertionError: sum is off"
+    assert same_failure(one, of_pytest("AssertionError: sum is off", "1 failed"))
+    assert not same_failure(one, of_pytest("KeyError: 'shard'", "1 failed, 1 passed"))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

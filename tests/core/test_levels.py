@@ -9,7 +9,7 @@ from benchmarks.metric import simulated
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from aorta.core.levels import Levels
+from aorta.core.stats import Levels
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 samples = st.lists(numbers, min_size=1, max_size=6).map(tuple)

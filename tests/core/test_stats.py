@@ -17,7 +17,6 @@ from aorta.core.stats import (
     fisher_exact,
     fisher_fewer,
     holm,
-    inverse_interval,
     percent_range,
     percentile,
     ratio_above,
@@ -119,30 +118,6 @@ def test_the_two_sides_of_fisher_share_the_outcome_seen(
     more = fisher_fewer(b, b + more_b, a, a + more_a)
     assert fewer + more >= 1 - 1e-12
     assert min(fewer, more) <= fisher_exact(a, a + more_a, b, b + more_b) + 1e-12
-
-
-@pytest.mark.parametrize("events", [1, 2, 5])
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.7])
-def test_the_interval_of_trials_that_went_on_until_so_many_hits_covers_what_it_says(
-    events: int, rate: float
-) -> None:
-    """Over every number of trials that this could have taken, weighted by its chance."""
-    covered, left, trials = 0.0, 1.0, events
-    while left > 1e-7:
-        chance = math.comb(trials - 1, events - 1) * rate**events * (1 - rate) ** (trials - events)
-        low, high = inverse_interval(events, trials)
-        covered += chance * (low <= rate <= high)
-        left, trials = left - chance, trials + 1
-    assert covered >= 0.95 - 1e-6
-
-
-@given(st.integers(2, 20), st.integers(0, 40))
-def test_such_an_interval_leaves_half_of_its_chance_on_either_side(hits: int, more: int) -> None:
-    trials = hits + more
-    low, high = inverse_interval(hits, trials, 0.1)
-    assert binomial_tail(hits, trials, low) == pytest.approx(0.05, rel=1e-6)
-    if more:
-        assert 1 - binomial_tail(hits, trials - 1, high) == pytest.approx(0.05, rel=1e-6)
 
 
 @cache
@@ -258,10 +233,6 @@ def test_the_tail_at_its_edges(hits: int, trials: int, rate: float, chance: floa
 def test_no_chance_is_above_one_however_the_sum_is_rounded() -> None:
     assert binomial_tail(1, 11, 0.96) == pytest.approx(1.0)
     assert all(binomial_tail(1, n, p / 100) <= 1.0 for n in range(2, 13) for p in range(90, 100))
-
-
-def test_where_nothing_hit_the_rate_may_be_any() -> None:
-    assert inverse_interval(0, 12) == (0.0, 1.0)
 
 
 def test_one_is_not_many() -> None:

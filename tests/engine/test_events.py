@@ -41,7 +41,7 @@ def test_warm_trials_are_told_of_and_so_is_why_they_do_not_count() -> None:
     assert words.startswith("1 trial started warm")
     dropped = Ending(Reason.DONE, warm_trials=1, warm_dropped="they differ")
     assert dropped.warm_to_json() == {"trials": 1, "dropped": "they differ"}
-    assert dropped.warm_words == ["warm trials were not believed, and none counts: they differ"]
+    assert dropped.warm_words == ["warm starts were given up: they differ"]
 
 
 @pytest.mark.parametrize(

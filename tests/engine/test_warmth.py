@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from aorta.core.axis import Point, Purpose, number
-from aorta.core.trial import Start, TrialEnd, TrialSpec
+from aorta.core.oracle import Classified
+from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, TrialSpec
 from aorta.engine.drive import Engine
+from aorta.engine.events import TrialRecord
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge, SequentialJudges
 from aorta.engine.question import Answer, Question
-from aorta.engine.warmth import PROOF_REPLICA, WarmRules
+from aorta.engine.warmth import Warmth, independent_starts, of_independent_starts
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint
@@ -49,7 +51,7 @@ class WarmingExecutor(SimulatedExecutor):
         return [self._with_start(trials[end.trial_id], end) for end in ended]
 
     def _with_start(self, trial: TrialSpec, end: TrialEnd) -> TrialEnd:
-        warm = self.warms and trial.start in {Start.WARM, Start.WARM_OF_FEW}
+        warm = self.warms and trial.start is Start.WARM
         if end.cancelled:
             return end
         code = int(self.fails(value_of(trial), warm))
@@ -63,17 +65,9 @@ def executor(fails: Ends, **more: object) -> WarmingExecutor:
     return WarmingExecutor(answer=lambda _trial: 0, fails=fails, **more)  # type: ignore[arg-type]
 
 
-def reduction() -> Question:
-    axes = [number("N", initial=1000, floor=1)]
-    search, judges = Descent(axes), SequentialJudges()
-    return Question(
-        search,
-        judges,
-        ValueExperiment(),
-        PARTS,
-        warm=WarmRules(proof=True),
-        restart=lambda: (Descent(axes), SequentialJudges()),
-    )
+def reduction(*, warm: bool = True) -> Question:
+    search = Descent([number("N", initial=1000, floor=1)])
+    return Question(search, SequentialJudges(), ValueExperiment(), PARTS, warm=warm)
 
 
 def drive(question: Question, place: WarmingExecutor, where: Path) -> Answer:
@@ -82,49 +76,49 @@ def drive(question: Question, place: WarmingExecutor, where: Path) -> Answer:
     return Engine(question, place, journal, where).run()
 
 
-def found(answer: Answer) -> object:
-    assert isinstance(answer.search, Descent)
-    assert answer.search.result.status is Status.REDUCED
-    return answer.search.result.best["N"]
+def reduced(place: WarmingExecutor, where: Path) -> tuple[Answer, object]:
+    """The answer, and the smallest value that was found."""
+    question = reduction()
+    answer = drive(question, place, where)
+    assert isinstance(question.search, Descent)
+    assert question.search.result.status is Status.REDUCED
+    return answer, question.search.result.best["N"]
 
 
 def test_the_original_and_every_confirmation_start_cold_and_the_search_goes_by_warm_trials(
     tmp_path: Path,
 ) -> None:
-    place = executor(lambda value, _warm: value >= 37)
-    answer = drive(reduction(), place, tmp_path)
-    assert found(answer) == 37
+    place = executor(lambda value, _warm: value >= 37, slots=4)
+    answer, found = reduced(place, tmp_path)
+    assert found == 37
     for record in answer.records:
         assert (record.saved == 0) == (record.point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM})
     assert answer.ending.warm_trials == sum(record.saved > 0 for record in answer.records) > 5
     assert not answer.ending.warm_dropped
-
-
-def test_while_the_original_is_tried_warm_everything_else_waits(tmp_path: Path) -> None:
-    place = executor(lambda value, _warm: value >= 37, slots=4)
-    drive(reduction(), place, tmp_path)
-    proofs = [n for n, trial in enumerate(place.started) if f".{PROOF_REPLICA}." in trial]
-    assert proofs == list(range(proofs[0], proofs[0] + 3))
+    compared = answer.ending.trials - len(answer.records)
+    assert compared == 3, "warm trials of the original, which count for nothing else"
+    first = [start for _, start in place.starts].index(Start.WARM)
+    assert len({trial.rpartition(".")[0] for trial, _ in place.starts[first : first + 3]}) == 1
 
 
 def test_where_nothing_can_start_warm_not_one_trial_more_is_run(tmp_path: Path) -> None:
     cold = executor(lambda value, _warm: value >= 37, warms=False)
     answer = drive(reduction(), cold, tmp_path / "cold")
-    without = replace(reduction(), warm=None)
-    plain = drive(without, executor(lambda value, _warm: value >= 37), tmp_path / "plain")
-    assert [r.point for r in answer.records] == [r.point for r in plain.records]
-    assert answer.ending.warm_trials == plain.ending.warm_trials == 0
+    plain = executor(lambda value, _warm: value >= 37)
+    without = drive(reduction(warm=False), plain, tmp_path / "plain")
+    assert [r.point for r in answer.records] == [r.point for r in without.records]
+    assert answer.ending.warm_trials == without.ending.warm_trials == 0
 
 
 def test_an_original_that_does_not_fail_warm_is_searched_cold_and_that_is_said(
     tmp_path: Path,
 ) -> None:
     place = executor(lambda value, warm: value >= 37 and not warm)
-    answer = drive(reduction(), place, tmp_path)
-    assert found(answer) == 37
-    assert "warm trials failed 0 of" in answer.ending.warm_dropped
-    believed = [r for r in answer.records if r.point.replica != PROOF_REPLICA]
-    assert not any(record.saved for record in believed)
+    answer, found = reduced(place, tmp_path)
+    assert found == 37
+    assert "warm trials failed 0 of 3 times, cold ones" in answer.ending.warm_dropped
+    assert not any(record.saved for record in answer.records)
+    assert answer.ending.trials == len(place.started), "those that do not count are spent too"
 
 
 def test_warm_trials_that_go_wrong_away_from_the_original_do_not_change_the_answer(
@@ -132,43 +126,41 @@ def test_warm_trials_that_go_wrong_away_from_the_original_do_not_change_the_answ
 ) -> None:
     """Warm, everything fails: the search ends at the floor, where cold trials find nothing."""
     place = executor(lambda value, warm: value >= 37 or (warm and value < 900))
-    answer = drive(reduction(), place, tmp_path)
-    assert found(answer) == 37
-    assert answer.ending.warm_dropped
-    assert not any(record.saved for record in answer.records)
+    answer, found = reduced(place, tmp_path)
+    assert found == 37
+    assert "did not confirm" in answer.ending.warm_dropped
+    dropped = next(n for n, r in enumerate(answer.records) if r.point.purpose is Purpose.CONFIRM)
+    assert not any(record.saved for record in answer.records[dropped:])
 
 
-@pytest.mark.parametrize("stop_after", [3, 8, 12, 20, 30])
+@pytest.mark.parametrize("stop_after", [3, 8, 12, 20])
 def test_a_search_that_was_interrupted_before_or_after_it_went_cold_ends_the_same(
     tmp_path: Path, stop_after: int
 ) -> None:
     def fails(value: int, warm: bool) -> bool:
         return value >= 37 or (warm and value < 900)
 
-    whole = drive(reduction(), executor(fails), tmp_path / "whole")
-    drive(reduction(), executor(fails, die_after=stop_after), tmp_path / "cut")
-    resumed = drive(reduction(), executor(fails), tmp_path / "cut")
-    assert found(resumed) == found(whole) == 37
-    assert bool(resumed.ending.warm_dropped) is True
-    assert not any(record.saved for record in resumed.records)
+    drive(reduction(), executor(fails, die_after=stop_after), tmp_path)
+    resumed, found = reduced(executor(fails), tmp_path)
+    assert found == 37
+    assert resumed.ending.warm_dropped
 
 
 def test_a_failure_that_one_start_decides_is_not_searched_warm(tmp_path: Path) -> None:
-    """As one that hangs on the hash seed: cold trials fail now and then, those of one host always
-    or never.
+    """As one that depends on the hash seed: cold trials fail now and then, those of one server
+    always or never.
     """
     chance = random.Random(3)
 
-    def of_host(lucky: bool) -> Ends:
+    def of_server(lucky: bool) -> Ends:
         return lambda value, warm: value >= 37 and (lucky if warm else chance.random() < 0.5)
 
     dropped = 0
-    for number_of_host in range(12):
-        place = executor(of_host(number_of_host % 2 == 0))
-        question = reduction()
-        answer = drive(question, place, tmp_path / str(number_of_host))
+    for run in range(12):
+        answer = drive(reduction(), executor(of_server(run % 2 == 0)), tmp_path / str(run))
         dropped += bool(answer.ending.warm_dropped)
-    # Where the few cold trials of the original never missed, a host that always fails is like them.
+    # Where the few cold trials of the original never missed, a server that always fails is like
+    # them.
     assert dropped >= 9
 
 
@@ -183,27 +175,61 @@ def test_a_flaky_failure_that_is_as_flaky_warm_is_searched_warm(tmp_path: Path) 
 
 
 def rate_of(place: WarmingExecutor, where: Path, trials: int = 12) -> Answer:
-    question = Question(
-        EveryPoint([Point.of({})]),
-        SameJudge(EveryTrial(trials)),
-        ValueExperiment(),
-        PARTS,
-        warm=WarmRules(),
-    )
-    return drive(question, place, where)
+    judge = SameJudge(EveryTrial(trials))
+    search = EveryPoint([Point.of({})])
+    return drive(Question(search, judge, ValueExperiment(), PARTS, warm=True), place, where)
 
 
-def test_a_rate_begins_with_cold_trials_and_hosts_are_changed_often(tmp_path: Path) -> None:
+def test_a_rate_begins_with_cold_trials(tmp_path: Path) -> None:
     place = executor(lambda _value, _warm: True)
     answer = rate_of(place, tmp_path)
-    assert [start for _, start in place.starts] == [Start.WATCHED] * 2 + [Start.WARM_OF_FEW] * 10
-    assert len(answer.records) == 12
+    assert [start for _, start in place.starts] == [Start.WATCHED] * 2 + [Start.WARM] * 13
+    assert [record.saved > 0 for record in answer.records] == [False] * 2 + [True] * 10
 
 
 def test_a_rate_that_differs_warm_is_measured_cold(tmp_path: Path) -> None:
     place = executor(lambda _value, warm: not warm)
-    answer = rate_of(place, tmp_path, trials=30)
-    assert len(answer.records) == 30
-    assert answer.ending.trials == len(place.started) > 30, "those that do not count are spent too"
+    answer = rate_of(place, tmp_path)
+    assert len(answer.records) == 12
+    assert answer.ending.trials == len(place.started) == 15
     assert not any(record.saved for record in answer.records)
     assert "cold ones 2 of 2" in answer.ending.warm_dropped
+
+
+def record(outcome: Outcome, saved: float = 0.0) -> TrialRecord:
+    nothing = StreamEnd(Path("none"))
+    end = TrialEnd("t", nothing, nothing, saved=saved)
+    found = Classified(outcome, "")
+    return TrialRecord.of(Point.of({"n": 3}), 0, found, end, seq=0, elapsed=0.0, path="")
+
+
+def test_forks_of_one_server_are_one_start_for_an_interval() -> None:
+    """An order-dependent bug: 13 of 18 failed, and only six hash seeds were drawn."""
+    cold = [record(Outcome.REPRODUCED), record(Outcome.CLEAN)]
+    warm = [
+        replace(cold[number % 4 == 0], saved=3.0, server=f"server-{number // 4}")
+        for number in range(16)
+    ]
+    records = [*cold, *warm, record(Outcome.ERROR)]
+    assert independent_starts(records) == 6
+    assert of_independent_starts(Tally(13, 5, 0, 1), records) == Tally(4, 2, 0, 1)
+    assert of_independent_starts(Tally(1, 1), cold) == Tally(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("imports", "duration", "left", "said"),
+    [
+        (3.4, 4.4, 36, "imports are 3.4s of 4.4s a trial; --warm would save about 2m02s"),
+        (3.4, 4.4, 0, "imports are 3.4s of 4.4s a trial; --warm would save most of that in each"),
+        (1.0, 4.4, 36, ""),
+        (0.1, 0.2, 36, ""),
+    ],
+)
+def test_what_warm_starts_would_save_is_said_once(
+    imports: float, duration: float, left: int, said: str
+) -> None:
+    warmth = Warmth()
+    assert warmth.proposal(imports, duration, left) == said
+    if said:
+        assert warmth.proposal(3.4, 4.4, 36) == ""
+    assert Warmth(asked=True).proposal(3.4, 4.4, 36) == ""

@@ -13,7 +13,7 @@ from aorta.core.trial import Resources, TrialSpec
 from aorta.executors.messages import end_from_json, trial_to_json
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus, fitting
-from aorta.executors.spool import OWNER, Spool
+from aorta.executors.worker import OWNER, Spool
 from support.executor_contract import pid_in
 from support.processes import wait_until_gone
 from support.waiting import patience, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import UsageError
-from aorta.core.hosts import expand_hosts
+from aorta.core.names import expand_hosts
 from support.aorta_cli import aorta, start_aorta
 from support.waiting import wait_until
 

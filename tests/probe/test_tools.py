@@ -123,33 +123,22 @@ AMD_SMI = (
     '"target_graphics_version": "gfx942"}, "bus": {"bdf": "0000:0C:00.0"}, "vram": {"size": '
     '{"value": 196592, "unit": "MB"}}}]}'
 )
-ROCM_SMI = (
-    '{"card0": {"PCI Bus": "0000:0C:00.0", "Card Series": "AMD Instinct MI300X", "GFX '
-    'Version": "gfx942", "VRAM Total Memory (B)": "206141652992"}, "system": {"Driver '
-    'version": "6.10"}}'
-)
 
 
-@pytest.mark.parametrize(("tool", "text"), [("amd-smi", AMD_SMI), ("rocm-smi", ROCM_SMI)])
-def test_the_tools_of_amd_are_understood(tmp_path: Path, tool: str, text: str) -> None:
-    put_tool(tmp_path / "bin", tool, f"cat <<'END'\n{text}\nEND\n")
+def test_the_tool_of_amd_is_understood(tmp_path: Path) -> None:
+    put_tool(tmp_path / "bin", "amd-smi", f"cat <<'END'\n{AMD_SMI}\nEND\n")
     (gpu,) = amd_gpus(looking_at(tmp_path, tmp_path / "bin")).value
     assert (gpu["vendor"], gpu["name"], gpu["arch"]) == ("amd", "AMD Instinct MI300X", "gfx942")
-    assert (gpu["index"], gpu["pci"], gpu["source"]) == (0, "0000:0C:00.0", tool)
-    assert gpu["memory_mib"] in {196592, 196592 * 1024 * 1024 // 1048576}
+    assert (gpu["index"], gpu["pci"], gpu["source"]) == (0, "0000:0C:00.0", "amd-smi")
+    assert gpu["memory_mib"] == 196592
 
 
 @pytest.mark.parametrize("text", ["", "[", "7", '{"gpu_data": 7}', "ERROR: no driver", '{"x": NaN'])
-@pytest.mark.parametrize("tool", ["amd-smi", "rocm-smi"])
-def test_garbage_from_the_tools_of_amd_is_a_reason(tmp_path: Path, tool: str, text: str) -> None:
-    put_tool(tmp_path / "bin", tool, f"cat <<'END'\n{text}\nEND\n")
+def test_garbage_from_the_tool_of_amd_is_a_reason(tmp_path: Path, text: str) -> None:
+    put_tool(tmp_path / "bin", "amd-smi", f"cat <<'END'\n{text}\nEND\n")
     found = amd_gpus(looking_at(tmp_path, tmp_path / "bin"))
     assert found.value == []
-    if (tool, text) != (
-        "rocm-smi",
-        '{"gpu_data": 7}',
-    ):  # a JSON object without cards: no GPU, no fault
-        assert "not the JSON" in found.missing[0]
+    assert "not the JSON" in found.missing[0]
 
 
 def test_a_row_of_another_shape_gives_a_gpu_of_which_little_is_known(tmp_path: Path) -> None:

@@ -173,20 +173,19 @@ def test_the_directory_bundles_as_it_is_and_fails_where_it_is_unpacked(
 
 def test_a_registered_workload_needs_no_spec_and_its_reproducer_an_aorta(tmp_path: Path) -> None:
     done = aorta(
-        "reduce", "--workload", "bad_shard", "--output", "out", "--json", "-q", cwd=tmp_path
+        "reduce", "--workload", "half_nan", "--output", "out", "--json", "-q", cwd=tmp_path
     )
     assert done.exit_code == 0, done.stderr
     report = done.json()
-    axis = next(axis for axis in report["axes"] if axis["name"] == "SHARD_DIR")
-    assert (axis["initial"], axis["final"]) == (12, 1)
-    assert axis["final_items"][0].endswith(".jsonl.gz")
+    axis = next(axis for axis in report["axes"] if axis["name"] == "SHAPES_FILE")
+    assert (axis["initial"], axis["final"]) == (8, 1)
     script = tmp_path / report["run_dir"] / "shrunken" / "run_repro.sh"
     ran = subprocess.run(
         ["bash", script], env=environ({"PYTHON": sys.executable}),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 1
-    assert "CRC check failed" in ran.stderr
+    assert "NaN detected" in ran.stderr
     assert json.loads((tmp_path / report["run_dir"] / "result.json").read_text()) == {**report}
     ship = (tmp_path / report["run_dir"] / "SHIP.md").read_text()
     assert "it needs a Python with aorta, which is not in here" in ship

@@ -1,10 +1,10 @@
 """`aorta reduce init`: a first spec from how a command really failed."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from aorta.core.oracle import RegexOracle
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.spec import load_spec
@@ -31,7 +31,7 @@ def test_the_draft_runs_as_it_is_and_finds_the_minimum(tmp_path: Path) -> None:
         cwd=tmp_path,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert done.json()["oracle"]["kind"] == "regex"
+    assert done.json()["oracle"] == {"kind": "exit_code"}
     spec = load_spec(tmp_path / "aorta.yaml").content
     assert {axis.name: axis.kind for axis in spec.axes} == {
         "BATCH": "env",
@@ -85,16 +85,31 @@ def test_what_ends_well_is_said_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "pattern"),
+    ("line", "again", "another"),
     [
-        ("ValueError: loss 12.5 at 0x7f", r"ValueError: loss [-+\d.eE]+ at 0x[0-9a-fA-F]+"),
-        ("[default0]: NaN (step 3)", r"NaN \(step [-+\d.eE]+\)"),
-        ("12 34", None),
-        ("", None),
+        ("ValueError: loss 12.5 at 0x7f", "ValueError: loss 3 at 0x8a", "ValueError: loss is nan"),
+        ("[default0]: NaN (step 3)", "[default1]: NaN (step 41)", "NaN here"),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. Process 12",
+            "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has",
+        ),
+        ("IOError: no rows in /data/a/rows.txt", "IOError: no rows in /tmp/x/rows.txt", "no rows"),
     ],
 )
-def test_numbers_in_a_line_are_left_open(line: str, pattern: str | None) -> None:
-    assert pattern_for(line) == pattern
+def test_a_line_is_known_again_with_other_numbers_units_and_folders(
+    line: str, again: str, another: str
+) -> None:
+    pattern = pattern_for(line)
+    assert pattern is not None
+    assert re.search(pattern, line)
+    assert re.search(pattern, again)
+    assert not re.search(pattern, another)
+
+
+def test_numbers_alone_are_no_line_of_a_failure() -> None:
+    assert pattern_for("12 34") is None
+    assert pattern_for("") is None
 
 
 @pytest.mark.parametrize(
@@ -138,18 +153,6 @@ def test_what_may_shrink_is_seen_and_put_in_its_place(
     found = proposal_for(words, tmp_path)
     assert found.command == command
     assert {axis["name"]: axis["kind"] for axis in found.axes} == axes
-
-
-def test_of_pytest_the_failing_assertion_is_the_pattern(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text("def test_sum():\n    assert sum([1, 1]) == 3\n")
-    aorta(
-        "reduce", "init", "--", "python3", "-m", "pytest", "-p", "no:cacheprovider", "test_it.py",
-        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
-    oracle = load_spec(tmp_path / "aorta.yaml").content.oracle
-    assert isinstance(oracle, RegexOracle)
-    assert "assert" in oracle.pattern
-    assert "failed" not in oracle.pattern
 
 
 def test_without_axes_no_command_is_proposed_that_would_be_refused(tmp_path: Path) -> None:

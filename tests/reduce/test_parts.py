@@ -84,9 +84,9 @@ def test_what_the_command_names_and_what_that_names_is_needed(tmp_path: Path) ->
 
 def test_a_spec_may_leave_the_axes_to_the_workload(tmp_path: Path) -> None:
     spec = tmp_path / "aorta.yaml"
-    spec.write_text("workload: {name: bad_shard}\nbudget: {trials_per_candidate: 1}\n")
-    report = reduce_spec(spec).json()
-    assert finals(report)["SHARD_DIR"] == 1
+    spec.write_text("workload: {name: half_nan}\nbudget: {max_trials: 4}\n")
+    report = aorta("reduce", "--spec", spec, "--json", "-q", cwd=tmp_path).json()
+    assert [axis["name"] for axis in report["axes"]] == ["NUM_STEPS", "BATCH_SIZE", "SHAPES_FILE"]
 
 
 def test_a_gate_may_ask_for_a_duration(tmp_path: Path) -> None:

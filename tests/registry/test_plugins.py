@@ -13,7 +13,7 @@ from aorta.core.errors import RegistryError
 from aorta.core.trial import RuntimeKind
 from aorta.registry.environments import get_environment, load_environments
 from aorta.registry.mitigations import get_mitigation, load_mitigations, mitigation_rows
-from aorta.registry.workloads import check_workload_name, get_workload
+from aorta.registry.workloads import check_workload, get_workload
 
 SECRET = "hunter2-is-my-password"
 
@@ -74,7 +74,7 @@ def test_a_plugin_that_nobody_names_is_not_even_imported(site: Path) -> None:
         """,
     )
     assert get_mitigation("xnack").env == {"HSA_XNACK": "1"}
-    check_workload_name("broken")
+    check_workload("broken")
     assert "broken_aorta" not in sys.modules
     with pytest.raises(RegistryError) as refused:
         get_workload("broken")
@@ -145,9 +145,9 @@ def test_local_and_default_are_the_host_itself() -> None:
         get_environment("locl")
 
 
-@pytest.mark.parametrize("name", ["command", "half_nan", "bad_shard"])
+@pytest.mark.parametrize("name", ["command", "half_nan", "fsdp"])
 def test_the_shipped_workloads_are_classes_found_by_name(name: str) -> None:
-    check_workload_name(name)
+    check_workload(name)
     assert isinstance(get_workload(name), type)
 
 

@@ -1,7 +1,6 @@
 """Every planted value, in every kind of file and behind every encoding, is gone."""
 
 import base64
-import gzip
 import html
 import json
 from collections.abc import Callable
@@ -34,14 +33,12 @@ CARRIERS: dict[str, Callable[[str], str]] = {
     "base64.log": lambda line: f"blob {base64.b64encode(line.encode()).decode()} end\n",
     "hex.log": lambda line: f"blob {line.encode().hex()} end\n",
     "theirs.json": lambda line: json.dumps({"tail": [{"text": line}]}, indent=2),
-    "packed.log.gz": lambda line: f"step 1 ok\n{line}\n",
 }
 OURS = ("result.json", "keys.json", "reduction_trace.jsonl", "recipe.resolved.yaml")
 
 
 def scrubbed(name: str, text: str) -> bytes:
     data = text.encode()
-    data = gzip.compress(data) if name.endswith(".gz") else data
     files = FileScrubber(Scrubber())
     ours = name in OURS
     files.learn(name, [data], ours=ours)
@@ -70,7 +67,6 @@ def test_the_corpus_is_large_and_every_name_is_its_own() -> None:
 def test_no_planted_value_survives_in_any_kind_of_file(carrier: str) -> None:
     for planted in CORPUS:
         after = scrubbed(carrier, CARRIERS[carrier](planted.line))
-        after = gzip.decompress(after) if carrier.endswith(".gz") else after
         text = after.decode()
         left = [trace for trace in traces(planted.value) if trace in text]
         assert not left, (planted.name, text)

@@ -267,8 +267,7 @@ def test_what_does_not_parse_is_text(name: str, data: bytes, ours: bool) -> None
         "half a character".encode("utf-16")[:-1],
         bz2.compress(b"password=hunter-22"),
         lzma.compress(b"password=hunter-22"),
-        gzip.compress(gzip.compress(b"password=hunter-22")),
-        gzip.compress(b"\0\1\2"),
+        gzip.compress(b"password=hunter-22"),
         zlib.compress(b"password=hunter-22" * 9),
     ],
     ids=[
@@ -276,8 +275,7 @@ def test_what_does_not_parse_is_text(name: str, data: bytes, ours: bool) -> None
         "half",
         "bz2",
         "xz",
-        "gzip in gzip",
-        "gzip of binary",
+        "gzip",
         "zlib",
     ],  # gzip holds the time
 )

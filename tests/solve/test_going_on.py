@@ -93,7 +93,7 @@ def test_a_budget_of_time_says_what_it_leaves_out(tmp_path: Path) -> None:
         "time.sleep(9999)\n"
     )
     (tmp_path / "train.py").write_text(waits + TRAIN)
-    budget = f"{patience(15):.0f}s"
+    budget = f"{patience(5):.0f}s"
     document = solve(tmp_path, "--budget", budget, "--skip", "bundle", *COMMAND)
     assert document["exit"] == 4, document
     left_out = [row for row in document["stages"] if row["status"] == "budget"]

@@ -87,7 +87,7 @@ def test_a_guess_says_less_than_the_type_of_the_exception(
     assert failure["summary"].startswith(f"{kind}: ")
 
 
-def test_candidates_that_show_the_exception_in_other_words_change_what_is_looked_for(
+def test_candidates_that_show_the_exception_in_other_words_show_the_failure(
     tmp_path: Path,
 ) -> None:
     rows = ["".join(letters) for letters in itertools.product("aeiou", repeat=3)]
@@ -103,3 +103,27 @@ def test_candidates_that_show_the_exception_in_other_words_change_what_is_looked
     assert document["trials"] <= 25
     (spec,) = tmp_path.glob("solve/*/aorta.yaml")
     assert "exit_code" in spec.read_text()
+
+
+def test_memory_that_runs_out_beside_other_processes_fails_every_time(tmp_path: Path) -> None:
+    """As torch says it: which processes hold memory, how many and in which unit varies."""
+    (tmp_path / "train.py").write_text(
+        "import os, random\n"
+        "class OutOfMemoryError(RuntimeError): __module__ = 'torch'\n"
+        "batch = int(os.environ.get('BATCH', '64'))\n"
+        "others = [f'Process {random.randint(9, 99999)} has {random.random():.2f} GiB memory in use. '\n"
+        "          for _ in range(random.randint(0, 4))]\n"
+        "own = ['Including non-PyTorch memory, this process has 3.19 GiB memory in use. ']\n"
+        "asked = random.choice(['512.00 MiB', '1.50 GiB'])\n"
+        "if batch >= 8:\n"
+        "    raise OutOfMemoryError(f'CUDA out of memory. Tried to allocate {asked}. GPU 0 has a '\n"
+        "        'total capacity of 139.80 GiB of which 133.42 GiB is free. '\n"
+        "        + ''.join(random.sample(others + own, len(others) + 1)))\n"
+    )
+    document = aorta("solve", "--json", "-q", "--stages", "reproduce,reduce", "--", "python",
+                     "train.py", cwd=tmp_path).json()  # fmt: skip
+    rate = document["failure"]["rate"]
+    assert rate["reproduced"] == rate["of"]
+    assert document["failure"]["class"] == "device_oom"
+    assert document["reproducer"]["axes"][0]["final"] == 8
+    assert document["trials"] <= 25

@@ -178,8 +178,8 @@ def test_a_rank_that_never_comes_to_its_collective_is_a_hang_of_two_ranks_and_fi
     told = partial(
         solve_stories.rank_that_does_not_come,
         script=RANKS_IN_A_RING,
-        steps=12,
-        silence=patience(2),
+        steps=8,
+        silence=patience(1),
     )
     story, done = solved(told, tmp_path, "--jobs", "4")
     assert done.exit_code == 0, done.stderr

@@ -241,7 +241,6 @@ class Strange:
     text: str
     value: str
     by_shape: bool
-    sealed: bool  # half of them: not looked at while detectors are written
 
 
 def strange_secrets(rounds: int = 3) -> list[Strange]:
@@ -262,24 +261,26 @@ def _corpus(
     found = []
     by_shape = [(line.split(None, 1), True) for line in keys.strip().splitlines()]
     by_name = [(line.split(None, 1), False) for line in names.strip().splitlines()]
-    for number, ((name, shape), shaped) in enumerate([*by_shape, *by_name]):
-        value = _drawn(shape.strip(), rng)
+    for (name, shape), shaped in [*by_shape, *by_name]:
+        value = drawn(shape.strip(), rng).replace("\\n", "\n")
         places = {**named, **anywhere} if shaped else named
         if "\n" in value:
             places = {"key.log": "read\n{value}\nsteps 10\n", "key.sh": "K='{value}'\nsteps=10\n"}
         order = sorted(places, key=lambda _place: rng.random())
         for where in order[:rounds]:
             text = _placed(places[where], name, value)
-            found.append(Strange(name, where, text, value, shaped, number % 2 == 1))
+            found.append(Strange(name, where, text, value, shaped))
     return found
 
 
-def _drawn(shape: str, rng: random.Random) -> str:
+def drawn(shape: str, rng: random.Random) -> str:
+    """The text with each of its drawn parts replaced by random characters of its alphabet."""
+
     def part(match: re.Match[str]) -> str:
         alphabet, length = _ALPHABETS[match[1]], int(match[2])
         return "".join(rng.choices(alphabet, k=length))
 
-    return re.sub(r"\{([AhUdlbs])(\d+)\}", part, shape).replace("\\n", "\n")
+    return re.sub(r"\{([AhUdlbs])(\d+)\}", part, shape)
 
 
 def _placed(template: str, name: str, value: str) -> str:
@@ -302,7 +303,7 @@ def _placed(template: str, name: str, value: str) -> str:
 
 def pieces_left(one: Strange, after: str) -> list[str]:
     """Words of the value that can still be read."""
-    words = [word for word in re.split(r"\s", one.value) if len(word) >= 4]
+    words = [word for word in re.split(r'[\s"]|\\n', one.value) if len(word) >= 4]
     encoded = (base64.b64encode(text.encode()) for text in (one.value, f"alice:{one.value}"))
     words.extend(text.decode() for text in encoded)
     return [word for word in words if word in after]

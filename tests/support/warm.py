@@ -16,7 +16,7 @@ from aorta.executors.process_tree import descendants
 from support.executor_contract import Bench
 
 IMPORT_SECONDS = 0.5
-SLOW = f"import time\ntime.sleep({IMPORT_SECONDS})\nloaded_at = time.time()\n"
+SLOW = f"import time\ntime.sleep({IMPORT_SECONDS})\nimport colorsys\nloaded_at = time.time()\n"
 
 
 def slow_environment(folder: Path, **modules: str) -> Path:

@@ -288,7 +288,7 @@ def test_a_partial_snapshot_is_a_warning_that_names_its_scope(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partial = {"schema_version": "1.0", "partial": True, "partial_reasons": ["rocm: none"]}
-    monkeypatch.setattr("aorta.triage.files.host_snapshot", lambda: partial)
+    monkeypatch.setattr("aorta.triage.running.host_snapshot", lambda: partial)
     finished = run(loaded(tmp_path, trials=1), tmp_path / "out")
     page = (finished.run_dir / "matrix.md").read_text()
     assert "> host: the snapshot is partial: rocm: none" in page
@@ -340,17 +340,6 @@ def test_the_same_second_never_shares_a_directory(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
-def test_tickets_that_differ_only_in_their_path_are_not_mixed_up(tmp_path: Path) -> None:
-    matrix_of(tmp_path, ticket="A/1", trials=1)
-    path = written(tmp_path, document(ticket="A:1", trials=1))
-    for extra in ([], ["--dry-run"]):
-        done = aorta("triage", "run", "--recipe", path, *extra, cwd=tmp_path)
-        assert done.exit_code == 2
-        assert "holds the runs of ticket 'A/1', and 'A:1' has the same path" in done.stderr
-    done, _ = matrix_of(tmp_path, ticket="A/1", trials=1)
-    assert done.exit_code == 0
-
-
 def test_an_unknown_workload_is_said_when_the_recipe_runs(tmp_path: Path) -> None:
     content = document(BASELINE, workload="nobody", steps=1)
     recipe = load_recipe(written(tmp_path, {**content, "workload_config": {}}))
@@ -398,18 +387,6 @@ def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:
     done = aorta("triage", "run", "--recipe", path, cwd=tmp_path, env={"WORLD_SIZE": "2"})
     assert done.exit_code == 2
     assert "put the launcher behind --" in done.stderr
-
-
-def test_stop_after_collects_events_up_to_its_own_cap(tmp_path: Path) -> None:
-    rule = {"events": 2, "max_trials": 5}
-    _, matrix = matrix_of(tmp_path, stop_after=rule, trials=3)
-    cells = by_name(matrix)
-    assert (cells["baseline-local"]["trials"], cells["fixed"]["trials"]) == (2, 5)
-    assert (
-        cells["baseline-local"]["stop_after_note"] == "stopped early: 2 fail event(s) in 2 trial(s)"
-    )
-    assert cells["fixed"]["stop_after_note"] == "cap reached: 0 fail event(s) in 5 trial(s)"
-    assert matrix["stop_after"]["max_trials"] == 5
 
 
 def test_logs_of_clean_trials_go_where_the_recipe_says_so(tmp_path: Path) -> None:

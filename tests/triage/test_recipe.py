@@ -15,7 +15,6 @@ from aorta.triage.recipe import (
     Confound,
     InlineImage,
     RecipeFile,
-    StopAfter,
     load_recipe,
     resolved_yaml,
 )
@@ -79,8 +78,6 @@ def test_a_workload_needs_steps_and_a_command_does_not(tmp_path: Path) -> None:
         ({"workload_config": {"_aorta_x": 3}}, "recipe.json: workload_config: the key '_aorta_x'"),
         ({"extra_env": {"1A": "x"}}, "recipe.json: extra_env: '1A' is not a variable name"),
         ({"extra_env": {"A": 1}}, "recipe.json: extra_env.A: "),
-        ({"stop_after": {"events": 0}}, "recipe.json: stop_after.events: "),
-        ({"stop_after": {"events": 2, "event_verdict": "x"}}, "stop_after.event_verdict: "),
         ({"timeout": "soon"}, "is not a duration"),
         ({"save_logs": "yes"}, "recipe.json: save_logs: "),
     ],
@@ -186,7 +183,6 @@ EVERY_KEY: dict[str, Any] = {
     "extra_env": {"A": "1", "B": "on"},
     "timeout": 90.5,
     "save_logs": False,
-    "stop_after": {"events": 3, "max_trials": 24, "event_verdict": "pass"},
     "confound": {"threshold": 1.3, "baseline_cell": "baseline-local"},
 }
 
@@ -238,7 +234,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 def test_the_reference_names_every_key() -> None:
     reference = (ROOT / "examples/triage/README.md").read_text()
-    for model in (RecipeFile, Cell, StopAfter, Confound):
+    for model in (RecipeFile, Cell, Confound):
         for key in model.model_fields:
             assert f"`{key}`" in reference or re.search(rf"[{{,\s]{key}[:,}}]", reference), key
     assert "keeps names as names" in reference

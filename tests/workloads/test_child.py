@@ -102,7 +102,7 @@ def test_a_failure_is_status_one_and_its_odd_values_still_make_json(tmp_path: Pa
     [
         ("nowhere:Nothing", "import", "ModuleNotFoundError: No module named 'nowhere'"),
         ("NotAWorkload", "import", "RegistryError"),
-        ("unheard_of", "import", "expected one of: bad_shard, command, fsdp, half_nan"),
+        ("unheard_of", "import", "expected one of: command, fsdp, half_nan"),
         ("ConstructorRaises", "construct", "KeyError: 'no such setting'"),
         ("SetupRaises", "setup", "RuntimeError: no device"),
         ("SetupExits", "setup", "SystemExit: 0"),

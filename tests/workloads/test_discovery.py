@@ -12,7 +12,8 @@ import pytest
 
 from aorta.core.axis import Point
 from aorta.core.errors import RegistryError
-from aorta.workloads.discovery import check_workload, load_workload
+from aorta.registry.workloads import check_workload
+from aorta.workloads.discovery import load_workload
 from aorta.workloads.half_nan import HalfNan
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 from support.waiting import patience

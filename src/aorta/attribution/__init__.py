@@ -8,21 +8,22 @@ the MCP server only carry these three around.
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.nouns import (
+    Action,
     Advice,
     Attribution,
     Cascade,
     Decision,
     Evidence,
     EvidenceLine,
+    FailureClass,
     Finding,
     LogSource,
     LogTail,
     PastCycle,
+    RankEnd,
     Root,
 )
 from aorta.attribution.progress import JobProgress
-from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.taxonomy import Action, FailureClass
 
 __all__ = [
     "Action",

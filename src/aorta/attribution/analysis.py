@@ -5,25 +5,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aorta.attribution.classify import Said, named
-from aorta.attribution.events.event import Event, Reading
-from aorta.attribution.events.patterns import Registry, built_in
+from aorta.attribution.events import Event, Reading, Registry, built_in
 from aorta.attribution.events.scanning import read_ends, read_whole
-from aorta.attribution.flight import read_dumps, stragglers
-from aorta.attribution.logs.fields import in_one_calendar
-from aorta.attribution.logs.reading import ReadableLog
-from aorta.attribution.nouns import Attribution, Evidence, Finding
-from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
-from aorta.attribution.progress import progress_of, world_size
-from aorta.attribution.sources import (
+from aorta.attribution.evidence import (
     earlier_sources,
     failures_with_times,
     kernel_sources,
+    read_dumps,
     readable_sources,
+    stragglers,
 )
-from aorta.attribution.timeline.facts import Facts
+from aorta.attribution.logs import ReadableLog
+from aorta.attribution.logs.fields import in_one_calendar
+from aorta.attribution.nouns import Attribution, Evidence, Finding
+from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
+from aorta.attribution.progress import progress_of, world_size
+from aorta.attribution.timeline import Facts, last_words, without_noise
 from aorta.attribution.timeline.finding import conclude, said
-from aorta.attribution.timeline.last_words import last_words
-from aorta.attribution.timeline.went_on import without_noise
 
 # confidence at which the ends of long logs need not be followed by all that stands before them
 TOLD_ENOUGH = 0.6

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle, Root
-from aorta.attribution.taxonomy import FailureClass
+from aorta.attribution.nouns import Attribution, Decision, FailureClass, Finding, PastCycle, Root
 from aorta.core.failure import Failure, failure_from_json, failure_to_json
 
 SCHEMA = "aorta.attribution/1"

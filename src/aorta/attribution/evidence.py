@@ -1,103 +1,361 @@
-"""Evidence from what lies on disk: the logs a person names, a launcher's cycle directories, the
-cycles before.
+"""What lies beside the logs' lines: the files a user names, exits as launchers record them, error
+files, and Flight Recorder dumps.
+
+Dumps say which rank did not arrive at which collective. They come from machines that may be broken
+and directories that others may write to: pickles are read by an unpickler that builds plain values
+and refuses everything else.
 """
 
+import ast
 import json
+import pickle
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.analysis import attribute
-from aorta.attribution.documents import finding_document, past_cycle
-from aorta.attribution.flight import find_dumps
-from aorta.attribution.nouns import Evidence, LogSource, PastCycle
-from aorta.attribution.sources import find_logs, read_failures
-from aorta.core.errors import UsageError
+from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
+from aorta.attribution.nouns import Evidence, LogSource, RankEnd, signal_number
+from aorta.core.errors import SpecError, UsageError
 
-CYCLE_INFO = "cycle_info.json"
-_CYCLE = re.compile(r"cycle_(\d+)$")
+_LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
+_MOST_ERROR_FILE = 1 << 20
+# Bytes of packed logs that are held in memory: of all together, and of each at least.
+_KEPT_OF_ALL, _LEAST_KEPT = 512 << 20, 1 << 20
 
 
-def collect(
-    logs: Sequence[Path],
-    failures: Path | None = None,
-    history: Path | None = None,
-    kernel_logs: Sequence[Path] = (),
-    flight_recorder: Path | None = None,
-) -> Evidence:
-    """Everything about one cycle. A cycle directory brings its own failures and dumps along."""
-    cycle = next((path for path in logs if (path / CYCLE_INFO).is_file()), None)
-    if failures is None and cycle is not None:
-        failures = cycle / CYCLE_INFO
-    ended = read_failures(failures) if failures else ()
-    nodes = {failure.rank: failure.node for failure in ended}
-    sources = tuple(_placed(source, nodes) for source in find_logs(logs))
-    earlier = _earlier_cycles(history, logs) if history else []
-    return Evidence(
-        logs=sources,
-        failures=ended,
-        kernel_logs=tuple(LogSource(path) for path in kernel_logs),
-        flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
-        history=tuple(cycle for cycle in map(_read_cycle, earlier) if cycle is not None),
-        earlier_logs=_logs_of(earlier[-1]) if earlier else (),
-        lived_sec=lifetime(_json(cycle / CYCLE_INFO) or {}) if cycle is not None else None,
+def readable_sources(evidence: Evidence) -> list[ReadableLog]:
+    """The logs of the ranks; kernel logs are read beside them but tell nothing about progress."""
+    most = max(_LEAST_KEPT, min(MOST_KEPT, _KEPT_OF_ALL // max(1, len(evidence.logs))))
+    files = [_of_file(log, evidence.follow_links, most) for log in evidence.logs]
+    tails = [
+        ReadableLog(tail.name, tail.rank, tail.node, text=tail.text.encode())
+        for tail in evidence.tails
+    ]
+    reports = [
+        source
+        for failure in evidence.failures
+        for source in _error_report(failure, evidence.follow_links)
+    ]
+    return [*files, *tails, *reports]
+
+
+def kernel_sources(evidence: Evidence) -> list[ReadableLog]:
+    return [
+        _of_file(replace(log, rank=None), evidence.follow_links) for log in evidence.kernel_logs
+    ]
+
+
+def earlier_sources(evidence: Evidence) -> list[ReadableLog]:
+    return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
+
+
+def _of_file(log: LogSource, follow_links: bool, most: int = MOST_KEPT) -> ReadableLog:
+    return ReadableLog(
+        str(log.path), log.rank, log.node, log.path, follow_links=follow_links, most_kept=most
     )
 
 
-def lifetime(info: Mapping[str, Any]) -> float | None:
-    """The seconds that a cycle_info.json says its cycle lived; None where it does not say."""
-    try:
-        began, ended = (datetime.fromisoformat(info[key]) for key in ("started", "ended"))
-        return max(0.0, (ended - began).total_seconds())
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
-    """The cycles under `directory` before the one of these logs, oldest first."""
-    cycles = sorted(
-        (int(found[1]), path)
-        for path in directory.iterdir()
-        if path.is_dir() and (found := _CYCLE.search(path.name))
+def failures_with_times(evidence: Evidence) -> tuple[RankEnd, ...]:
+    """Failures with the moment their error file tells, where the launcher did not know it."""
+    return tuple(
+        failure
+        if failure.time is not None
+        else replace(failure, time=_reported_time(failure, evidence.follow_links))
+        for failure in evidence.failures
     )
-    own = {place for log in logs for place in (log.resolve(), *log.resolve().parents)}
-    limit = min((number for number, path in cycles if path.resolve() in own), default=None)
-    return [path for number, path in cycles if limit is None or number < limit]
 
 
-def _logs_of(cycle: Path) -> tuple[LogSource, ...]:
-    try:
-        return find_logs([cycle])
-    except UsageError:
-        return ()
+def find_logs(paths: Sequence[Path]) -> tuple[LogSource, ...]:
+    """Log files for what a user named: files as they are, directories by the logs in them."""
+    found: dict[Path, LogSource] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"there is no log at {path}; expected a file or a directory of logs")
+        for file in _logs_in(path) if path.is_dir() else [path]:
+            found.setdefault(file, LogSource(file, rank_in_name(file)))
+    return tuple(found.values())
 
 
-def _read_cycle(path: Path) -> PastCycle | None:
-    info = _json(path / CYCLE_INFO)
-    saved = info.get("finding") if info else None
-    if info and isinstance(saved, dict):
-        return past_cycle({"lived_sec": lifetime(info), **_known(saved)}, path.name)
-    try:
-        finding = attribute(collect([path])).finding
-    except UsageError:
-        return None  # nothing in it can be read: it cannot count for or against anything
-    return past_cycle(finding_document(finding), path.name)
-
-
-def _known(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if value is not None}
-
-
-def _json(path: Path) -> dict[str, Any] | None:
+def read_failures(path: Path) -> tuple[RankEnd, ...]:
+    """`[{"rank", "exit_code", "signal", ...}]`, or the `ranks` of a cycle_info.json."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as wrong:
+        raise SpecError(f"is not readable JSON: {wrong}", where=str(path)) from None
+    rows = data.get("ranks") if isinstance(data, dict) else data
+    if not isinstance(rows, list):
+        raise SpecError(
+            "expected a list of {rank, exit_code, signal} or a cycle_info.json", where=str(path)
+        )
+    return failures_of(rows, str(path))
+
+
+def failures_of(rows: Sequence[Any], where: str = "failures") -> tuple[RankEnd, ...]:
+    return tuple(_failure(row, f"{where}: [{index}]") for index, row in enumerate(rows))
+
+
+def _failure(row: Any, where: str) -> RankEnd:
+    if not isinstance(row, dict) or type(row.get("rank")) is not int:
+        raise SpecError('expected an object with an integer "rank"', where=where)
+    code, told = row.get("exit_code"), row.get("signal")
+    if code is not None and type(code) is not int:
+        raise SpecError(f"'exit_code' is {code!r}; expected an integer or null", where=where)
+    number = signal_number(told) if isinstance(told, (int, str)) and told is not True else None
+    if told is not None and number is None:
+        raise SpecError(
+            f"'signal' is {told!r}; expected a number or a name such as SIGKILL, or null",
+            where=where,
+        )
+    moment = row.get("time")
+    error_file = row.get("error_file")
+    return RankEnd(
+        rank=row["rank"],
+        exit_code=row.get("exit_code"),
+        signal=number,
+        error_file=Path(error_file) if isinstance(error_file, str) and error_file else None,
+        time=float(moment) if isinstance(moment, (int, float)) else None,
+        node=_text(row.get("node")),
+        device=_text(row.get("device")),
+        agent=_text(row.get("agent")),
+        hung=row.get("hung") is True,
+    ).stopped_by_agent(row.get("stopped_by_agent") is True)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _logs_in(directory: Path) -> list[Path]:
+    files = sorted(path for path in directory.iterdir() if path.is_file())
+    ranked = [path for path in files if rank_in_name(path) is not None]
+    chosen = ranked or [path for path in files if path.suffix in _LOG_NAMES]
+    if not chosen:
+        raise UsageError(
+            f"there are no logs in {directory}; expected rank_<r>.out and .err, or *.log"
+        )
+    return [path for path in chosen if path.suffix in _LOG_NAMES and path.name != "kernel.log"]
+
+
+def _error_report(failure: RankEnd, follow_links: bool) -> list[ReadableLog]:
+    """The traceback torch's `record` decorator saved: there even where stderr was lost."""
+    trace = _error_info(failure, follow_links).get("py_callstack")
+    if not isinstance(trace, str):
+        return []
+    return [
+        ReadableLog(
+            str(failure.error_file), failure.rank, failure.node, text=trace.encode(errors="replace")
+        )
+    ]
+
+
+def _reported_time(failure: RankEnd, follow_links: bool) -> float | None:
+    told = _error_info(failure, follow_links).get("timestamp")
+    try:
+        return None if told is None else float(told)
+    except (TypeError, ValueError):
         return None
-    return data if isinstance(data, dict) else None
 
 
-def _placed(source: LogSource, nodes: dict[int, str | None]) -> LogSource:
-    return replace(source, node=nodes.get(source.rank)) if source.rank in nodes else source
+def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
+    """`message.extraInfo` of the error file; empty where there is none, or something else."""
+    path = failure.error_file
+    if path is None:
+        return {}
+    try:
+        with ReadableLog(str(path), path=path, follow_links=follow_links).opened() as file:
+            found = json.loads(file.read(_MOST_ERROR_FILE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    for key in ("message", "extraInfo"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+_RANK = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|bin))?$")
+_LARGEST_DUMP = 512 << 20
+_COMPLETED = "completed"
+_BEGUN = ("started", _COMPLETED)
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """The ranks that one collective waited for; empty where the dumps blame nobody."""
+
+    ranks: tuple[int, ...] = ()
+    operation: str = ""
+    group: str = ""
+    sequence: int | None = None
+    mismatch: bool = False  # they came, but with another operation or other sizes
+
+    @property
+    def words(self) -> str:
+        did = "called something else at" if self.mismatch else "did not arrive at"
+        ranks = ", ".join(str(rank) for rank in self.ranks)
+        return f"rank {ranks} {did} {self.operation} number {self.sequence} of group {self.group}"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    group: str
+    sequence: int
+    operation: str
+    sizes: str
+    state: str
+    created: int
+
+
+@dataclass(frozen=True)
+class Dump:
+    rank: int
+    entries: tuple[_Entry, ...]
+    members: Mapping[str, tuple[int, ...]]  # of each group, where the dump tells
+    completed: Mapping[str, int]  # the last collective each group finished
+
+
+def find_dumps(directory: Path) -> tuple[Path, ...]:
+    if not directory.is_dir():
+        raise UsageError(
+            f"there is no directory {directory}; expected one of flight recorder dumps"
+        )
+    return tuple(
+        path for path in sorted(directory.iterdir()) if path.is_file() and _RANK.search(path.name)
+    )
+
+
+def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
+    """The dumps that can be read; JSON wins over a pickle of the same rank."""
+    by_rank: dict[int, Dump] = {}
+    for path in sorted(paths, key=lambda path: path.suffix == ".json"):
+        dump = _read(path)
+        if dump is not None:
+            by_rank[dump.rank] = dump
+    return tuple(by_rank.values())
+
+
+def stragglers(dumps: Sequence[Dump]) -> Stragglers:
+    """Whom the earliest unfinished collective of all groups was waiting for."""
+    found: list[tuple[int, Stragglers]] = []
+    for group in sorted({entry.group for dump in dumps for entry in dump.entries}):
+        blamed = _stragglers_of(group, dumps)
+        if blamed is not None:
+            found.append(blamed)
+    return min(found, key=lambda pair: pair[0])[1] if found else Stragglers()
+
+
+def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] | None:
+    last = {dump.rank: _last(dump, group) for dump in dumps}
+    came = {rank: entry for rank, entry in last.items() if entry is not None}
+    members = {rank for dump in dumps for rank in dump.members.get(group, ())} or set(came)
+    furthest = max(came.values(), key=lambda entry: entry.sequence)
+    if all(_finished(dump, group, furthest.sequence) for dump in dumps if dump.rank in members):
+        return None
+    behind = {r for r in members if r not in came or came[r].sequence < furthest.sequence}
+    at_it = {rank: entry for rank, entry in came.items() if rank not in behind}
+    mismatch = False
+    if not behind:
+        behind = _another_operation(at_it)
+        mismatch = bool(behind)
+    if not behind:
+        begun = {rank for rank, entry in at_it.items() if entry.state in _BEGUN}
+        behind = set(at_it) - begun if begun else set()
+    if not behind or len(behind) == len(members):
+        return None
+    created = min(entry.created for entry in at_it.values())
+    return created, Stragglers(
+        tuple(sorted(behind)), furthest.operation, group, furthest.sequence, mismatch
+    )
+
+
+def _another_operation(entries: Mapping[int, _Entry]) -> set[int]:
+    """The minority that called another operation, or the same one with other sizes."""
+    calls = Counter((entry.operation, entry.sizes) for entry in entries.values())
+    if len(calls) < 2:
+        return set()
+    usual = calls.most_common(1)[0][0]
+    return {rank for rank, entry in entries.items() if (entry.operation, entry.sizes) != usual}
+
+
+def _last(dump: Dump, group: str) -> _Entry | None:
+    own = [entry for entry in dump.entries if entry.group == group]
+    return max(own, key=lambda entry: entry.sequence, default=None)
+
+
+def _finished(dump: Dump, group: str, sequence: int) -> bool:
+    last = _last(dump, group)
+    if last is None or last.sequence < sequence:
+        return False
+    return last.state == _COMPLETED or dump.completed.get(group, -1) >= sequence
+
+
+class _PlainValues(pickle.Unpickler):
+    """Numbers, strings, lists, tuples and dicts; the type tags of torch's pickler are dropped."""
+
+    def find_class(self, module: str, name: str) -> Callable[..., object]:
+        if module == "torch.jit._pickle" and name in {"restore_type_tag", "build_intlist"}:
+            return _first_argument
+        raise pickle.UnpicklingError(f"a flight recorder dump does not hold {module}.{name}")
+
+
+def _first_argument(value: object, *_tags: object) -> object:
+    return value
+
+
+def _read(path: Path) -> Dump | None:
+    rank = _RANK.search(path.name)
+    try:
+        if rank is None or path.stat().st_size > _LARGEST_DUMP:
+            return None
+        data = _load(path)
+        return _dump(int(data.get("rank") or rank[1]), data) if isinstance(data, dict) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, IndexError,
+            RecursionError, MemoryError, OverflowError, pickle.UnpicklingError):  # fmt: skip
+        return None  # every way in which bytes written by a dying process can be wrong
+
+
+def _load(path: Path) -> Any:
+    with path.open("rb") as file:
+        is_json = file.read(1) in b"{["
+        file.seek(0)
+        return json.load(file) if is_json else _PlainValues(file).load()
+
+
+def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
+    names = {
+        str(key): str(value.get("name", key)) for key, value in _mapping(data, "pg_config").items()
+    }
+    members = {
+        str(value.get("name", key)): _ranks(value.get("ranks"))
+        for key, value in _mapping(data, "pg_config").items()
+    }
+    completed = {
+        names.get(str(key), str(key)): int(value.get("last_completed_collective", -1))
+        for key, value in _mapping(data, "pg_status").items()
+    }
+    entries = tuple(_entry(entry) for entry in data.get("entries") or () if not entry.get("is_p2p"))
+    return Dump(rank, entries, {k: v for k, v in members.items() if v}, completed)
+
+
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[Any, Any]:
+    value = data.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _entry(entry: Mapping[str, Any]) -> _Entry:
+    group = entry.get("process_group") or (entry.get("pg_id", ""),)
+    return _Entry(
+        group=str(group[0]),
+        sequence=int(entry["collective_seq_id"]),
+        operation=str(entry.get("profiling_name", "")).split(":")[-1],
+        sizes=str(entry.get("input_sizes", "")),
+        state=str(entry.get("state", "")),
+        created=int(entry.get("time_created_ns", 0)),
+    )
+
+
+def _ranks(value: object) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = ast.literal_eval(value) if value.strip() else ()
+    return tuple(int(rank) for rank in value) if isinstance(value, (list, tuple)) else ()

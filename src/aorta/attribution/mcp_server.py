@@ -15,15 +15,13 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from aorta.attribution.analysis import attribute
+from aorta.attribution.client import HttpError, JsonClient, token_for
 from aorta.attribution.documents import attribution_document
-from aorta.attribution.events.patterns import built_in
-from aorta.attribution.http_client import HttpError, JsonClient
+from aorta.attribution.events import built_in
+from aorta.attribution.evidence import failures_of, find_logs
 from aorta.attribution.jail import PathJail
-from aorta.attribution.nouns import Evidence
+from aorta.attribution.nouns import Evidence, FailureClass
 from aorta.attribution.policy import RULES
-from aorta.attribution.sources import failures_of, find_logs
-from aorta.attribution.taxonomy import FailureClass
-from aorta.attribution.tokens import token_for
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.version import __version__
 

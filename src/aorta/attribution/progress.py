@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from aorta.attribution.logs.reading import ReadableLog, ends_of
-from aorta.attribution.nouns import Finding, PastCycle
-from aorta.attribution.taxonomy import FailureClass
+from aorta.attribution.logs import ReadableLog, ends_of
+from aorta.attribution.nouns import FailureClass, Finding, PastCycle
 
 # Seconds a cycle must live to count as progress where it reported no step.
 LONG_CYCLE = 300.0

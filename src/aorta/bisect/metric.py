@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 from aorta.core.axis import Point, Purpose
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
-from aorta.core.levels import Levels
 from aorta.core.oracle import Classified, MetricOracle
+from aorta.core.stats import Levels
 from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict, Watch
 from aorta.engine import events
 from aorta.engine.events import Event

@@ -36,7 +36,6 @@ from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-from aorta.search.belief import Weights
 from aorta.search.timeline import Timeline
 
 _FILE = "command line"
@@ -73,7 +72,7 @@ class ContainerOptions:
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
     """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end
-    it is the environment that `python` belongs to. `repositories`: whose commits to name.
+    it is the environment that `python` belongs to.
     """
 
     good: str | None = None
@@ -84,13 +83,12 @@ class EnvironmentOptions:
     no_index: bool = False
     pre: bool = False
     yanked: bool = False
-    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
         told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value and name != "repositories"}
+        told = {name: value for name, value in told.items() if value}
         if not (self.good or self.bad or spec):
-            if told or self.repositories:
+            if told:
                 raise UsageError("the options of a package index go with --good-env and --bad-env")
             return None
         whole = {**(vars(spec) if spec else {}), **told}
@@ -179,11 +177,9 @@ def bisect(
     request: BisectRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
-    *,
-    on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
-    """Which change broke it? `listeners` makes fresh ones a search; `on_belief` shows each."""
-    resolved = _resolved(request, listeners, say, on_belief)
+    """Which change broke it? `listeners` makes fresh ones a search."""
+    resolved = _resolved(request, listeners, say)
     with request.executor.opened() as executor:
         return run_bisection(replace(resolved, executor=executor))
 
@@ -246,12 +242,7 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
         from aorta.bisect.environments.answer import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = host_packages(
-        spec.packages,
-        request.directory,
-        find_fix=spec.find_fix,
-        first_parent=spec.first_parent,
-    )
+    packages = host_packages(spec, request.directory)
     timeline = Timeline([package.history for package in moving(packages)])
     plan["packages"] = [
         {
@@ -297,7 +288,6 @@ def _resolved(
     request: BisectRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
-    on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
     as_before = request.resume is not None and not request.asks_something
@@ -311,7 +301,6 @@ def _resolved(
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
         summary=request.summary,
-        on_belief=on_belief,
     )
 
 
@@ -380,9 +369,6 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 skip=request.skip,
             )
         ]
-    elif request.environments.repositories:
-        named = request.environments.repositories.items()
-        packages += [PackageSpec(name=name, path=path) for name, path in named]
     elif request.paths or request.skip:
         raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}

@@ -73,11 +73,12 @@ class Layout:
 
     verb: str
     schemas: tuple[str, ...]  # of the document that gives this verb away, when nothing else does
-    documents: tuple[str, ...]  # where that document is
-    files: tuple[str, ...]
+    documents: tuple[str, ...] = ("result.json",)  # where that document is
+    files: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
-    ours: tuple[str, ...] = ()  # documents whose fields we know; everything else is somebody's text
-    reads: tuple[str, ...] = ()  # what the other side should read first, in this order
+    # Documents whose fields we know; everything else is somebody's text.
+    ours: tuple[str, ...] = ("result.json",)
+    reads: tuple[str, ...] = ("result.json",)  # what to read first, in this order
 
     def ships(self, path: str, policy: Policy, *, allow_binary: bool = False) -> bool:
         if matches(path, policy.exclude):
@@ -117,7 +118,6 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="reduce",
         schemas=_names("aorta.reduce/"),
-        documents=_names("result.json"),
         files=_names("spec.yaml reduction_trace.jsonl shrunken/*"),
         trees=_names("logs/*"),
         ours=_names(
@@ -146,7 +146,6 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="bisect",
         schemas=_names("aorta.bisect/"),
-        documents=_names("result.json"),
         files=_names(
             "timeline.json info.log debug.log first-known-bad last-known-good bisect.yaml spec.yaml"
         ),
@@ -157,19 +156,13 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="diverge",
         schemas=_names("aorta.diverge/"),
-        documents=_names("result.json"),
         files=_names("curve.json reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
         ours=_names("result.json curve.json"),
-        reads=_names("result.json"),
     ),
     Layout(
         verb="isolate",
         schemas=_names("aorta.isolate/"),
-        documents=_names("result.json"),
-        files=(),
         trees=_names("trials/*"),
-        ours=_names("result.json"),
-        reads=_names("result.json"),
     ),
     Layout(
         verb="launch",
@@ -186,11 +179,9 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="run",
         schemas=_names("aorta.run/"),
-        documents=_names("result.json"),
         files=_names("env.json host_env.json"),
         trees=_names("*"),
         ours=_names("result.json trial_*.json env.json host_env.json"),
-        reads=_names("result.json"),
     ),
 )
 

@@ -259,8 +259,8 @@ def read_member(member: Member) -> Iterator[bytes]:
             before = _identity(os.fstat(handle))
             if member.cut:
                 yield from _ends(file, member)
-            while lines := file.readlines(1 << 20):
-                yield b"".join(lines)
+            while piece := file.read(1 << 20):
+                yield piece + file.readline()
             after = _identity(os.fstat(handle))
     except OSError as wrong:
         raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
@@ -273,7 +273,7 @@ def read_member(member: Member) -> Iterator[bytes]:
 
 def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
     """The first lines of a log and a word on what is left out; its last lines are read next."""
-    yield b"".join(file.readlines(FIRST))
+    yield file.read(FIRST) + file.readline()
     left_at = file.tell()
     file.seek(max(left_at, member.identity[2] - LAST))
     file.readline()

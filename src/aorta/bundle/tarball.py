@@ -3,16 +3,13 @@
 Only regular files, one top folder, no owner, one time for all.
 """
 
+import gzip
 import hashlib
+import io
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
-
-_BLOCK = 512
-_RECORD = 20 * _BLOCK
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -25,61 +22,42 @@ class Entry:
 class TarWriter:
     """An archive in the making: contents go to a spool first, for an archive begins with hashes of
     all of them.
-
-    Each header and each content is a gzip member of its own, so that what is spooled is copied and
-    not compressed twice.
     """
 
     def __init__(self, spool: IO[bytes]) -> None:
         self._spool = spool
-        self._places: list[tuple[Entry, int, int]] = []
+        self._places: list[tuple[Entry, int]] = []
 
     def add(self, name: str, pieces: Iterable[bytes], *, executable: bool = False) -> Entry:
-        start = self._spool.tell()
-        packer = _packer()
-        size = 0
-        for piece in pieces:
-            size += len(piece)
-            self._spool.write(packer.compress(piece))
-        self._spool.write(packer.compress(b"\0" * (-size % _BLOCK)) + packer.flush())
-        entry = Entry(name, size, executable)
-        self._places.append((entry, start, self._spool.tell() - start))
+        start = self._spool.seek(0, io.SEEK_END)
+        self._spool.writelines(pieces)
+        entry = Entry(name, self._spool.tell() - start, executable)
+        self._places.append((entry, start))
         return entry
 
     def write(self, out: IO[bytes], first: Sequence[tuple[Entry, bytes]], when: int) -> None:
-        """The whole archive. `first` goes before what was spooled; `when` is every entry's time."""
-        written = 0
-        for entry, data in first:
-            out.write(_gzipped(_header(entry, when) + data + b"\0" * (-len(data) % _BLOCK)))
-            written += _BLOCK + entry.size + -entry.size % _BLOCK
-        for entry, start, length in sorted(self._places, key=lambda place: place[0].name):
-            out.write(_gzipped(_header(entry, when)))
-            written += _BLOCK + entry.size + -entry.size % _BLOCK
-            self._spool.seek(start)
-            out.writelines(
-                self._spool.read(min(left, _CHUNK)) for left in range(length, 0, -_CHUNK)
-            )
-        end = 2 * _BLOCK
-        out.write(_gzipped(b"\0" * (end + -(written + end) % _RECORD)))
+        """The whole archive. `first` goes before what was spooled; `when` is every entry's time.
+
+        The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
+        """
+        with (
+            gzip.GzipFile("", "wb", 1, out, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for entry, data in first:
+                tar.addfile(_header(entry, when), io.BytesIO(data))
+            for entry, start in sorted(self._places, key=lambda place: place[0].name):
+                self._spool.seek(start)
+                tar.addfile(_header(entry, when), self._spool)
 
 
-def _packer() -> "zlib._Compress":
-    """The fastest level: a log is packed at 100 MB/s instead of 20, and is a fifth larger."""
-    return zlib.compressobj(1, wbits=31)
-
-
-def _gzipped(data: bytes) -> bytes:
-    packer = _packer()
-    return packer.compress(data) + packer.flush()
-
-
-def _header(entry: Entry, when: int) -> bytes:
-    """A plain (ustar) header, which holds every name that `portable` allows."""
+def _header(entry: Entry, when: int) -> tarfile.TarInfo:
+    """A plain one (ustar), which holds every name that `manifest.problem_with` lets pass."""
     info = tarfile.TarInfo(entry.name)
     info.size = entry.size
     info.mode = 0o755 if entry.executable else 0o644
     info.mtime = when
-    return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    return info
 
 
 class Hashing:

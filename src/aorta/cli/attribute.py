@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from aorta.cli.printing import print_json
-from aorta.cli.service_options import adviser_from, adviser_options
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -39,7 +38,6 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     show_default=True,
     help="Stop after this many cycles in a row without progress; 0: never for that.",
 )
-@adviser_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(as_json: bool, **given: Any) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
@@ -52,7 +50,7 @@ def command(as_json: bool, **given: Any) -> None:
     from aorta.attribution.request import AttributeRequest, attribute
     from aorta.core.errors import Exit
 
-    result = attribute(AttributeRequest(adviser=adviser_from(given), **given))
+    result = attribute(AttributeRequest(**given))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:

@@ -1,12 +1,11 @@
 """`aorta attrsvc`: the attribution service."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from aorta.cli.printing import say
-from aorta.cli.service_options import Access, adviser_from, adviser_options, server_token_options
+from aorta.cli.service_options import Access, server_token_options
 
 
 @click.command("attrsvc")
@@ -39,7 +38,6 @@ from aorta.cli.service_options import Access, adviser_from, adviser_options, ser
     help="Requests a second from one address; 0: no limit.",
 )
 @click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
-@adviser_options
 def command(
     host: str,
     port: int,
@@ -50,7 +48,6 @@ def command(
     no_token: bool,
     rate_limit: float,
     max_no_progress_cycles: int,
-    **given: Any,
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -78,7 +75,6 @@ def command(
         rate_limit,
         keep_days,
         max_no_progress_cycles,
-        adviser_from(given),
     )
     app = create_app(settings)
     listener = listen(host, port)

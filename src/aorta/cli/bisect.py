@@ -61,13 +61,6 @@ _environment_options = options.stacked(
     click.option("--no-index", is_flag=True, help="No index, only --find-links."),
     click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
     click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
-    click.option(
-        "--repository",
-        "repositories",
-        multiple=True,
-        metavar="NAME=DIR",
-        help="Whose commits to name.",
-    ),
 )
 
 _INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
@@ -185,7 +178,6 @@ def _environments_from(given: options.Given) -> "EnvironmentOptions":
     return EnvironmentOptions(
         good=given.pop("good_env"),
         bad=given.pop("bad_env"),
-        repositories=options.pairs_from(given.pop("repositories"), "--repository", "NAME=DIR"),
         **{name: given.pop(name) for name in _INDEX_FIELDS},
     )
 
@@ -199,14 +191,11 @@ def _containers_from(given: options.Given) -> "ContainerOptions":
 def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     from aorta.bisect.request import bisect
     from aorta.bisect.watching import short
-    from aorta.views.pictures import BeliefPicture
 
-    picture = BeliefPicture()
     findings = bisect(
         request,
-        lambda: display.listeners(picture, describe=short, each=_a_line_a_trial),
+        lambda: display.listeners(describe=short, each=_a_line_a_trial),
         (lambda _: None) if display.quiet else say_above,
-        on_belief=picture.follow,
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())

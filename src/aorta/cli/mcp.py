@@ -53,8 +53,7 @@ def command(
     try:
         from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import ServiceAddress, create_server
-        from aorta.attribution.service.guard import Guard, RateLimit
-        from aorta.attribution.service.server import leave, listen, serve, url_of
+        from aorta.attribution.service.server import Guard, RateLimit, leave, listen, serve, url_of
         from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(

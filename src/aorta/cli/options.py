@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.executors.choosing import ExecutorChoice
     from aorta.registry.environments import EnvironmentLayers
     from aorta.views.lines import Describe
-    from aorta.views.pictures import Picture
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -75,7 +74,6 @@ class Display:
 
     def listeners(
         self,
-        picture: "Picture | None" = None,
         *,
         describe: "Describe | None" = None,
         each: "Callable[[Listener], Listener]" = lambda view: view,
@@ -83,9 +81,7 @@ class Display:
         """Everything that shows a run while it goes on. `each` may wrap a view."""
         from aorta.views.lines import describe_values, progress_for
 
-        shown = progress_for(
-            describe or describe_values, picture=picture, quiet=self.quiet, verbose=self.verbose
-        )
+        shown = progress_for(describe or describe_values, quiet=self.quiet, verbose=self.verbose)
         wrapped = [each(view) for view in shown]
         if not self.watch:
             return wrapped
@@ -313,14 +309,3 @@ def variables_from(assignments: tuple[str, ...], option: str = "--extra-env") ->
             raise UsageError(f"{option}: expected NAME=VALUE; the = is missing")
         variables[name] = check_variable(name, value, where=option)
     return variables
-
-
-def pairs_from(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
-    """What is given as `NAME=DIR`, by name."""
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise UsageError(f"{option}: found {text!r}, expected {form}")
-        pairs[name] = value
-    return pairs

@@ -69,7 +69,6 @@ def command(context: click.Context, /, **given: Any) -> None:
         return
     from aorta.reduce.report import SCHEMA
     from aorta.reduce.request import ReduceRequest, reduce
-    from aorta.views.pictures import AxesPicture
 
     display = options.display_from(given)
     request = ReduceRequest(
@@ -79,7 +78,7 @@ def command(context: click.Context, /, **given: Any) -> None:
         command=context.meta.get("aorta.words", ()),
         **given,
     )
-    report = reduce(request, lambda: display.listeners(AxesPicture()), say)
+    report = reduce(request, display.listeners, say)
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

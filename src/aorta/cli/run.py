@@ -44,7 +44,6 @@ def command(dry_run: bool, **given: Any) -> None:
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
     from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
-    from aorta.views.pictures import TrialsPicture
 
     display = options.display_from(given)
     request = RunRequest(
@@ -57,7 +56,7 @@ def command(dry_run: bool, **given: Any) -> None:
     if dry_run:
         say_plan(plan_lines(request))
         return
-    report = run(request, lambda: display.listeners(TrialsPicture()))
+    report = run(request, display.listeners)
     warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, report.to_json())

@@ -13,7 +13,6 @@ from aorta.core.errors import Exit
 if TYPE_CHECKING:
     from aorta.triage.optimize import StackReport
     from aorta.triage.running import MatrixReport
-    from aorta.views.pictures import Picture
 
 
 class _RunsByDefault(click.Group):
@@ -100,15 +99,9 @@ def run(
             click.echo("\n".join(lines))
         say("nothing was run")
         return
-    report = triage(request, lambda: display.listeners(_picture(request.mode)))
+    report = triage(request, display.listeners)
     _show(report, as_json=display.as_json)
     _leave(report, strict=strict)
-
-
-def _picture(mode: str) -> "Picture":
-    from aorta.views.pictures import CellsPicture, StacksPicture
-
-    return StacksPicture() if mode == "optimize" else CellsPicture()
 
 
 @command.command("list-mitigations")

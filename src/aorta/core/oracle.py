@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.could_not_tell import CANNOT_EXECUTE, why_not_started
 from aorta.core.documents import StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
@@ -30,9 +29,9 @@ from aorta.core.failure import (
     named_failure,
     same_failure,
 )
-from aorta.core.levels import Levels
+from aorta.core.stats import Levels
 from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
-from aorta.core.words import progress_in, said_in
+from aorta.core.words import CANNOT_EXECUTE, progress_in, said_in, why_not_started
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]

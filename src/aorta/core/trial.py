@@ -40,6 +40,8 @@ class Environment:
     mounts: tuple[str, ...] = ()  # SOURCE:DESTINATION[:ro]
     options: tuple[str, ...] = ()  # further options of the container engine
     source: str = "aorta"
+    # A running container of this image and these options to run in; it ends with the trial.
+    container: str | None = None
 
     @property
     def isolated(self) -> bool:
@@ -96,7 +98,6 @@ class Start(StrEnum):
     COLD = "cold"
     WATCHED = "watched"  # cold; what it imports is looked at, if nobody has seen it yet
     WARM = "warm"  # it may be forked from a process that has imported its libraries already
-    WARM_OF_FEW = "warm of few"  # ... from which only a few others came
 
 
 @dataclass(frozen=True)

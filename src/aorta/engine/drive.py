@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict
+from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
     Dropped,
@@ -28,13 +28,12 @@ from aorta.engine.events import (
     Reason,
     Settled,
     TrialRecord,
-    WarmDisabled,
 )
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question, SoughtFailure
 from aorta.engine.rundir import fresh_dir
-from aorta.engine.warmth import Warmth
+from aorta.engine.warmth import PROOF_REPLICA, Warmth
 from aorta.executors import Executor
 
 _HEARTBEAT = 0.5
@@ -52,9 +51,11 @@ class _OpenPoint:
     running: dict[str, int] = field(default_factory=dict)  # trial id -> index
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
+    is_warm: bool = False  # the last of them
 
     def count(self, record: TrialRecord) -> None:
         self.indexes.add(record.index)
+        self.is_warm = record.saved > 0
         self.tally += record.outcome
         if record.outcome is Outcome.ERROR:
             self.last_error = record.why
@@ -69,6 +70,7 @@ class _Trial:
     point: Point
     index: int
     path: str  # relative to the run directory
+    start: Start
 
 
 class Engine:
@@ -85,9 +87,10 @@ class Engine:
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
-        self._warmth = Warmth(question.warm, asked=getattr(executor, "warm", False))
-        self._forgotten = 0  # trials that do not count any more
-        self._began_again = False
+        # None: nobody asks about warm starts, or any more.
+        self._warmth = Warmth(getattr(executor, "warm", False)) if question.warm else None
+        self._dropped_warm = ""
+        self._proofs = 0  # trials that only compared warm starts with cold ones
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -111,7 +114,7 @@ class Engine:
             self._emit(events.Note(note))
         try:
             self._replay()
-            resumed = self._spent
+            resumed = len(self._records)
             reason, detail = self._loop()
         except InfrastructureError as wrong:
             reason, detail = Reason.INFRASTRUCTURE, str(wrong)
@@ -134,10 +137,10 @@ class Engine:
             resumed,
             seconds,
             sum(record.saved > 0 for record in self._records),
-            self._warmth.dropped,
+            self._dropped_warm,
         )
         self._emit(events.RunEnded(ending))
-        return Answer(ending, self._records, self._sought.failure, self._search)
+        return Answer(ending, self._records, self._sought.failure)
 
     def _replay(self) -> None:
         """What earlier processes did, in their order. Nothing is asked, run or written."""
@@ -151,8 +154,6 @@ class Engine:
                     self._tell(point, verdict)
                 case Dropped(point):
                     self._dropped[point] = self._open.pop(point)
-                case WarmDisabled(why):
-                    self._begin_again_cold(why)
         if self._records:
             self._replayed_seconds = self._records[-1].elapsed
             self._began = self._clock() - self._replayed_seconds
@@ -181,7 +182,6 @@ class Engine:
             if point in self._open:  # settling one may have dropped another
                 self._settle_if_sure(self._open[point])
         self._drop_unwanted()
-        self._disable_warm_if_different()
 
     # -- choosing what runs ------------------------------------------------------------------------
 
@@ -205,12 +205,10 @@ class Engine:
 
     def _proves_warm_trials(self) -> bool:
         """Whether warm trials of the original are under way, which everything else waits for."""
-        point = self._warmth.proof
+        point = self._warmth.proof if self._warmth is not None else None
         if point is None:
             return False
         if point not in self._open:
-            if not self._warmth.imports:
-                return False
             self._write(Opened(point))
             self._open_point(point)
         state = self._open[point]
@@ -219,19 +217,12 @@ class Engine:
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
-        if point == self._warmth.proof:
-            proof = self._open[point] = _OpenPoint(point, self._warmth.judge_of_proof())
-            return proof
-        state = self._dropped.pop(point, None) or self._state_of(point)
-        self._open[point] = state
+        if self._warmth is not None and _is_proof(point):
+            state = self._open[point] = _OpenPoint(point, self._warmth.judge_of_proof())
+            return state
+        known = self._dropped.pop(point, None)
+        state = self._open[point] = known or _OpenPoint(point, self._judges.judge_for(point))
         self._emit(events.PointOpened(point))
-        return state
-
-    def _state_of(self, point: Point) -> _OpenPoint:
-        state = _OpenPoint(point, self._judges.judge_for(point))
-        if self._began_again:  # cold trials from before still count
-            for record in self._records_of(point):
-                state.count(record)
         return state
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
@@ -245,15 +236,22 @@ class Engine:
             index += 1
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
-        state.running[trial_id] = index
-        self._trials[trial_id] = _Trial(point, index, path)
+        start = Start.COLD if self._warmth is None else self._warmth.start_for(point)
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
-        self._emit(events.TrialStarted(point, index))
-        start, varied = self._warmth.start_for(point), frozenset(dict(point.values))
+        state.running[trial_id] = index
+        self._trials[trial_id] = _Trial(point, index, path, start)
+        trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
-            self._executor.start(replace(trial, id=trial_id, start=start, varied=varied))
-        except InfrastructureError:
+            # A listener may fail as well, on a full disk: there is then no end to wait for either.
+            self._emit(events.TrialStarted(point, index))
+            self._executor.start(trial)
+        except InfrastructureError as wrong:
+            if self._question.tolerant:
+                nothing = StreamEnd(trial_dir / "none")
+                lost = TrialEnd(trial_id, nothing, nothing, lost=str(wrong), started_at=time.time())
+                self._ended.append(lost)
+                return
             del self._trials[trial_id]  # it has no end to wait for
             raise
 
@@ -261,8 +259,7 @@ class Engine:
         return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        proof = self._warmth.proof
-        for point in [p for p in self._open if p != proof and not self._search.wants(p)]:
+        for point in [p for p in self._open if not (self._search.wants(p) or _is_proof(p))]:
             self._write(Dropped(point))
             state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
@@ -310,19 +307,30 @@ class Engine:
             elapsed=self._elapsed(),
             path=trial.path,
         )
-        if self._question.keep is not None:
+        if self._question.keep is not None and not _is_proof(trial.point):
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        left = sum(each.judge.needs(each.tally) for each in self._open.values())
-        if proposal := self._warmth.proposal(end.imports, end.duration, left):
-            self._emit(events.Note(proposal))
+        if trial.start is Start.WATCHED:
+            self._note_imports(end)
         self._settle_if_sure(state)
-        self._disable_warm_if_different()
+
+    def _note_imports(self, end: TrialEnd) -> None:
+        if self._warmth is not None and end.imports is not None:
+            left = sum(each.judge.needs(each.tally) for each in self._open.values())
+            if proposal := self._warmth.proposal(end.imports, end.duration, left):
+                self._emit(events.Note(proposal))
+        if self._warmth is not None and not self._warmth.asked:
+            self._warmth = None  # there is nothing more to say
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
+        if _is_proof(record.point):
+            self._proofs += 1
+            self._open[record.point].count(record)
+            return
         self._records.append(record)
-        self._warmth.note(record)
+        if self._warmth is not None:
+            self._warmth.note(record)
         self._sought.learn(record)
         if self._sought.doubt and not self._doubted:
             self._doubted = True
@@ -333,12 +341,11 @@ class Engine:
         self._emit(events.TrialEnded(record, replayed))
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
-        is_proof = state.point == self._warmth.proof
-        if is_proof and any(not record.saved for record in self._records_of(state.point)):
-            return Verdict(None, state.tally, "no trial can be started warm")
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
+        if _is_proof(state.point) and state.indexes and not state.is_warm:
+            return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
         if found is None and state.tally.is_hopeless(self._question.budget.retries):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
@@ -359,42 +366,18 @@ class Engine:
 
     def _tell(self, point: Point, verdict: Verdict) -> None:
         del self._open[point]
-        if point == self._warmth.proof:
-            self._warmth.learn(verdict)
+        if self._warmth is not None:
+            self._warmth.decided(point, verdict)
             if self._warmth.dropped:
-                self._forget_warm_trials()
-                self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
+                self._dropped_warm = self._warmth.dropped
+                self._emit(events.Note(f"{self._dropped_warm}: every trial starts cold"))
+                self._warmth = None
+        if _is_proof(point):
             return
-        self._warmth.decided(point, verdict)
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
         left = getattr(self._search, "left", None)
         self._emit(events.PointSettled(point, verdict, self._search.best, left))
-
-    def _disable_warm_if_different(self) -> None:
-        why = self._warmth.difference()
-        if why:
-            self._write(WarmDisabled(why))
-            self._begin_again_cold(why)
-
-    def _begin_again_cold(self, why: str) -> None:
-        """Forget what warm trials said; what cold ones said counts where it is asked for again."""
-        self._warmth.drop(why)
-        self._emit(events.Note(f"{why}: warm trials are dropped, and the search goes on cold"))
-        for state in self._open.values():
-            self._cancel_running(state)
-        self._open.clear()
-        self._dropped.clear()
-        self._forget_warm_trials()
-        self._began_again = True
-        if self._question.restart is not None:
-            self._search, self._judges = self._question.restart()
-
-    def _forget_warm_trials(self) -> None:
-        """They are spent, and count for nothing."""
-        kept = [record for record in self._records if not record.saved]
-        self._forgotten += len(self._records) - len(kept)
-        self._records = kept
 
     def _records_of(self, point: Point) -> list[TrialRecord]:
         return [record for record in self._records if record.point == point]
@@ -403,7 +386,7 @@ class Engine:
 
     @property
     def _spent(self) -> int:
-        return len(self._records) + self._forgotten
+        return len(self._records) + self._proofs
 
     def _elapsed(self) -> float:
         return self._clock() - self._began
@@ -425,3 +408,8 @@ class Engine:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _is_proof(point: Point) -> bool:
+    """Whether its trials only compare warm starts with cold ones; they count for nothing else."""
+    return point.replica == PROOF_REPLICA

@@ -100,14 +100,7 @@ class Dropped:
     point: Point
 
 
-@dataclass(frozen=True)
-class WarmDisabled:
-    """Warm trials are not believed: the search begins again, with what cold ones said."""
-
-    why: str
-
-
-Entry = Opened | TrialRecord | Settled | Dropped | WarmDisabled
+Entry = Opened | TrialRecord | Settled | Dropped
 
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
@@ -146,17 +139,17 @@ class Ending:
     resumed_trials: int = 0
     seconds: float = 0.0
     warm_trials: int = 0  # of those that count
-    warm_dropped: str = ""  # why what warm trials said does not count
+    warm_dropped: str = ""  # why warm starts were given up
 
     def warm_to_json(self) -> dict[str, object]:
-        """For every verb's result: how many trials started warm, and why none of them counts."""
+        """For every verb's result: how many trials started warm, and why no further one did."""
         return {"trials": self.warm_trials, "dropped": self.warm_dropped or None}
 
     @property
     def warm_words(self) -> list[str]:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
-            return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
+            return [f"warm starts were given up: {self.warm_dropped}"]
         kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports"
         return [kept] if self.warm_trials else []
 

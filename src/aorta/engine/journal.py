@@ -24,12 +24,11 @@ from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
-from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord, WarmDisabled
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
-_WARM_DISABLED = "cooled"
 _UNFIT = (KeyError, ValueError, TypeError, AttributeError)  # what a line that does not fit raises
 SCRIPT, DATA = "script ", "data"
 """Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
@@ -162,10 +161,6 @@ class _Reading:
 
     def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
         question = line["question"]
-        if kind == _WARM_DISABLED:
-            self._open = {place for place in self._open if place[0] != question}
-            self.entries.setdefault(question, []).append(WarmDisabled(str(line["why"])))
-            return
         place = (question, line["key"])
         if kind == _OPENED:
             self._points[place] = _point_in(line["point"])
@@ -228,8 +223,6 @@ def _is_whole(raw: bytes) -> bool:
 
 
 def _content(entry: Entry) -> dict[str, Any]:
-    if isinstance(entry, WarmDisabled):
-        return {"kind": _WARM_DISABLED, "why": entry.why}
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):

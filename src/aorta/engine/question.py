@@ -13,7 +13,6 @@ from aorta.core.oracle import Classified, Deciding, classify, guarded
 from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
-from aorta.engine.warmth import WarmRules
 from aorta.search import Search
 
 _MOST_HARMLESS = 100  # lines of clean trials that are remembered
@@ -81,9 +80,9 @@ class Question:
     keep: Keep | None = None
     learn: Learn | None = None
     name: str = "main"  # a run that asks several questions gives each a name
-    warm: WarmRules | None = None  # None: every trial starts cold
-    # The same search and judges as new, for when what they were told must be forgotten.
-    restart: Callable[[], tuple[Search, Judges]] | None = None
+    # A trial whose container or engine is missing is an error of its own, not of the run.
+    tolerant: bool = False
+    warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.
     private_trials: bool = False
 
@@ -95,7 +94,6 @@ class Answer:
     ending: Ending
     records: Sequence[TrialRecord]
     expected: Failure | None
-    search: Search  # as it stands: another than the question's where it began again
 
 
 class SoughtFailure:
@@ -188,7 +186,6 @@ class SoughtFailure:
         seen = [record.failure.text for record in records if record.failure]
         shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
         return (
-            f"every one of its {len(seen)} failures looks different, such as {shown}: "
-            "say which failure is meant, with an oracle such as regex and a pattern that all of "
-            "them match"
+            f"every one of its {len(seen)} failures looks different, such as {shown}: say which "
+            "failure is meant, with an oracle such as regex and a pattern that all of them match"
         )

@@ -3,7 +3,7 @@
 Inside an allocation each trial is a step, and its end is srun's end. Outside one a job array of
 workers is submitted, which take one trial after another, so that the wait in the queue is paid
 once; with `job_per_trial` each of them takes one. Trials, their cancels and their results are files
-in a spool (`spool.py`) in the run's private directory: no port is opened.
+in a spool (`worker.py`) in the run's private directory: no port is opened.
 
 The working directory, the run directory and this installation must lie on a file system that the
 nodes share, as is usual with Slurm; a node that cannot see them loses the trial and says so.
@@ -41,8 +41,7 @@ from aorta.executors.messages import (
 )
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import fitting
-from aorta.executors.spool import BEAT_EVERY, OWNER, SILENT, Spool
-from aorta.executors.worker import PARENT_VARIABLE
+from aorta.executors.worker import BEAT_EVERY, OWNER, PARENT_VARIABLE, SILENT, Spool
 
 _WORKER = own_program("aorta.executors.worker")
 _FIRST_LOOK, _LAST_LOOK = 1.0, 30.0  # seconds between two questions to squeue

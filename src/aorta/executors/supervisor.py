@@ -226,12 +226,10 @@ class SupervisedTrial:
         if not warm or owner is None:
             return None
         fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
-        self.began = time.monotonic() - (fork.saved if fork else 0.0)
-        self.response["started_at"] = time.time()
-        if fork is None:
-            return None
-        self.response |= {"saved": fork.saved, "server": fork.server}
-        return fork.pid
+        pid, saved, server = fork or (None, 0.0, "")
+        self.began = time.monotonic() - saved
+        self.response |= {"started_at": time.time(), "saved": saved, "server": server}
+        return pid
 
     def _start_cold(self, stdout: int, stderr: int) -> int:
         env, file = self.request["env"], self.request.get("watch_imports")

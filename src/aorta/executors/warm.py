@@ -3,9 +3,9 @@ imported the program's libraries.
 
 The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
 cold trial of each was seen to import at its top. A supervisor (`ForkServers`) keeps the servers:
-one for one interpreter and one environment, whatever variable differs. Only what a search itself
-varies (`TrialSpec.varied`) and aorta's own variables may differ between the forks of one server.
-Whatever goes wrong with a server, the trial starts cold.
+one for one interpreter and one environment. Only what a search itself varies (`TrialSpec.varied`)
+and aorta's own variables may differ between the forks of one server. Whatever goes wrong with a
+server, the trial starts cold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import select
 import shlex
 import shutil
 import socket
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,9 +43,8 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$'")
 _WORTH = 0.3  # seconds of imports; less are left to each trial
 _MOST_SERVERS = 3  # of one slot; the one that was used longest ago goes first
-_FEW = 4  # trials of a server where its hash seed should not decide too many
 _FORK_SECONDS = 20.0
-_LEAST_PATIENCE = 60.0  # for imports
+_IMPORT_SECONDS = 600.0
 
 
 def python_command(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any] | None:
@@ -55,10 +53,10 @@ def python_command(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> di
     words, env = list(argv), dict(env)
     if Path(words[0]).name in {"bash", "sh"} and len(words) == 3 and words[1] == "-c":
         words = _shell_words(words[2], env)
-        _take_assignments(words, env)
     if words and words[0] in {"env", "exec", "/usr/bin/env"}:
         del words[0]
-        _take_assignments(words, env)
+    while words and _ASSIGNMENT.match(words[0]):
+        name, _, env[name] = words.pop(0).partition("=")
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
     program = str(cwd / words[0]) if "/" in words[0] else words[0]
@@ -91,35 +89,6 @@ def _shell_words(text: str, env: Mapping[str, str]) -> list[str]:
         return []
 
 
-def _take_assignments(words: list[str], env: dict[str, str]) -> None:
-    while words and _ASSIGNMENT.match(words[0]):
-        name, _, env[name] = words.pop(0).partition("=")
-
-
-@dataclass(frozen=True)
-class Imports:
-    """What a cold trial imported at its top before it changed a variable, and for how long."""
-
-    modules: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-
-def read_imports(file: Path) -> Imports:
-    """What the hook wrote; nothing where it wrote nothing."""
-    modules, seconds, began = list[str](), 0.0, None
-    text = os.fsdecode(file.read_bytes()) if file.is_file() else ""
-    for row in (line.split("\t") for line in text.splitlines() if line.count("\t") == 2):
-        name, at, changed = row[0], float(row[1]), row[2]
-        if changed:
-            break
-        if name:
-            modules.append(name)
-            began = began or at
-        elif began is not None:
-            seconds, began = seconds + at - began, None
-    return Imports(tuple(modules), seconds)
-
-
 @dataclass
 class WarmStarts:
     """What one executor knows of the commands it runs. `asked`: trials may start warm; otherwise
@@ -127,9 +96,8 @@ class WarmStarts:
     """
 
     asked: bool
-    _seen: dict[str, Imports] = field(default_factory=dict)  # by program
+    _modules: dict[str, list[str]] = field(default_factory=dict)  # by program, what it imports
     _watched: dict[str, tuple[str, Path]] = field(default_factory=dict)  # by trial
-    _used: Counter[str] = field(default_factory=Counter)  # by server
 
     def instructions(
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
@@ -142,35 +110,37 @@ class WarmStarts:
         if command is None:
             return {}
         key = json.dumps([command[part] for part in ("cwd", "interpreter", "script", "module")])
-        if key not in self._seen:
+        if key not in self._modules:
             if any(key == one for one, _ in self._watched.values()):
                 return {}
-            self._watched[trial.id] = key, trial.trial_dir / "imports.tsv"
-            return {"watch_imports": str(trial.trial_dir / "imports.tsv")}
-        imports = self._seen[key]
+            self._watched[trial.id] = key, trial.trial_dir / "imports.txt"
+            return {"watch_imports": str(trial.trial_dir / "imports.txt")}
+        modules = self._modules[key]
+        if not self.asked or trial.start is not Start.WARM or not modules:
+            return {}
         varied = {name for name in trial.varied if not _OF_LIBRARIES.match(name)} | _OWN
         same = sorted(item for item in command["env"].items() if item[0] not in varied)
-        server = json.dumps([key, same])
-        self._used[server] += 1  # one that would serve one trial saves nothing
-        is_worth_it = imports.seconds >= _WORTH and self._used[server] > 1
-        if not self.asked or trial.start is Start.WATCHED or not is_worth_it:
-            return {}
-        patience = max(_LEAST_PATIENCE, 10 * imports.seconds)
-        few = trial.start is Start.WARM_OF_FEW
-        warm = {"server": server, "modules": imports.modules, "patience": patience, "few": few}
-        return {"warm": {**warm, "trial": command}}
+        return {"warm": {"server": json.dumps([key, same]), "modules": modules, "trial": command}}
 
     def ended(self, end: TrialEnd) -> float | None:
         """Seconds that this trial spent on imports, if they were watched."""
         if end.trial_id not in self._watched:
             return None
         key, file = self._watched.pop(end.trial_id)
-        imports = read_imports(file)
+        modules, seconds = read_imports(file)
         file.unlink(missing_ok=True)
-        if not imports.modules and (end.cancelled or end.lost):
+        if not modules and (end.cancelled or end.lost):
             return None  # it says nothing about the command
-        self._seen[key] = imports
-        return imports.seconds
+        self._modules[key] = modules
+        return seconds
+
+
+def read_imports(file: Path) -> tuple[list[str], float]:
+    """The modules that the hook saw imported, and for how many seconds at least: a line is a name
+    and moments of its import."""
+    text = os.fsdecode(file.read_bytes()) if file.is_file() else ""
+    rows = [line.split(" ") for line in text.splitlines() if " " in line]
+    return [row[0] for row in rows], sum(float(row[-1]) - float(row[1]) for row in rows)
 
 
 def watched(env: Mapping[str, str], file: str) -> dict[str, str]:
@@ -185,29 +155,21 @@ def watched(env: Mapping[str, str], file: str) -> dict[str, str]:
 class _Server:
     pid: int
     line: socket.socket
-    saved: float = 0.0
-    trials: int = 0
+    saved: float = 0.0  # seconds of imports
 
     def request(
-        self, content: Mapping[str, Any], seconds: float, owner: int | None, *descriptors: int
+        self, content: Mapping[str, Any], seconds: float, heard: Sequence[int], *descriptors: int
     ) -> dict[str, Any]:
-        """Its response; OSError if there is none in time, or if the owner has something to say."""
+        """Its response; OSError if there is none in time, or if one of `heard` says something."""
         data = json.dumps(content).encode() + b"\n"
         sent = socket.send_fds(self.line, [data], descriptors) if descriptors else 0
         self.line.sendall(data[sent:])
-        heard = [self.line.fileno()] if owner is None else [self.line.fileno(), owner]
-        if self.line.fileno() not in select.select(heard, [], [], seconds)[0]:
+        number = self.line.fileno()
+        if number not in select.select([number, *heard], [], [], seconds)[0]:
             raise InterruptedError
         with self.line.makefile("rb") as response:
             found: dict[str, Any] = json.loads(response.readline() or b"{}")
         return found
-
-
-@dataclass(frozen=True)
-class Fork:
-    pid: int
-    saved: float  # seconds of imports
-    server: str
 
 
 class ForkServers:
@@ -217,32 +179,35 @@ class ForkServers:
         self._open: dict[str, _Server] = {}  # the one that was used last is the last
         self._refused: set[str] = set()
 
-    def fork(self, warm: Mapping[str, Any], streams: tuple[int, int], owner: int) -> Fork | None:
-        """A trial from its server, which is started if need be; None if it must start cold.
-        `owner`: a descriptor that becomes readable when nobody waits for the imports any more.
+    def fork(
+        self, warm: Mapping[str, Any], streams: tuple[int, int], owner: int
+    ) -> tuple[int, float, str] | None:
+        """A trial from its server, which is started if need be: its pid, the seconds of imports
+        that it saves, and the server. None if it must start cold. `owner`: a descriptor that
+        becomes readable when nobody waits for the imports any more.
         """
-        name, trial = warm["server"], warm["trial"]
-        if name in self._open and warm["few"] and self._open[name].trials >= _FEW:
-            self._close(name)
+        name = warm["server"]
+        if name in self._refused:
+            return None
         try:
-            if name not in self._open and (name in self._refused or not self._starts(warm, owner)):
-                return None
-            server = self._open[name] = self._open.pop(name)
-            request = {**trial, "supervisor": os.getpid()}
-            pid = server.request(request, _FORK_SECONDS, None, *streams)["pid"]
+            server = self._open.pop(name, None) or self._started(warm, owner)
+            self._open[name] = server
+            request = {**warm["trial"], "supervisor": os.getpid()}
+            pid = server.request(request, _FORK_SECONDS, (), *streams)["pid"]
+        except InterruptedError:
+            return None
         except (OSError, ValueError, KeyError):
             self._close(name)
             self._refused.add(name)
             return None
-        server.trials += 1
-        return Fork(pid, server.saved, f"{os.getpid()}-{server.pid}")
+        return pid, server.saved, f"{os.getpid()}-{server.pid}"
 
     def close(self) -> None:
         for name in list(self._open):
             self._close(name)
 
-    def _starts(self, warm: Mapping[str, Any], owner: int) -> bool:
-        """Whether there is a server now. OSError, ValueError or KeyError if there can be none."""
+    def _started(self, warm: Mapping[str, Any], owner: int) -> _Server:
+        """OSError, ValueError or KeyError if there can be none; InterruptedError by the owner."""
         if len(self._open) >= _MOST_SERVERS:
             self._close(next(iter(self._open)))
         trial = warm["trial"]
@@ -255,14 +220,14 @@ class ForkServers:
         server = self._open[warm["server"]] = _Server(pid, ours)
         libraries = {"modules": warm["modules"], "front": trial["front"]}
         try:
-            response = server.request(libraries, warm["patience"], owner)
+            response = server.request(libraries, _IMPORT_SECONDS, [owner])
         except InterruptedError:
             self._close(warm["server"])
-            return False
+            raise
         server.saved = response["seconds"]
         if response["unfit"] or server.saved < _WORTH:
             raise ValueError(response["unfit"] or "its imports take no time")
-        return True
+        return server
 
     def _close(self, name: str) -> None:
         if name in self._open:

@@ -1,6 +1,6 @@
-"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi or rocm-smi where one is
-installed. And ROCm: its release, HIP, hipBLASLt and AMD's own health check. On a machine without
-ROCm all of it is null, and no fault.
+"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi where it is installed. And
+ROCm: its release, HIP, hipBLASLt and AMD's own health check. On a machine without ROCm all of it is
+null, and no fault.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +101,18 @@ def _gfx_name(target: int) -> str:
 
 
 def _from_tool(machine: Machine) -> list[JsonObject]:
-    """What the first installed tool says; a failing tool is an error, a missing one is not."""
-    for tool, (arguments, read) in _TOOLS.items():
-        if machine.tool(tool):
-            answer = machine.ask(tool, *arguments)
-            if answer.problem:
-                raise GarbledError(answer.problem)
-            try:
-                return read(json.loads(answer.text))
-            except (ValueError, TypeError):
-                raise GarbledError(
-                    f"{tool} printed something that is not the JSON it was asked for"
-                ) from None
-    return []
+    """What amd-smi says; a failing tool is an error, a missing one is not."""
+    if machine.tool("amd-smi") is None:
+        return []
+    answer = machine.ask("amd-smi", "static", "--json")
+    if answer.problem:
+        raise GarbledError(answer.problem)
+    try:
+        return _amd_smi_gpus(json.loads(answer.text))
+    except (ValueError, TypeError):
+        raise GarbledError(
+            "amd-smi printed something that is not the JSON it was asked for"
+        ) from None
 
 
 def _amd_smi_gpus(said: object) -> list[JsonObject]:
@@ -134,34 +132,6 @@ def _amd_smi_gpus(said: object) -> list[JsonObject]:
         )
         for row in rows
     ]
-
-
-def _rocm_smi_gpus(said: object) -> list[JsonObject]:
-    if not isinstance(said, dict):
-        raise TypeError
-    cards = [card for name, card in sorted(said.items()) if name.startswith("card")]
-    return [_rocm_smi_gpu(card) for card in cards]
-
-
-def _rocm_smi_gpu(card: object) -> JsonObject:
-    memory = whole_number(_text_at(card, "VRAM Total Memory (B)"))
-    return gpu_record(
-        vendor="amd",
-        name=_text_at(card, "Card Series") or _text_at(card, "Card series"),
-        pci=_text_at(card, "PCI Bus"),
-        memory_mib=None if memory is None else memory >> 20,
-        arch=_text_at(card, "GFX Version"),
-        source="rocm-smi",
-    )
-
-
-_TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[object], list[JsonObject]]]] = {
-    "amd-smi": (("static", "--json"), _amd_smi_gpus),
-    "rocm-smi": (
-        ("--showproductname", "--showbus", "--showmeminfo", "vram", "--json"),
-        _rocm_smi_gpus,
-    ),
-}
 
 
 def _text_at(row: Any, *keys: str) -> str | None:

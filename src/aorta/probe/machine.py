@@ -142,22 +142,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 # Every GPU has every key; null is unknown. Only what stays the same: no clocks, no free memory.
-_GPU_KEYS = (
-    "vendor",
-    "index",
-    "name",
-    "uuid",
-    "pci",
-    "memory_mib",
-    "arch",
-    "driver",
-    "vbios",
-    "source",
-)
+_GPU = ("vendor", "index", "name", "uuid", "pci", "memory_mib", "arch", "driver", "vbios", "source")
 
 
 def gpu_record(**known: object) -> JsonObject:
-    return {key: known.get(key) for key in _GPU_KEYS}
+    return {key: known.get(key) for key in _GPU}
 
 
 def whole_number(text: str | None) -> int | None:

@@ -11,68 +11,23 @@ from importlib import metadata
 from pathlib import Path
 
 from aorta.probe.machine import Machine, Probed, read_text
+from aorta.scrub.vocabulary import words
 
-_THAT_MATTER = (
-    # PyTorch and what compiles for it
-    "torch",
-    "torchvision",
-    "torchaudio",
-    "torchrec",
-    "torchtitan",
-    "torchao",
-    "triton",
-    "pytorch-triton",
-    "pytorch-triton-rocm",
-    "fbgemm-gpu",
-    # JAX
-    "jax",
-    "jaxlib",
-    "jax-cuda12-plugin",
-    "jax-cuda13-plugin",
-    "jax-rocm7-plugin",
-    "flax",
-    "optax",
-    "ml-dtypes",
-    # training and serving
-    "accelerate",
-    "apex",
-    "bitsandbytes",
-    "datasets",
-    "deepspeed",
-    "flash-attn",
-    "lightning",
-    "megatron-core",
-    "peft",
-    "pytorch-lightning",
-    "safetensors",
-    "sglang",
-    "tensorflow",
-    "tokenizers",
-    "transformer-engine",
-    "transformers",
-    "trl",
-    "vllm",
-    "xformers",
-    "amd-aiter",
-    # underneath
-    "mpi4py",
-    "numba",
-    "numpy",
-    "ray",
-    "scipy",
-    # vendor libraries as wheels
-    "nvidia-cublas",
-    "nvidia-cublas-cu12",
-    "nvidia-cuda-runtime",
-    "nvidia-cuda-runtime-cu12",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-nvshmem-cu12",
-    "rocm",
-    "rocm-sdk-core",
+_THAT_MATTER = words(
+    """
+    torch torchvision torchaudio torchrec torchtitan torchao triton pytorch-triton
+    pytorch-triton-rocm fbgemm-gpu
+    jax jaxlib jax-cuda12-plugin jax-cuda13-plugin jax-rocm7-plugin flax optax ml-dtypes
+    accelerate apex bitsandbytes datasets deepspeed flash-attn lightning megatron-core peft
+    pytorch-lightning safetensors sglang tensorflow tokenizers transformer-engine transformers
+    trl vllm xformers amd-aiter
+    mpi4py numba numpy ray scipy
+    nvidia-cublas nvidia-cublas-cu12 nvidia-cuda-runtime nvidia-cuda-runtime-cu12
+    nvidia-cudnn-cu12 nvidia-cudnn-cu13 nvidia-nccl-cu12 nvidia-nccl-cu13 nvidia-nvshmem-cu12
+    rocm rocm-sdk-core
+    """
 )
+"""PyTorch, JAX, training and serving, what lies underneath, vendor libraries as wheels."""
 
 
 def probe_python(_machine: Machine) -> Probed:

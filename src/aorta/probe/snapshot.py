@@ -35,6 +35,7 @@ from aorta.probe.packages import (
 )
 from aorta.probe.platform import platform_here
 from aorta.scrub.secrets import without_secrets
+from aorta.scrub.vocabulary import words
 from aorta.version import __version__
 
 SCHEMA = "aorta.env/1"
@@ -83,7 +84,16 @@ class EnvSnapshot:
 
     def summary(self, *, verbose: bool = False) -> str:
         """What a person wants to know first; `verbose` adds the packages."""
-        return summary_of(self, verbose=verbose)
+        packages = self.packages if verbose else {}
+        known = {name: value for name, value in self.env_vars.items() if value is not None}
+        rows = [
+            *_machine(self),
+            *_software(self),
+            *(("package", f"{name} {version}") for name, version in packages.items()),
+            *(("variable", f"{name}={value}") for name, value in known.items()),
+            *(("unknown", reason) for reason in self.partial_reasons),
+        ]
+        return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
 
 
 # -- the snapshot of another environment, from its inside: what to mount there, and what to run
@@ -91,18 +101,6 @@ class EnvSnapshot:
 # The package `aorta`, and nothing that is installed beside it.
 _HERE = str(Path(__file__).resolve().parent.parent)
 _MOUNTED_AT = "/opt/aorta-probe/aorta"
-
-# The package is loaded from its directory. Put on the path, that directory's neighbours would look
-# as if they were installed in the environment that is asked about.
-_PROGRAM = """
-import importlib.util, runpy, sys
-spec = importlib.util.spec_from_file_location(
-    "aorta", {place!r} + "/__init__.py", submodule_search_locations=[{place!r}]
-)
-sys.modules["aorta"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["aorta"])
-runpy.run_module("aorta.probe", run_name="__main__")
-"""
 
 
 def probe_mount() -> str:
@@ -112,26 +110,11 @@ def probe_mount() -> str:
 
 def probe_argv(*, mounted: bool = True) -> tuple[str, ...]:
     """Prints env.json, by the environment's own python3; `mounted` with `probe_mount`."""
-    return ("python3", "-B", "-c", _PROGRAM.format(place=_MOUNTED_AT if mounted else _HERE))
+    place = _MOUNTED_AT if mounted else _HERE
+    return ("python3", "-B", f"{place}/workloads/bootstrap.py", "--probe")
 
 
 _Row = tuple[str, str]
-
-
-def summary_of(snapshot: EnvSnapshot, *, verbose: bool) -> str:
-    packages = snapshot.packages if verbose else {}
-    rows = [
-        *_machine(snapshot),
-        *_software(snapshot),
-        *(("package", f"{name} {version}") for name, version in packages.items()),
-        *(
-            ("variable", f"{name}={value}")
-            for name, value in snapshot.env_vars.items()
-            if value is not None
-        ),
-        *(("unknown", reason) for reason in snapshot.partial_reasons),
-    ]
-    return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
 
 
 def _machine(snapshot: EnvSnapshot) -> Iterator[_Row]:
@@ -232,23 +215,15 @@ def _between_keyed(
 Probe = Callable[[Machine], Probed]
 
 
-def _platform(machine: Machine) -> Probed:
-    return Probed(platform_here(machine))
-
-
 def _gpus(machine: Machine) -> Probed:
     nvidia, amd = nvidia_gpus(machine), amd_gpus(machine)
     return Probed([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
 
 
-def _python_version(machine: Machine) -> Probed:
-    return Probed(probe_python(machine).value["version"])
-
-
 # What cannot change while a process lives is asked once in a process; a hung tool then costs its
 # time-out once.
 STATIC_PROBES: Mapping[str, Probe] = {
-    "platform": _platform,
+    "platform": lambda machine: Probed(platform_here(machine)),
     "system_health": probe_system_health,
     "rocm": probe_rocm,
     "hip": probe_hip,
@@ -258,7 +233,7 @@ STATIC_PROBES: Mapping[str, Probe] = {
     "host": probe_host,
     "cpu": probe_cpu,
     "memory": probe_memory,
-    "python_version": _python_version,
+    "python_version": lambda machine: Probed(probe_python(machine).value["version"]),
     "python": probe_python,
     "pytorch_version": probe_pytorch_version,
     "pytorch_build": probe_pytorch_build,
@@ -274,15 +249,7 @@ LIVE_PROBES: Mapping[str, Probe] = {
 
 
 # All that the static probes, and the tools they ask, see of the environment: where to look.
-_STEERING = (
-    "PATH",
-    "ROCM_PATH",
-    "ROCM_HOME",
-    "HIP_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "LD_LIBRARY_PATH",
-)
+_STEERING = words("PATH ROCM_PATH ROCM_HOME HIP_PATH CUDA_HOME CUDA_PATH LD_LIBRARY_PATH")
 
 
 def collect_env(machine: Machine | None = None) -> EnvSnapshot:

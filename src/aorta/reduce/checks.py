@@ -7,28 +7,25 @@ says.
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import Point, Purpose
-from aorta.core.failure import Failure, same_failure
+from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
-from aorta.core.trial import Outcome, TrialSpec
-from aorta.engine.events import Event, TrialEnded
+from aorta.core.trial import TrialSpec
 from aorta.reduce.experiment import DATA, IGNORED, PLACE, ReductionExperiment
+from aorta.reduce.files import watch_opened
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.materials import NONSENSE, folders_of, settings_of
-from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
 _ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_IDENTICAL = 3  # ends in a row that are not the failure
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
 
@@ -165,26 +162,3 @@ def enough(reduction: Reduction, before: HitCount) -> int:
         return 1
     seen = before + (HitCount.of(verdict.tally) if verdict else NOTHING)
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
-
-
-class OtherEnds:
-    """Calls `act` with the failure as soon as three candidates in a row ended the same way that is
-    not the failure which is looked for. A listener of the engine's events.
-    """
-
-    def __init__(self, act: Callable[[Failure], None]) -> None:
-        self._act = act
-        self._last: Failure | None = None
-        self._times = 0
-
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, TrialEnded) or event.record.point.purpose is not Purpose.PROBE:
-            return
-        found = event.record.failure
-        if event.record.outcome is not Outcome.OTHER or found is None:
-            self._last, self._times = None, 0
-            return
-        again = self._last is not None and bool(same_failure(self._last, found))
-        self._last, self._times = found, self._times + 1 if again else 1
-        if self._times == _IDENTICAL:
-            self._act(found)

@@ -5,6 +5,7 @@ import re
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,16 @@ from aorta.core.documents import dump_yaml
 from aorta.core.durations import show_duration
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
+from aorta.core.templates import ANYTHING, template, words_in
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.core.words import error_line_of
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
 
 _LONGEST_PATTERN = 160
-_VARYING = re.compile(
-    # The folder of a file is another one where its reduced copy lies.
-    r"(?P<path>(?:[\w.~+-]*/)+(?P<file>[\w.+-]+)|(?<![\w.])\w[\w-]*\.[A-Za-z]\w{1,5}(?![\w.(]))"
-    r"|(?P<address>0x[0-9a-fA-F]+)|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
-)
-_MARKED_BY_PYTEST = re.compile(r"^E   +(\S.*)$", re.MULTILINE)
-_PREFIX = re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*")
+_ANYTHING = ".{1,80}?"
+_FILE = re.compile(r"(?<![\w.])\w[\w-]*\.[A-Za-z]\w{1,5}(?![\w.(])")
+_FIRST_SENTENCE = re.compile(r".{12,}?[.;](?= [A-Z])")
 _HEADER = """\
 # What may shrink, and what counts as the failure. Check both, then:
 #   aorta reduce --spec {file} --output reduce/MY-TICKET
@@ -77,45 +75,46 @@ def draft_spec(
 
 
 def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
+    """How it ended, and what to look for: an exit code leaves it to `same_failure` which failure is
+    meant; a pattern is for what is said by a run that ends well.
+    """
     if end.lost is not None:
         raise NoAnswerError(f"the command could not be run: {end.lost}")
+    said = f"ended with {status_words(end)}"
     if end.timed_out:
         return f"did not end in {show_duration(end.duration)}", _hang(end)
-    for stream in (end.stderr, end.stdout):
-        pattern = pattern_for(_assertion_of(stream.tail) or error_line_of(stream.tail))
-        if pattern is not None and (end.failed or stream is end.stdout):
-            name = "stderr" if stream is end.stderr else "stdout"
-            return _status(end), {"kind": "regex", "pattern": pattern, "stream": name}
     if end.signal is not None:
-        return _status(end), {"kind": "exit_code", "codes": [-end.signal]}
-    return _status(end), {"kind": "exit_code"}
-
-
-def _assertion_of(text: str) -> str:
-    """The last line that pytest marks as failing: its summary is always printed."""
-    marked = [found[1] for found in _MARKED_BY_PYTEST.finditer(text)]
-    named = [line for line in marked if re.match(r"[\w.]*(?:Error|Exception|Failed)\b", line)]
-    return (named or marked or [""])[-1 if named else 0]
+        return said, {"kind": "exit_code", "codes": [-end.signal]}
+    pattern = None if end.failed else pattern_for(error_line_of(end.stdout.tail))
+    if pattern is not None:
+        return said, {"kind": "regex", "pattern": pattern, "stream": "stdout"}
+    return said, {"kind": "exit_code"}
 
 
 def pattern_for(line: str) -> str | None:
-    """A pattern for this line with any numbers and addresses; None where nothing is left."""
-    text = _PREFIX.sub("", line).strip()[:_LONGEST_PATTERN]
-    pattern, at = "", 0
-    for match in _VARYING.finditer(text):
-        pattern += re.escape(text[at : match.start()])
-        if match["path"]:
-            pattern += rf"\S*{re.escape(match['file'] or match['path'])}"
-        else:
-            pattern += "0x[0-9a-fA-F]+" if match["address"] else r"[-+\d.eE]+"
-        at = match.end()
-    pattern = (pattern + re.escape(text[at:])).replace("\\ ", " ")
-    if not re.search(r"[A-Za-z]{3}", _VARYING.sub("", text)):
+    """A pattern for the first sentence of this line, with anything where its template has a slot
+    and any folder before a file; None where nothing is left.
+
+    >>> pattern_for("OutOfMemoryError: Tried to allocate 1.5 GiB. GPU 0 has 139 GiB")
+    'OutOfMemoryError: Tried to allocate .{1,80}?\\\\.'
+    """
+    text = template(line)
+    first = _FIRST_SENTENCE.match(text)
+    text = (first[0] if first else text)[:_LONGEST_PATTERN]
+    if not any(re.search("[A-Za-z]{3}", word) for word in words_in(text)):
         return None
+    fixed = text.removeprefix(ANYTHING).removesuffix(ANYTHING).strip().split(ANYTHING)
     try:
-        return checked_pattern(pattern)
+        return checked_pattern(_ANYTHING.join(map(_in_any_folder, fixed)))
     except UsageError:
         return None
+
+
+def _in_any_folder(text: str) -> str:
+    """A pattern for this text; where its template lost a folder there may be one again."""
+    names = [rf"\S*{re.escape(name)}" for name in _FILE.findall(text)]
+    between = [re.escape(part).replace("\\ ", " ") for part in _FILE.split(text)]
+    return "".join(map("".join, zip_longest(between, names, fillvalue="")))
 
 
 def _hang(end: TrialEnd) -> dict[str, Any]:
@@ -124,10 +123,6 @@ def _hang(end: TrialEnd) -> dict[str, Any]:
     if silent > end.duration / 2:
         return {"kind": "hang", "silent_for": f"{max(1, int(silent / 2))}s"}
     return {"kind": "hang", "longer_than": f"{max(1, int(end.duration))}s"}
-
-
-def _status(end: TrialEnd) -> str:
-    return f"ended with {status_words(end)}"
 
 
 def _text(proposal: Proposal, oracle: dict[str, Any], said: str, file: Path) -> str:

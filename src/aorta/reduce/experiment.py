@@ -4,6 +4,7 @@ import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
@@ -120,10 +121,12 @@ class ReductionExperiment:
         variables = self.variables(point, folder)
         trial = replace(self.base, env=variables).trial(_NOTHING, index, trial_dir)
         argv = self.command(trial.argv, point)
+        if self._has_launcher:
+            argv = with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute())
         return replace(
             trial,
             cwd=self.workplace(point, folder) or trial.cwd,
-            argv=with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute()),
+            argv=argv,
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
@@ -167,13 +170,12 @@ class ReductionExperiment:
     def launching(self, point: Point) -> dict[str, str]:
         """Variables for a launcher that stands inside a script."""
         ranks = self.ranks(point)
-        if ranks is None or is_launched(self._original_argv()):
-            return {}
-        return world_size_variables(ranks)
+        return {} if ranks is None or self._has_launcher else world_size_variables(ranks)
 
-    def _original_argv(self) -> tuple[str, ...]:
+    @cached_property
+    def _has_launcher(self) -> bool:
         command = self.base.request.config.get("command", ())
-        return (command,) if isinstance(command, str) else tuple(command)
+        return is_launched((command,) if isinstance(command, str) else tuple(command))
 
 
 def clear_data(trial_dir: Path) -> None:

@@ -7,6 +7,7 @@ launcher stands inside a script, torchrun's own variables (`PET_...`) say the sa
 
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,13 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
         return argv
     logs = ["--log-dir", shlex.quote(str(folder)), "--tee", "3"]
     return found.with_options([*logs, *found.options])
+
+
+def python_of(command: str | Sequence[str]) -> str | None:
+    """The Python that a command names, as this machine finds it."""
+    words = command.split() if isinstance(command, str) else command
+    named = next((word for word in words if _PYTHON.match(word.rpartition("/")[2])), None)
+    return shutil.which(named) if named is not None else None
 
 
 # -- options of the launcher

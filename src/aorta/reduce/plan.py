@@ -21,9 +21,10 @@ from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
+from aorta.registry.workloads import check_workload
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.workloads.discovery import COMMAND, check_workload, load_workload
+from aorta.workloads.discovery import COMMAND, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
 from aorta.workloads.trial import (
     WorkloadExperiment,

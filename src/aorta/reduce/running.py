@@ -32,27 +32,24 @@ from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
-from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
-    OtherEnds,
     WatchedExperiment,
     enough,
     failed,
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
-from aorta.reduce.files import WorkloadFiles, with_files
+from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
 from aorta.reduce.materials import changed_sources, settings_of
-from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.source.running import SourceRun
 from aorta.reduce.source.search import AXIS
-from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
+from aorta.reduce.trace import ENV_FINGERPRINT, OtherEnds, Trace, fingerprint_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
@@ -198,25 +195,21 @@ class _Run:
         self._source: SourceRun | None = None  # once the other axes are through
 
     def search(self, *watching: Listener) -> ReduceReport:
-        search, judges = self._beginning()
         question = Question(
-            search=search,
-            judges=judges,
+            search=self._descent,
+            judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
             keep=self._keep,
             learn=self.experiment.patience.learn,
-            warm=WarmRules(proof=True),
-            restart=self._beginning,
+            warm=True,
             private_trials=True,
         )
         others = OtherEnds(self._say_other)
         answer = self._answer(question, (*watching, *self.listeners, others))
-        if not isinstance(answer.search, Descent):
-            raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
-        report = self._without_ignored(self._report(answer.search.result, answer))
+        report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
 
     def _say_other(self, found: Failure) -> None:
@@ -297,10 +290,6 @@ class _Run:
             report = report.with_more(answer)
         return report, again
 
-    def _beginning(self) -> tuple[Descent, ImpatientJudges]:
-        self._descent = Descent(self.plan.axes)
-        return self._descent, ImpatientJudges(self.plan.judges(), self.experiment.patience)
-
     def report_so_far(self, records: Sequence[TrialRecord]) -> ReduceReport:
         """While the search goes on."""
         ending = Ending(Reason.RUNNING, "still running, or killed", len(records))
@@ -310,9 +299,9 @@ class _Run:
         if self._source is not None:
             self._source.count([r for r in records if AXIS in dict(r.point.values)])
             reduction = self._source.reduction(is_over=False)
-            report = self._report(reduction, Answer(ending, records, seen, self._descent))
+            report = self._report(reduction, Answer(ending, records, seen))
             return replace(report, source=self._source.row, failure=self._source.failure)
-        return self._report(self._descent.result, Answer(ending, records, seen, self._descent))
+        return self._report(self._descent.result, Answer(ending, records, seen))
 
     def _budget(self) -> Budget:
         """What the questions before have left."""

@@ -36,9 +36,9 @@ from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import changed_names, place_all, place_inside
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
+from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
-from aorta.workloads.discovery import place_of
 from aorta.workloads.trial import STEPS, describe_environment
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
@@ -65,7 +65,7 @@ def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | N
         command = plan.request.config["command"]
         words = [command] if isinstance(command, str) else command
         return needed_files(cwd, [*words, *variables.values()], globs, apart), None
-    place = place_of(plan.request.workload)
+    place = workload_place(plan.request.workload)
     named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
     root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
     if root is None:
@@ -217,7 +217,7 @@ class Reproducer:
         if self.plan.is_command:
             return needed
         name = self.plan.request.workload
-        own = self.module is not None or place_of(name).startswith(_OURS)
+        own = self.module is not None or workload_place(name).startswith(_OURS)
         installed = "" if own else f" and the package of the workload {name!r}"
         return [*needed, f"a Python with aorta{installed}"]
 

@@ -1,5 +1,5 @@
-"""`reduction_trace.jsonl`: every candidate, accepted or not, with what was seen of it. A listener
-of the engine's events.
+"""Listeners of a reduction's events: `reduction_trace.jsonl`, which is every candidate, accepted or
+not, with what was seen of it; and a word about candidates that all end in another way.
 """
 
 import hashlib
@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value, Window, as_indexes
+from aorta.core.failure import Failure, same_failure
 from aorta.core.stats import rate_to_json
-from aorta.core.trial import Verdict
+from aorta.core.trial import Outcome, Verdict
 from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
 from aorta.scrub.secrets import safe_value
 
 MOST_ITEMS_NAMED = 200
+_IDENTICAL = 3  # ends in a row that are not the failure
 ENV_FINGERPRINT = "env_fingerprint"
 _WORDS = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
 
@@ -135,3 +137,26 @@ def _trial_row(record: TrialRecord) -> dict[str, Any]:
         "host": record.host,
         "signature": record.failure.text if record.failure else None,
     }
+
+
+class OtherEnds:
+    """Calls `act` with the failure as soon as three candidates in a row ended the same way that is
+    not the failure which is looked for. A listener of the engine's events.
+    """
+
+    def __init__(self, act: Callable[[Failure], None]) -> None:
+        self._act = act
+        self._last: Failure | None = None
+        self._times = 0
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, TrialEnded) or event.record.point.purpose is not Purpose.PROBE:
+            return
+        found = event.record.failure
+        if event.record.outcome is not Outcome.OTHER or found is None:
+            self._last, self._times = None, 0
+            return
+        again = self._last is not None and bool(same_failure(self._last, found))
+        self._last, self._times = found, self._times + 1 if again else 1
+        if self._times == _IDENTICAL:
+            self._act(found)

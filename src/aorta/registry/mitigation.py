@@ -12,51 +12,32 @@ from typing import Literal
 Platform = Literal["rocm", "cuda", "cpu"]
 
 EVERYWHERE: tuple[Platform, ...] = ("rocm", "cuda", "cpu")
-GPU: tuple[Platform, ...] = ("rocm", "cuda")
-ROCM: tuple[Platform, ...] = ("rocm",)
-CUDA: tuple[Platform, ...] = ("cuda",)
+PLATFORMS_OF: Mapping[str, tuple[Platform, ...]] = {
+    "any": EVERYWHERE,
+    "gpu": ("rocm", "cuda"),
+    "rocm": ("rocm",),
+    "cuda": ("cuda",),
+}
 
 UNKNOWN_FAILURE = "unknown"
 
-# Names of failure classes (see `aorta attribute`), by what a variable can change.
-PRECISION = ("nan",)  # how exact a number is
-TIMING = (  # what runs beside what, and in which order: races show as anything
-    "nan",
-    "segfault",
-    "abort",
-    "illegal_access",
-    "device_assert",
-    "assertion",
-    "user_exception",
-    "data_error",
-    "hang",
-    "collective_timeout",
-    "killed",
-    "unknown",
-)
-KERNELS = (  # which code does the arithmetic
-    "nan",
-    "segfault",
-    "abort",
-    "illegal_access",
-    "device_assert",
-    "assertion",
-    "user_exception",
-    "unknown",
-)
-COLLECTIVES = (
-    "nan",
-    "hang",
-    "collective_timeout",
-    "network_loss",
-    "link_fault",
-    "rendezvous_error",
-    "illegal_access",
-    "segfault",
-    "abort",
-)
-MEMORY = ("device_oom", "host_oom", "illegal_access", "segfault", "nan")
-NO_FAILURE: tuple[str, ...] = ()
+_OF_CODE = "nan segfault abort illegal_access device_assert assertion user_exception unknown"
+FAILURES_OF: Mapping[str, tuple[str, ...]] = {
+    change: tuple(classes.split())
+    for change, classes in {
+        "nothing": "",
+        # how exact a number is
+        "precision": "nan",
+        # what runs beside what, and in which order: races show as anything
+        "timing": f"{_OF_CODE} data_error hang collective_timeout killed",
+        # which code does the arithmetic
+        "kernels": _OF_CODE,
+        "collectives": "nan hang collective_timeout network_loss link_fault rendezvous_error "
+        "illegal_access segfault abort",
+        "memory": "device_oom host_oom illegal_access segfault nan",
+    }.items()
+}
+"""Names of failure classes (see `aorta attribute`), by what a variable changes."""
 
 
 @dataclass(frozen=True)

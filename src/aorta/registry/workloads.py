@@ -5,6 +5,7 @@ imported when used.
 import importlib
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from aorta.core.errors import RegistryError
 from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions, registered
@@ -16,7 +17,6 @@ _NOUN = "workload"
 BUILTIN_WORKLOADS: Mapping[str, str] = {
     "command": "aorta.workloads.trial:CommandWorkload",
     "half_nan": "aorta.workloads.half_nan:HalfNan",
-    "bad_shard": "aorta.workloads.bad_shard:BadShard",
     "fsdp": "aorta.workloads.fsdp:Fsdp",
 }
 
@@ -26,7 +26,7 @@ def workload_catalogue() -> Catalogue[type]:
         _NOUN,
         (
             *(
-                Definition(name, "aorta", partial(_builtin, place))
+                Definition(name, "aorta", partial(imported, place))
                 for name, place in BUILTIN_WORKLOADS.items()
             ),
             *plugin_definitions(GROUP, _NOUN, _class_from),
@@ -34,32 +34,38 @@ def workload_catalogue() -> Catalogue[type]:
     )
 
 
-def get_workload(name: str) -> type:
+def get_workload(name: str) -> Any:
     """The class. A broken plugin that nobody named does no harm, and one that takes a name of ours
     is refused by the check of the name: every trial loads the class, and needs no look through all
     that is installed."""
     if name in BUILTIN_WORKLOADS:
-        return _builtin(BUILTIN_WORKLOADS[name])
+        return imported(BUILTIN_WORKLOADS[name])
     return workload_catalogue().get(name)
 
 
+def check_workload(name: str) -> None:
+    """Refuse a name that nobody registered, without importing anything."""
+    if ":" not in name:
+        workload_catalogue().check(name)
+
+
 def workload_place(name: str) -> str:
-    """`package.module:Class` of a registered name, without importing it."""
-    check_workload_name(name)
+    """`package.module:Class`, given so or of a registered name, without importing it."""
+    check_workload(name)
+    if ":" in name:
+        return name
     if name in BUILTIN_WORKLOADS:
         return BUILTIN_WORKLOADS[name]
     (entry,) = registered(GROUP).select(name=name)
     return entry.value
 
 
-def check_workload_name(name: str) -> None:
-    """Refuse a name that nobody registered, without importing anything."""
-    workload_catalogue().check(name)
-
-
-def _builtin(place: str) -> type:
+def imported(place: str) -> Any:
+    """What stands at `package.module:Class`; None where the module has nothing of that name."""
     module, _, attribute = place.partition(":")
-    found: type = getattr(importlib.import_module(module), attribute)
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
     return found
 
 

@@ -28,7 +28,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import WarmRules, independent_starts
+from aorta.engine.warmth import independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -233,7 +233,7 @@ def _run_in(
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             expected=known_failure(experiment.oracle),
             keep=_keeper(session.path, what, env),
-            warm=WarmRules(),
+            warm=True,
         )
         answer = session.answer(question, executor, listeners)
         report = RunReport(

@@ -14,6 +14,7 @@ from aorta.scrub.findings import PLACEHOLDER, Kind, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import (
     announces_secret,
     is_dense,
+    is_metavar,
     is_secret_value,
     is_worth_hiding,
     may_announce_secret,
@@ -28,7 +29,7 @@ _QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;|&#x?0;"
 _BAR = "[|\u2502\u2503]"
 _AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
 _IN_TABLE = re.compile(rf"[^|\u2502\u2503\n]*?(?=[ \t]*{_BAR})")
-_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_NAME = re.compile(r"[\w.\-]+")
 _LONGEST_NAME = 100
 _JOIN = re.compile(
     rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
@@ -62,7 +63,10 @@ _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096
 _QUOTED = re.compile(
     rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
 )
-_LIST = re.compile(r"\[(?P<items>[^\[\]\n]{2,4096})\]")
+# A list, or strings that Python joins.
+_LIST = re.compile(
+    r"\[(?P<items>[^\[\]\n]{2,4096})\]|\((?P<strings>(?:\s*[bru]?(?:\"[^\"\n]*\"|'[^'\n]*'))+)\s*\)"
+)
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
 _BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
 _WORDS_MORE = re.compile(r"(?:[ \t\u00a0]+(?![\-#|(]|//)[^\s=:,;|\"'<>(){}\[\]]+(?![^\s,;|.\"']))*")
@@ -111,6 +115,7 @@ class _Place(NamedTuple):
     separator: str  # "" where only a space joins them
     spaced: bool  # a space on both sides, as INI and TOML have it
     certain: bool  # not an English word in front of a colon
+    is_flag: bool  # of a command line, where nothing is an expression
     at_key: bool  # nothing but the name stands before it in its line
     in_list: bool  # of a URL's query or a connection string
     quote: str  # around both: `'NAME=value'`
@@ -149,7 +154,7 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
         for pair in _PAIR_NAME.finditer(text, *line):
             if value := _PAIR_VALUE.match(text, pair.end()):
                 named = pair["name"] or pair["terraform"]
-                place = _Place(named, value.end(), ":", False, True, True, False, "", 0)
+                place = _Place(named, value.end(), ":", False, True, False, True, False, "", 0)
                 yield from _secrets_at(text, place, quoted_only)
 
 
@@ -174,7 +179,7 @@ def _may_have_value(shape: str, name: re.Match[str]) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _may_be_secret_name(name: str) -> bool:
-    return announces_secret(name) or may_announce_secret(name)
+    return announces_secret(name) or may_announce_secret(name) or name == "PWD"
 
 
 def _place(text: str, found: re.Match[str]) -> _Place | None:
@@ -206,6 +211,7 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         join.strip("*"),
         match["join"][:1] in " \t\u00a0" and match["join"][-1:].isspace(),
         join not in (":", "is", "was") or bool(match["closed"].strip("*")),
+        is_flag,
         _AT_KEY.match(line) is not None,
         text[begin - 1 : begin] in ("?", "&", ";"),
         "" if match["closed"] else text[begin - 1 : begin].strip("?&;:/.,([{<>= \t\n"),
@@ -216,7 +222,8 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
 def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[SecretSpan]:
     if place is None or place.name.lower().endswith("authorization"):
         return  # a header, which has rules of its own
-    surely = announces_secret(place.name)
+    # Of a connection string, and not the shell's directory.
+    surely = announces_secret(place.name) or (place.name == "PWD" and place.in_list)
     if not surely and not may_announce_secret(place.name):
         return
     for found in _values(text, place, surely, quoted_only):
@@ -225,6 +232,8 @@ def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[
 
 
 def _is_secret(place: _Place, value: str, surely: bool) -> bool:
+    if is_metavar(place.name, value):
+        return False
     if place.separator == "|":
         return is_dense(value) or (surely and " " not in value and not value.isalpha())
     if place.separator in ("is", "was", ","):
@@ -253,7 +262,7 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
         yield _span(text, quoted.start("value"), quoted.end("value"))
         return
     if surely and place.name.lower() not in _ALSO_ENGLISH and (items := _LIST.match(text, at)):
-        for item in _ITEM.finditer(text, items.start("items"), items.end("items")):
+        for item in _ITEM.finditer(text, *items.span(items.lastgroup or 0)):
             yield _span(text, item.start(), item.end())
         return
     if not quoted_only and (found := _bare(text, place, surely)):
@@ -306,7 +315,7 @@ def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSp
 
 def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
     found = _word(text, place.at, place.in_list, _LONGEST if surely else _LONGEST_DENSE)
-    if found is None or _CODE.match(found.value):
+    if found is None or (not place.is_flag and _CODE.match(found.value)):
         return None
     if place.in_list and text[found.end : found.end + 1] == " ":
         more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)

@@ -1,16 +1,13 @@
-"""Files on their way out: our own documents by field, everybody else's as text, packed logs
-unpacked for it.
+"""Files on their way out: our own documents by field, everybody else's as text.
 
 It is given bytes and gives bytes: it opens nothing.
 """
 
 import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import yaml
@@ -23,7 +20,6 @@ from aorta.scrub.structure import learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
-_GZIP = b"\x1f\x8b"
 _LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
 _FARTHEST_BACK = 1 << 20
 _MOST_SPANS = 500  # kept of one file for people; all are counted
@@ -90,7 +86,7 @@ class FileScrubber:
         self.scrubber = scrubber
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
-        for text, documents in _parts(name, _unpacked(pieces), ours):
+        for text, documents in _parts(name, pieces, ours):
             for document in documents or ():
                 learn_document(self.scrubber, document, ours=ours)
             rest = _comments(name, text) if ours and documents is not None else text
@@ -102,19 +98,6 @@ class FileScrubber:
         """The same bytes wherever nothing is taken out; but a YAML document of ours is written
         anew in any case, so that nothing is in it that was not understood.
         """
-        first, whole = _begun(pieces)
-        if not first.startswith(_GZIP):
-            yield from self._scrubbed(name, whole, account, ours)
-            return
-        # The same bytes for the same text: zlib writes no time and no name into the header.
-        packer = zlib.compressobj(6, wbits=31)
-        for piece in self._scrubbed(name, _unpacked(whole), account, ours):
-            yield packer.compress(piece)
-        yield packer.flush()
-
-    def _scrubbed(
-        self, name: str, pieces: Iterable[bytes], account: Account, ours: bool
-    ) -> Iterator[bytes]:
         line = 1
         for text, documents in _parts(name, pieces, ours):
             if ours and documents is not None:
@@ -159,6 +142,7 @@ def _parts(
     JSON too, for a name and its value may stand far apart in its text.
     """
     low = name.lower()
+    pieces = _text_only(pieces)
     if ours and low.endswith(_JSON_LINES):
         for line in b"".join(pieces).splitlines(keepends=True):
             yield as_text(line), _documents(".json", line)
@@ -173,8 +157,6 @@ def _parts(
 def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     waiting: list[bytes] = []
     for piece in pieces:
-        if b"\0" in piece:
-            raise NotTextError
         waiting.append(piece)
         if sum(map(len, waiting)) > _LONGEST_TEXT:
             text = b"".join(waiting)
@@ -246,40 +228,9 @@ def _written(name: str, documents: list[Any], like: str) -> str:
     return made + ("\n" if like.endswith("\n") else "")
 
 
-def _begun(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, and all of them; what is no text is said before anything is read."""
-    source = iter(pieces)
-    first = next(source, b"")
-    if not first.startswith(_GZIP) and not looks_like_text(first):
-        raise NotTextError
-    return first, chain((first,), source)
-
-
-def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Text as it is; a gzip file by what it holds."""
-    first, whole = _begun(pieces)
-    if not first.startswith(_GZIP):
-        yield from whole
-        return
-    inner = _gunzipped(whole)
-    start = next(inner, b"")
-    if start.startswith(_GZIP) or not looks_like_text(start):
-        raise NotTextError
-    yield start
-    yield from inner
-
-
-def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    reader = zlib.decompressobj(wbits=31)
-    try:
-        for piece in pieces:
-            waiting = piece
-            while waiting:
-                yield reader.decompress(waiting, 1 << 20)
-                waiting = reader.unconsumed_tail
-                if reader.eof:
-                    waiting = reader.unused_data
-                    reader = zlib.decompressobj(wbits=31)
-        yield reader.flush()
-    except zlib.error:
-        raise NotTextError from None
+def _text_only(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same pieces; NotTextError where the first, or a later one, is no text."""
+    for number, piece in enumerate(pieces):
+        if b"\0" in piece or (number == 0 and not looks_like_text(piece)):
+            raise NotTextError
+        yield piece

@@ -5,7 +5,8 @@ appears, and nothing maps back.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -24,29 +25,47 @@ def shape_of(line: bytes) -> bytes:
     return line
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
 class Text(str):
     """A text that many detectors look at. Its lines are grouped by shape, and a detector tries its
     patterns only in lines of a shape in which they can match.
     """
 
     @cached_property
+    def _alike(self) -> Mapping[bytes, list[tuple[int, int]]]:
+        """Lines that differ in no more than which digits they hold; each of those is a `0`."""
+        alike: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
+        start = 0
+        for line in _encoded(self).translate(_ONE_DIGIT).split(b"\n"):
+            end = start + len(line if line.isascii() else _decoded(line))
+            alike[line].append((start, end))
+            start = end + 1
+        return alike
+
+    @cached_property
     def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
         """(shape, the same without capitals, the lines that have it)."""
-        as_wide: dict[bytes, list[tuple[int, int]]] = {}
-        start = 0
-        data = self.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
-        for line, wide in zip(self.split("\n"), data.split(b"\n"), strict=True):
-            end = start + len(line)
-            if wide in as_wide:
-                as_wide[wide].append((start, end))
-            else:
-                as_wide[wide] = [(start, end)]
-            start = end + 1
-        found: dict[bytes, list[tuple[int, int]]] = {}
-        for wide, lines in as_wide.items():
-            found.setdefault(shape_of(wide), []).extend(lines)
-        texts = ((shape.decode("utf-8", "surrogatepass"), lines) for shape, lines in found.items())
+        found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
+        for line, lines in self._alike.items():
+            found[shape_of(line)] += lines
+        texts = ((_decoded(shape), lines) for shape, lines in found.items())
         return [(shape, shape.casefold().translate(_LIKE_I), lines) for shape, lines in texts]
+
+    def matches_in_lines(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+        """(start, end) of every match of a pattern for which one digit is like another: of lines
+        that are alike only one is searched.
+        """
+        for line, places in self._alike.items():
+            for match in pattern.finditer(_decoded(line)):
+                begin, end = match.span()
+                yield from ((start + begin, start + end) for start, _ in places)
 
     def lines_with(self, hints: Iterable[str]) -> Lines:
         """(start, end) of every line that holds one of the hints, in whatever case. A hint has no
@@ -70,12 +89,8 @@ def as_looked_at(text: str) -> Text:
 
 
 def folded(text: str) -> str:
-    """In lower case, with every character where it was."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
-    # A few characters grow when lowered, which would shift every offset behind them.
-    return "".join(small if len(small := char.lower()) == 1 else char for char in text)
+    """Without capitals of ASCII, with every character where it was."""
+    return _decoded(_encoded(text).lower())
 
 
 @dataclass(frozen=True)

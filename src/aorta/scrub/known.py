@@ -134,7 +134,7 @@ class KnownValues:
             for name in dict.fromkeys((value, value.partition(".")[0])):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
                     words = self._hosts if kind is Kind.HOST else self._users
-                    words.add(name.lower() if kind is Kind.HOST else name, (kind, name))
+                    words.add(folded(name) if kind is Kind.HOST else name, (kind, name))
         elif kind is Kind.CREDENTIAL:
             self._add_secret(value)
         elif kind is not Kind.TEXT:

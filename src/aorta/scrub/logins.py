@@ -13,6 +13,7 @@ from aorta.scrub.vocabulary import is_worth_hiding
 LOOKED_FOR = "logins in URLs, HTTP headers, cookies, command lines and pairs of user and password"
 
 _QUOTE = r"\\*[\"']"
+_PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
 _RULES = (
     rule(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
     # A password that holds a slash or an at-sign.
@@ -49,15 +50,25 @@ _RULES = (
         r"|\bopenssl\b[^\n]{0,200}?\bpass:|\bexpect\b[^\n]{0,40}?\bsend\s+)"
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
+        r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd",
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd"
+        "|securestring",
     ),
     rule(
-        rf"\b(?:auth|basic_?auth|http_?auth|\w*basicauth|credentials|creds|login|userpwd)"
+        rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}",
         "auth|cred|login|userpwd",
         flags=re.IGNORECASE,
+    ),
+    # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
+    # Samba's `-U USER%PASSWORD`.
+    rule(
+        r"\s-u[= ]?\s*[\w.@\\\-]+\s+-p\s*[\"']?"
+        r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
+        r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)",
+        "-u",
     ),
     # The next line of a long command of curl.
     rule(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, SecretSpan, rule
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 LOOKED_FOR = "absolute paths that are not the system's, object stores, clone addresses"
@@ -31,7 +31,10 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
 )
 _REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
 _TILDE = rule(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
-_QUOTED = rule(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)", "\"/|'/|`/")
+_SPACED = rule(
+    r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<> ]{0,1024} [^\"'`\n<>]{0,1024})(?P=quote)",
+    shape=r"[\"'`]/[^\"'`\n<> ]* ",
+)
 _WINDOWS = rule(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
@@ -61,9 +64,7 @@ _LONGEST_VARIABLE = 80
 
 def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
     """Absolute private, home-relative, Windows and UNC paths, object stores, clone addresses."""
-    yield from _absolute_in(text, private_roots)
-    for match in _REMOTE.finditer(text):
-        yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
+    yield from _absolute_in(text, tuple(private_roots))
     for match in _TILDE.finditer(text):
         path = match.group().rstrip(_TRAILING)
         yield SecretSpan(match.start(), match.start() + len(path), Kind.PATH, path)
@@ -80,17 +81,16 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpa
                 )
 
 
-def _absolute_in(text: str, private_roots: Sequence[str]) -> Iterator[SecretSpan]:
-    quoted = ((match["path"], match.start("path")) for match in _QUOTED.finditer(text))
-    with_spaces = (
-        (path, at)
-        for path, at in quoted
-        if " " in path and " -" not in path and path.count("/") > 1
-    )
-    plain = ((m.group().rstrip(_TRAILING), m.start()) for m in _ABSOLUTE.finditer(text))
-    for path, at in itertools.chain(with_spaces, plain):
-        if not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots):
-            yield from _private(path, at, private_roots)
+def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSpan]:
+    quoted = ((match["path"], match.start("path")) for match in _SPACED.finditer(text))
+    with_spaces = ((path, at) for path, at in quoted if " -" not in path and path.count("/") > 1)
+    places = as_looked_at(text).matches_in_lines(_ABSOLUTE)
+    plain = ((text[start:end].rstrip(_TRAILING), start) for start, end in places)
+    remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
+    for path, at in itertools.chain(with_spaces, plain, remote):
+        end = _private_part(path, private_roots)
+        if end and (not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots)):
+            yield SecretSpan(at, at + end, Kind.PATH, path[:end])
 
 
 def users_in(text: str) -> Iterator[str]:
@@ -105,14 +105,8 @@ def is_below_a_variable(text: str, at: int) -> bool:
     return text[at - 1 : at] in {'"', "}"} and _VARIABLE.search(text, start, at) is not None
 
 
-def _spells_a_place_out(path: str, private_roots: Sequence[str]) -> bool:
-    return next(users_in(path), None) is not None or path.startswith(tuple(private_roots))
-
-
-def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[SecretSpan]:
-    end = _private_part(path, tuple(private_roots))
-    if end:
-        yield SecretSpan(at, at + end, Kind.PATH, path[:end])
+def _spells_a_place_out(path: str, private_roots: tuple[str, ...]) -> bool:
+    return next(users_in(path), None) is not None or path.startswith(private_roots)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -159,11 +159,11 @@ class Scrubber:
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        looked_at = Text(text)
-        found = self._look(looked_at, code)
+        plain = Text(_without_colours(text))
+        found = self._look(plain, code)
         for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
             self.remember(kind, value)
-        for user in paths.users_in(looked_at):
+        for user in paths.users_in(plain):
             self.remember(Kind.USER, user)
         if len(found.findings) < self._room:
             self._room -= len(found.findings)

@@ -21,16 +21,15 @@ ALWAYS_SECRET = words(
     "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
     "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
 )
-SECRET_ENDINGS = (
-    "password",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "apikey",
-    "authtoken",
-    "secretkey",
-)
+SECRET_ENDINGS = tuple(words("password passwd passphrase passcode apikey authtoken secretkey"))
 """Of one written word: PGPASSWORD, MYSQLPASSWD."""
+PASSWORD_ELSEWHERE = tuple(
+    words(
+        "passwort kennwort wachtwoord contraseña contrasena mot_de_passe motdepasse senha "
+        "пароль 密码 密碼 口令 パスワード 비밀번호"
+    )
+)
+"""In other languages."""
 ALWAYS_SECRET_PAIRS = words(
     "api key,access key,private key,secret key,account key,shared key,signing key,encryption "
     "key,client key,"
@@ -48,7 +47,8 @@ PASSES_OF_A_PROGRAM = words(
 ENGLISH_ENDINGS_IN_PASS = words("compass bypass surpass overpass underpass trespass encompass")
 SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens")
 POINTS_AT_A_SECRET = words(
-    "file path dir directory folder name id url uri type size length count ring"
+    "file path dir directory folder name id url uri type size length count ring "
+    "error errors exception exceptions warning"
 )
 TOKEN_OF_A_VOCABULARY = words(
     "pad eos bos unk sep cls mask next prev special per image start end first last stop begin "
@@ -122,15 +122,19 @@ _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
     r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
     r"int|bytes|"
-    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
+    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?(?::\$\{?\w+\}?)?|%\w+%|\*+|\.+|x{3,}|"
+    r"<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
     r"(?:(?:bearer|basic|token) )?\$?\{\{?[\w .:\[\]'\-]{0,40}\}?\})\Z"
 )
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
+_WRITTEN = re.compile(r"[A-Za-z]?[a-z]{0,12}\d{0,4}")
 
 
 def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
     """The value of this name is a secret, whatever it looks like."""
     if any(fnmatchcase(name.upper(), glob.upper()) for glob in extra):
+        return True
+    if name.lower().endswith(PASSWORD_ELSEWHERE):
         return True
     words = _words(name)
     if not words or name in _NOT_SECRETS:
@@ -169,6 +173,11 @@ def is_secret_value(name: str, value: str) -> bool:
     return is_worth_hiding(value)
 
 
+def is_metavar(name: str, value: str) -> bool:
+    """`--hf-token TOKEN` in a usage line: capitals that repeat the name."""
+    return value.isupper() and set(_words(value)) <= set(_words(name))
+
+
 def names_a_password(name: str) -> bool:
     """Its value may be several words: a password, a passphrase, a secret."""
     last = (_words(name) or [""])[-1]
@@ -176,8 +185,12 @@ def names_a_password(name: str) -> bool:
 
 
 def is_dense(value: str) -> bool:
-    """A long string without spaces that no language produces: near-random characters."""
+    """A long string without spaces that no language produces: near-random characters, and not
+    words and numbers that somebody joined, as `model.layers.11.self_attn`.
+    """
     if not _DENSE.match(value) or value.startswith("/"):
+        return False
+    if all(map(_WRITTEN.fullmatch, re.split(r"[._\-]", value))):
         return False
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return has_both and entropy(value) >= 3.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.failure import Failure, failure_to_json
+from aorta.core.stats import wilson
 from aorta.core.trial import Tally
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
@@ -24,7 +25,6 @@ from aorta.triage.statistics import (
     Stopping,
     can_decide,
     compare_all,
-    interval,
 )
 from aorta.workloads.trial import describe_environment
 
@@ -143,7 +143,6 @@ class Matrix:
     def to_json(self) -> dict[str, Any]:
         recipe = self.plan.recipe
         content = recipe.content
-        stop = content.stop_after
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.ending.reason.value,
@@ -160,7 +159,6 @@ class Matrix:
                 "threshold": content.confound.threshold,
                 "baseline_cell_configured": content.confound.baseline_cell,
             },
-            **({"stop_after": stop.model_dump()} if stop else {}),
             "significance": {
                 "test": "fisher",
                 "sides": 1,
@@ -216,7 +214,7 @@ def _row(tried: SearchResult, cell: PlannedCell, comparison: CellComparison) -> 
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
         note=Stopping(plan).note(cell.name, stats.tally),
-        interval=interval(stats.tally, content.stop_after),
+        interval=wilson(stats.tally.reproduced, stats.tally.evidence),
     )
 
 
@@ -237,9 +235,8 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     if compared and not can_decide(caps):
         said.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
-            f"{trials} "
-            f"may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at least "
-            f"{caps.floor + 1} are needed"
+            f"{trials} may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at "
+            f"least {caps.floor + 1} are needed"
         )
     return said
 

@@ -17,13 +17,11 @@ from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.files import RunFiles, SnapshotFor
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.running import RunSettings, check_recipe, open_session
+from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
 from aorta.triage.stack_report import SCHEMA, Optimized, build_optimized, optimize_markdown
 from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
@@ -87,9 +85,7 @@ def optimize(
             budget=settings.budget,
             expected=known_failure(plan.original.experiment.oracle),
             keep=_keeper(run, snapshots),
-            learn=run.learn,
-            warm=WarmRules(proof=True),
-            restart=run.begin_again,
+            warm=True,
         )
         words = [_in_words(listener, plan) for listener in listeners]
         answer = session.answer(question, executor, words)
@@ -114,24 +110,8 @@ class _StackRun:
     def __init__(self, plan: StackPlan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
-        self._warm_documents: list[Path] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        plan = self.plan
         self.search = CureSearch([entry.name for entry in plan.candidates], plan.sets)
         self.judges = GoneJudges(plan.original.trials)
-
-    def learn(self, record: TrialRecord) -> None:
-        if record.saved:
-            self._warm_documents.append(self.trial_file(record.point, record.index))
-
-    def begin_again(self) -> tuple[CureSearch, GoneJudges]:
-        """Without anything that warm trials said."""
-        while self._warm_documents:
-            (self.files.path / self._warm_documents.pop()).unlink(missing_ok=True)
-        self._begin()
-        return self.search, self.judges
 
     @property
     def oracle(self) -> Deciding:

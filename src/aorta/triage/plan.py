@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import RegistryError, SpecError, UsageError
+from aorta.core.errors import RegistryError, SpecError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
+from aorta.registry.workloads import check_workload
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND, check_workload
+from aorta.workloads.discovery import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
     WorkloadExperiment,
@@ -149,7 +150,6 @@ def _planned(
 ) -> PlannedCell:
     content = recipe.content
     cell = content.cells[index]
-    stop = content.stop_after
     request = WorkloadRequest(
         workload=content.workload,
         config={**content.workload_config, **cell.workload_config},
@@ -164,8 +164,6 @@ def _planned(
         known_elsewhere=known_elsewhere,
     )
     trials = cell.trials or content.trials
-    if stop is not None:
-        trials = stop.max_trials or trials
     return PlannedCell(index, cell, workload_experiment(request), trials)
 
 
@@ -184,9 +182,8 @@ def baseline_index(recipe: Recipe) -> int:
         if found is not None:
             return found
     raise SpecError(
-        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), "
-        "call one "
-        "baseline-..., or add a cell with mitigations: [none]",
+        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), call "
+        "one baseline-..., or add a cell with mitigations: [none]",
         where=f"{recipe.file}: cells",
     )
 
@@ -210,8 +207,7 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
         if cell.experiment.deciding != cells[0].experiment.deciding:
             raise SpecError(
                 f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix "
-                "compares one failure: "
-                "keep oracle in the workload_config of the recipe",
+                "compares one failure: keep oracle in the workload_config of the recipe",
                 where=f"{recipe.file}: cells[{cell.index}].workload_config.oracle",
             )
 
@@ -280,26 +276,6 @@ class Schedule:
             names = random.Random(number).sample(self._names, len(self._names))
             self._rounds[number] = {name: position for position, name in enumerate(names)}
         return (number, self._rounds[number][cell])
-
-
-def check_ticket_directory(output: Path, plan: Plan) -> None:
-    """Two tickets that differ only in what a path cannot hold must not be mixed up."""
-    ticket = plan.recipe.content.ticket
-    marker = output / plan.parent.parts[0] / ".ticket"
-    try:
-        found = marker.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise UsageError(
-            f"cannot tell whose directory this is: {wrong}", where=str(marker)
-        ) from None
-    if found != (ticket or ""):
-        raise UsageError(
-            f"this directory holds the runs of ticket {found!r}, and {ticket!r} has the same path; "
-            "use another --output-dir",
-            where=str(marker.parent),
-        )
 
 
 def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:

@@ -47,8 +47,7 @@ def checked_cell_name(name: str) -> str:
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
             f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
-            "letter, digit or _, "
-            f"and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
+            f"letter, digit or _, and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
         )
     return name
 
@@ -83,14 +82,6 @@ class InlineImage(StrictModel):
 class Confound(StrictModel):
     threshold: float = Field(default=DEFAULT_THRESHOLD, gt=0, allow_inf_nan=False)
     baseline_cell: str | None = None
-
-
-class StopAfter(StrictModel):
-    """Collect so many trials of one kind, however many trials that takes up to `max_trials`."""
-
-    events: Count
-    max_trials: Count | None = None
-    event_verdict: Literal["fail", "pass", "error"] = "fail"
 
 
 def _place(value: object) -> object:
@@ -146,7 +137,6 @@ class RecipeFile(StrictModel):
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
     save_logs: bool = True
     warm: bool = False  # as --warm
-    stop_after: StopAfter | None = None
     exact_trials: bool = False
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
@@ -176,11 +166,6 @@ class RecipeFile(StrictModel):
     def _whole(self) -> "RecipeFile":
         if self.workload != COMMAND and self.steps is None:
             raise UsageError("the key steps is required for a workload; only a command has none")
-        if self.exact_trials and self.stop_after is not None:
-            raise UsageError(
-                "exact_trials and stop_after contradict each other: one runs every trial, the "
-                "other stops; drop one"
-            )
         wanted = self.confound.baseline_cell
         names = [cell.name for cell in self.cells]
         if wanted is not None and wanted not in names:

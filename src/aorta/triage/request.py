@@ -20,7 +20,6 @@ from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
-from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.optimize import StackReport, optimize
 from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
@@ -34,6 +33,8 @@ from aorta.triage.recipe import (
     unique_files,
 )
 from aorta.triage.running import (
+    RESOLVED_RECIPE,
+    SIDECARS,
     MatrixReport,
     RunSettings,
     check_recipe,

@@ -2,39 +2,47 @@
 flags.
 """
 
+import json
 import os
-import time
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure
+from aorta.core.names import slug
 from aorta.core.oracle import Classified, Deciding, known_failure
-from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, TrialRecord
-from aorta.engine.judge import EveryTrial, Judges, SameJudge
+from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
-from aorta.engine.rundir import write_atomically
+from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules, of_independent_starts
+from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
+from aorta.engine.warmth import of_independent_starts
 from aorta.executors import Executor
-from aorta.search import Search
+from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.files import RunFiles
-from aorta.triage.matrix import Matrix, SearchResult, build_matrix
-from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan, check_ticket_directory
-from aorta.triage.recipe import Recipe, with_timeout
+from aorta.triage.markdown import matrix_markdown
+from aorta.triage.matrix import SCHEMA, Matrix, SearchResult, build_matrix
+from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan
+from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml, with_timeout
 from aorta.triage.statistics import Call, Stopping
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
 
 VERB = "triage"
+RESOLVED_RECIPE = "recipe.resolved.yaml"
+SIDECARS = "sidecars"
+
+SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -100,13 +108,13 @@ def run_recipe(
             fingerprint=plan.fingerprint,
             # A trial that could not be told is another trial of its cell.
             budget=replace(settings.budget, retries=0),
+            tolerant=True,
             keep=_keeper(run, snapshots),
             expected=known_failure(plan.baseline.experiment.oracle),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
-            warm=WarmRules(),
-            restart=run.begin_again,
+            warm=True,
         )
-        answer = session.answer(question, TolerantExecutor(executor), listeners)
+        answer = session.answer(question, executor, listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected
@@ -130,9 +138,7 @@ def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
             "a matrix starts the ranks of each trial itself; put the launcher behind --, such as: "
             "aorta triage run --recipe r.yaml -- torchrun ..."
         )
-    plan = build_plan(with_timeout(recipe, settings.timeout))
-    check_ticket_directory(settings.output_dir, plan)
-    return plan
+    return build_plan(with_timeout(recipe, settings.timeout))
 
 
 def open_session(plan: Plan, settings: RunSettings) -> Session:
@@ -149,9 +155,7 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
             ticket=content.ticket,
             workload=content.workload,
         )
-    session = Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
-    write_atomically(parent.parent / ".ticket", content.ticket or "")
-    return session
+    return Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
 
 
 def without_single_verdicts(listener: Listener) -> Listener:
@@ -164,6 +168,104 @@ def without_single_verdicts(listener: Listener) -> Listener:
     return listen
 
 
+# -- the files of a run directory around its trials
+
+
+class RunFiles:
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    def adopt(self, recipe: Recipe) -> Recipe:
+        """The recipe as it will run, resolved from copies of its sidecars."""
+        copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
+        write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
+        inline = {
+            cell.environment_name: {"docker": cell.environment.docker}
+            for cell in recipe.content.cells
+            if isinstance(cell.environment, InlineImage)
+        }
+        if inline:
+            document = {"version": 1, "environments": inline}
+            text = json.dumps(document, indent=2) + "\n"
+            write_atomically(self.path / "inline_environments.sidecar.json", text)
+        return replace(recipe, sidecars=copies)
+
+    def _copy(self, sidecar: Path) -> Path:
+        """A copy that is already there belongs to the resumed run, and stays."""
+        copy = self.path / SIDECARS / sidecar.name
+        if not copy.exists():
+            write_atomically(copy, sidecar.read_bytes())
+        return copy
+
+    def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
+        """The host's once and each environment's once, before any trial; returns warnings."""
+        host = self._once(self.path / "host_env.json", host_snapshot)
+        said = {"host": _missing_in(host)}
+        taken: dict[str, dict[str, Any]] = {}
+        for environment in plan.environments.values():
+            path = self.path / "environments" / slug(environment.name) / "env.json"
+            snapshot = self._once(path, partial(self._inside, environment, executor))
+            said[f"environment:{environment.name}"] = _missing_in(snapshot)
+            taken[environment.name] = snapshot
+        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), _by_scope(said)
+
+    def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:
+        scratch = self.run.private / "snapshots" / slug(environment.name)
+        scratch.mkdir(parents=True, exist_ok=True)
+        return snapshot_of(environment, environment.env, executor, scratch, self.path.resolve())
+
+    def _once(self, path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            earlier = json.loads(path.read_bytes())
+            if isinstance(earlier, dict) and is_captured(earlier):
+                return earlier
+        snapshot = take()
+        write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
+        return snapshot
+
+    def drop_logs(self, trial_dir: str) -> None:
+        shutil.rmtree(self.path / trial_dir, ignore_errors=True)
+
+    def write_matrix(self, matrix: Matrix) -> None:
+        write_json(self.path / "matrix.json", SCHEMA, matrix.to_json())
+        write_atomically(self.path / "matrix.md", matrix_markdown(matrix))
+
+
+def _missing_in(snapshot: Mapping[str, Any]) -> str:
+    if not is_captured(snapshot):
+        return f"no snapshot: {snapshot['skip_reason']}"
+    reasons = snapshot.get("partial_reasons") or []
+    if not snapshot.get("partial"):
+        return ""
+    return f"the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"
+
+
+def _by_scope(said: Mapping[str, str]) -> list[str]:
+    """One line for each thing that is missing, naming every scope in which it is."""
+    scopes: dict[str, list[str]] = {}
+    for scope, missing in said.items():
+        if missing:
+            scopes.setdefault(missing, []).append(scope)
+    return [f"{', '.join(names)}: {missing}" for missing, names in scopes.items()]
+
+
+def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:
+    """The environment's snapshot, with the cell's variables that a snapshot records."""
+    seen = dict(snapshot)
+    known = snapshot.get("env_vars")
+    if isinstance(known, dict):
+        mine = {name: safe_value(name, value) for name, value in cell.env.items() if name in known}
+        seen["env_vars"] = {**known, **mine}
+    return seen
+
+
+# -- the experiment of a matrix
+
+
 class _MatrixRun:
     """The experiment of a matrix: a point names a cell, and the cell knows what it runs."""
 
@@ -171,15 +273,9 @@ class _MatrixRun:
         self.plan = plan
         self.files = files
         self.expected: Failure | None = None
-        self.search = self._beginning()
-
-    def _beginning(self) -> Interleaved:
-        plan = self.plan
-        return Interleaved(plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open)
-
-    def begin_again(self) -> tuple[Search, Judges]:
-        self.search = self._beginning()
-        return self.search, SameJudge(EveryTrial(1))
+        self.search = Interleaved(
+            plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open
+        )
 
     @property
     def oracle(self) -> Deciding:
@@ -213,36 +309,3 @@ def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object
             run.files.drop_logs(record.path)
 
     return keep
-
-
-class TolerantExecutor:
-    """An `Executor` where a trial without its container or engine ends as lost."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.warm = getattr(executor, "warm", False)
-        self._not_started: list[TrialEnd] = []
-
-    @property
-    def slots(self) -> int:
-        return self._executor.slots
-
-    def start(self, trial: TrialSpec) -> None:
-        try:
-            self._executor.start(trial)
-        except InfrastructureError as wrong:
-            nothing = StreamEnd(trial.trial_dir / "none")
-            end = TrialEnd(trial.id, nothing, nothing, lost=str(wrong), started_at=time.time())
-            self._not_started.append(end)
-
-    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
-        if self._not_started:
-            ended, self._not_started = self._not_started, []
-            return ended
-        return self._executor.wait(timeout)
-
-    def cancel(self, trial_id: str) -> None:
-        self._executor.cancel(trial_id)
-
-    def close(self) -> None:
-        self._executor.close()

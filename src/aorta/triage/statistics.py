@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from aorta.core.stats import fisher_fewer, holm, inverse_interval, ratio_above, wilson
+from aorta.core.stats import fisher_fewer, holm, ratio_above
 from aorta.core.trial import Tally
 from aorta.triage.plan import Plan
-from aorta.triage.recipe import StopAfter
 
 ANY_WRONG_CALL = 0.05
 SIDE_ALPHA = ANY_WRONG_CALL / 2
@@ -37,9 +36,8 @@ _MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
     "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
-    "`works` (Fisher, Holm over the "
-    "cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact test that the rate is more than "
-    "half of the baseline's) together"
+    "`works` (Fisher, Holm over the cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact "
+    "test that the rate is more than half of the baseline's) together"
 )
 
 Test = Callable[[int, int, int, int], float]
@@ -199,7 +197,7 @@ def can_decide(caps: Caps) -> bool:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a cell has enough trials: by the recipe's rule or the statistics, or the cap."""
+    """When a cell has enough trials: by the statistics, or the cap."""
 
     plan: Plan
 
@@ -211,8 +209,6 @@ class Stopping:
             return False
         if content.exact_trials:
             return True
-        if content.stop_after is not None:
-            return events(tally, content.stop_after) < content.stop_after.events
         if cell != self.plan.baseline.name:
             return not has_enough(tally, tallies[self.plan.baseline.name], self._caps(cell))
         return self._baseline_is_needed(tallies)
@@ -239,33 +235,11 @@ class Stopping:
         )
 
     def note(self, cell: str, tally: Tally) -> str:
-        """Why the cell stopped before its cap or by a rule; else nothing."""
-        rule, cap = self.plan.recipe.content.stop_after, self.plan.by_name[cell].trials
-        if rule is not None:
-            seen = events(tally, rule)
-            reached = "stopped early" if seen >= rule.events else "cap reached"
-            return (
-                f"{reached}: {seen} {rule.event_verdict} event(s) in "
-                f"{tally.evidence + tally.error} trial(s)"
-            )
+        """Why the cell stopped before its cap; else nothing."""
+        cap = self.plan.by_name[cell].trials
         if tally.is_hopeless():
             return f"given up after {tally.error} errors"
         return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
-
-
-def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
-    """Of the failure rate; a cell that ran until so many failures is no fixed sample."""
-    if rule is not None and events(tally, rule) >= rule.events:
-        if rule.event_verdict == "fail":
-            return inverse_interval(tally.reproduced, tally.evidence)
-        if rule.event_verdict == "pass" and not tally.other:
-            low, high = inverse_interval(tally.clean, tally.evidence)
-            return 1 - high, 1 - low
-    return wilson(tally.reproduced, tally.evidence)
-
-
-def events(tally: Tally, rule: StopAfter) -> int:
-    return {"fail": tally.reproduced, "pass": tally.clean, "error": tally.error}[rule.event_verdict]
 
 
 # -- what is said of a cell ------------------------------------------------------------------------

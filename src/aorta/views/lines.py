@@ -10,7 +10,6 @@ from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
-from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]
 
@@ -105,15 +104,14 @@ class PlainProgress:
 def progress_for(
     describe: Describe = describe_values,
     *,
-    picture: Picture | None = None,
     quiet: bool = False,
     verbose: bool = False,
 ) -> list[Listener]:
-    """No view, the live one with its picture on a terminal, or plain lines elsewhere."""
+    """No view, the live one on a terminal, or plain lines elsewhere."""
     if quiet:
         return []
     if sys.stderr.isatty() and not verbose:
         from aorta.views.terminal import TerminalProgress
 
-        return [TerminalProgress(describe, picture=picture)]
+        return [TerminalProgress(describe)]
     return [PlainProgress(describe, verbose=verbose)]

@@ -14,7 +14,6 @@ from aorta.core.stats import counted
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.views.lines import Describe, still_to_come
-from aorta.views.pictures import Picture
 
 _COLOURS = {"reproduced": "red", "clean": "green", "other": "yellow", "error": "magenta"}
 _RECENT = 6
@@ -23,9 +22,8 @@ _RECENT = 6
 class TerminalProgress:
     """Redraws in place and leaves one summary line behind; never writes to stdout."""
 
-    def __init__(self, describe: Describe, picture: Picture | None = None) -> None:
+    def __init__(self, describe: Describe) -> None:
         self._describe = describe
-        self._picture = picture
         self._console = Console(stderr=True)
         self._began = time.monotonic()
         self._running: dict[tuple[Point, int], float] = {}
@@ -42,8 +40,6 @@ class TerminalProgress:
         self._live.start()
 
     def __call__(self, event: Event) -> None:
-        if self._picture is not None:
-            self._picture(event)
         match event:
             case events.TrialStarted(point, index):
                 self._running[point, index] = time.monotonic()
@@ -79,17 +75,8 @@ class TerminalProgress:
         for (point, index), since in list(self._running.items()):
             what = f"running {show_duration(now - since):>6}  #{index} {self._describe(point)}"
             rows.add_row(Text(what, style="cyan", overflow="ellipsis", no_wrap=True))
-        lines: list[Text | Table] = [*self._settled, *self._characters(), rows, counts]
+        lines: list[Text | Table] = [*self._settled, rows, counts]
         if self._best is not None and self._best.values:
             best = f"best so far: {self._describe(self._best)}"
             lines.append(Text(best, style="bold", overflow="ellipsis", no_wrap=True))
         return Group(*lines)
-
-    def _characters(self) -> list[Text]:
-        """The picture, in as many lines as leave room for the rest."""
-        if self._picture is None:
-            return []
-        options = self._console.options
-        drawn = self._picture.lines(options.max_width, ascii_only=options.ascii_only)
-        room = max(0, options.max_height - _RECENT - len(self._running) - 4)
-        return [Text(line, overflow="crop", no_wrap=True) for line in drawn[:room]]

@@ -1,5 +1,5 @@
-"""Runs the child where aorta is not installed: `python3 .../aorta/workloads/bootstrap.py
-ORDER.json`.
+"""Runs the child, or the probe, where aorta is not installed: `python3
+.../aorta/workloads/bootstrap.py ORDER.json`, or with `--probe` in place of the order.
 
 It exposes this one package and nothing that lies beside it. Putting our site-packages on the path
 instead would let a container or another virtual environment import our torch in place of its own.
@@ -25,4 +25,8 @@ def expose_aorta(package: Path) -> None:
 if __name__ == "__main__":
     sys.path[0] = ""  # as for `python -m`: the workload's own modules lie in the working directory
     expose_aorta(Path(__file__).resolve().parent.parent)
-    runpy.run_module("aorta.workloads.child", run_name="__main__", alter_sys=True)
+    child = "aorta.workloads.child"
+    if sys.argv[1:] == ["--probe"]:
+        sys.argv.pop()
+        child = "aorta.probe.__main__"
+    runpy.run_module(child, run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 
-from aorta.attribution.logs.reading import LogLine
+from aorta.attribution.logs import LogLine
 
 HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
 _HEADER = "Traceback (most recent call last)"

@@ -104,44 +104,18 @@ def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
 
 
 _TEXT_KEYS = (
-    "message",
-    "msg",
-    "log",
-    "textPayload",
-    "event",
-    "text",
-    "body",
-    "short_message",
-    "MESSAGE",
-    "@message",
-    "line",
-    "data",
-    "content",
-)
+    "message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE",
+    "@message", "line", "data", "content",
+)  # fmt: skip
 _STACK_KEYS = (
-    "exc_info",
-    "exception",
-    "exc_text",
-    "stack_trace",
-    "stacktrace",
-    "traceback",
-    "stack",
-    "exc",
-    "error",
-    "err",
-)
+    "exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc",
+    "error", "err",
+)  # fmt: skip
+_INNER_STACK_KEYS = ("stack", "stack_trace", "stacktrace", "traceback")
 _LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
 _TIME_KEYS = (
-    "time",
-    "timestamp",
-    "ts",
-    "asctime",
-    "@timestamp",
-    "t",
-    "datetime",
-    "date",
-    "eventTime",
-)
+    "time", "timestamp", "ts", "asctime", "@timestamp", "t", "datetime", "date", "eventTime",
+)  # fmt: skip
 _RANK_KEYS = ("rank", "global_rank", "world_rank", "RANK", "process_index")
 _NODE_KEYS = ("host", "hostname", "node", "pod", "pod_name", "nodename", "_HOSTNAME", "instance")
 _PID_KEYS = ("pid", "process", "process_id", "_PID")
@@ -209,23 +183,12 @@ def _stack_lines(held: dict[str, object], message: str) -> Iterator[str]:
     for key in _STACK_KEYS:
         value = held.get(key)
         if isinstance(value, dict):
-            value = next(
-                (
-                    value[k]
-                    for k in ("stack", "stack_trace", "stacktrace", "traceback")
-                    if k in value
-                ),
-                None,
-            )
+            value = next((value[k] for k in _INNER_STACK_KEYS if k in value), None)
         if isinstance(value, str) and "\n" in value and value.strip() != message.strip():
             yield from value.rstrip("\n").split("\n")
             return
         if isinstance(value, list) and value and isinstance(value[0], str):
-            yield from (
-                "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value)
-                .rstrip("\n")
-                .split("\n")
-            )
+            yield from "\n".join(str(part).removesuffix("\n") for part in value).split("\n")
             return
         if isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", value):
             yield value

@@ -1,7 +1,7 @@
 """Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing
 changes.
 
-An analysis starts when the reports have settled: all expected agents are heard, or, uncounted, none
+An analysis starts when the reports are complete: all expected agents are heard, or, uncounted, none
 came for a moment. What comes while it runs starts it once more before the decision is given; what
 comes later is kept and changes nothing. Several services may share one store: the first decision
 that is committed is everybody's.
@@ -12,22 +12,23 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.opinion import Adviser, opinion_on
-from aorta.attribution.service.models import CycleReport
-from aorta.attribution.service.path_checker import PathChecker, in_thread
-from aorta.attribution.service.queries import CycleKey, Report
-from aorta.attribution.service.store import Store
-from aorta.attribution.service.worker import Analysed, StoredCycle, paths_in
-from aorta.attribution.service.worker_pools import AnalysisLostError, WorkerPools
+from aorta.attribution.service.path_checker import PathChecker
+from aorta.attribution.service.store import CycleKey, Report, Store
+from aorta.attribution.service.workers import (
+    AnalysisLostError,
+    CycleReport,
+    StoredCycle,
+    WorkerPools,
+    paths_in,
+)
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -38,8 +39,6 @@ _LOOK_AGAIN = 0.25  # seconds between two looks for the decision of another serv
 _TAKE_OVER = 5.0  # seconds after which another service is taken to have died over a cycle
 _TIDY = 3600.0  # seconds between two looks for jobs kept long enough
 _DAY = 86_400.0
-_MOST_QUESTIONS = 4  # asked of a language model at a time
-_MOST_WAITING = 200  # a model that is slower than the jobs fail is not asked about all of them
 _logger = logging.getLogger(__name__)
 
 
@@ -69,7 +68,6 @@ class _Cycle:
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: dict[str, Any] | None = None
-    opinion: dict[str, Any] | None = None
     digests: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
@@ -87,6 +85,10 @@ class _Cycle:
         self.last_report = time.monotonic()
         self.first_report = self.first_report or self.last_report
 
+    def decided(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.answered.set()
+
     async def settled(self) -> None:
         """Returns when all agents reported; uncounted, also when none came for a moment."""
         while not self.all_heard.is_set():
@@ -100,41 +102,25 @@ class _Cycle:
                 await asyncio.wait_for(self.all_heard.wait(), left)
 
 
-@dataclass(frozen=True)
-class CycleAnswer:
-    """What a reader gets: the answer, and a language model's opinion, once there are any."""
-
-    document: dict[str, Any] | None
-    opinion: dict[str, Any] | None = None
-
-
 class Analyses:
+    """The cycles that are reported to this service. Belongs to the event loop."""
+
     def __init__(
         self,
         store: Store,
         pools: WorkerPools,
         path_checker: PathChecker,
         metrics: Metrics,
-        *,
-        adviser: Adviser | None = None,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._pools, self._path_checker, self._metrics = (
-            store,
-            pools,
-            path_checker,
-            metrics,
-        )
-        self._adviser, self._keep_days = adviser, keep_days
-        self._aside: set[asyncio.Task[None]] = set()  # what nobody waits for
-        self._asking = asyncio.Semaphore(_MOST_QUESTIONS)
-        self._questions = 0
-        # One at a time: a hundred cycles that settle together must not take the store from the
-        # reports.
+        self._store, self._pools = store, pools
+        self._path_checker, self._metrics = path_checker, metrics
+        self._keep_days = keep_days
+        self._tidying: asyncio.Task[None] | None = None
+        # One at a time: a hundred cycles that are complete together must not take the store from
+        # the reports.
         self._reading = asyncio.Lock()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
-        self._unkept: list[tuple[Report, asyncio.Future[None]]] = []
-        self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
@@ -142,11 +128,11 @@ class Analyses:
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
-            self._run_aside(self._keep_tidy())
+            self._tidying = asyncio.create_task(self._keep_tidy())
 
     async def close(self) -> None:
-        tasks = [cycle.task for cycle in self._cycles.values() if cycle.task is not None]
-        tasks += self._aside
+        running = (self._tidying, *(cycle.task for cycle in self._cycles.values()))
+        tasks = [task for task in running if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -165,21 +151,16 @@ class Analyses:
         key = CycleKey(report.job_id, report.cycle_id)
         body = report.model_dump_json(exclude_defaults=True)
         digest = hashlib.sha256(body.encode()).hexdigest()
-        cycle = self._cycles.get(key) or await self._cycle(key)
+        cycle = await self._cycle(key)
         duplicate = digest in cycle.digests
         if not duplicate:
-            await self._keep(Report(key, digest, body))
+            await asyncio.wrap_future(self._store.add_reports([Report(key, digest, body)]))
             cycle.digests.add(digest)
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
             cycle.written = cycle.written or written
             self._ensure_running(key, cycle)
         return cycle.answer is not None, duplicate
-
-    def _run_aside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
 
     async def _keep_tidy(self) -> None:
         while True:
@@ -193,35 +174,11 @@ class Analyses:
                     )
             await asyncio.sleep(_TIDY)
 
-    async def _keep(self, report: Report) -> None:
-        """Return when the report is committed. Those that come meanwhile share the next commit."""
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unkept.append((report, kept))
-        if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.create_task(self._keep_all())
-        await kept
-
-    async def _keep_all(self) -> None:
-        while self._unkept:
-            batch, self._unkept = self._unkept, []
-            wrong: SQLAlchemyError | None = None
-            try:
-                await asyncio.wrap_future(self._store.add_reports([report for report, _ in batch]))
-            except SQLAlchemyError as refused:
-                wrong = refused
-            for _, kept in batch:
-                if kept.done():  # its caller has gone away
-                    continue
-                if wrong is None:
-                    kept.set_result(None)
-                else:
-                    kept.set_exception(wrong)
-
-    async def answer(self, key: CycleKey, wait: float = 0.0) -> CycleAnswer:
-        """The answer, the moment it is known; without one when `wait` seconds were not enough.
+    async def answer(self, key: CycleKey, wait: float = 0.0) -> dict[str, Any] | None:
+        """The answer, the moment it is known; None when `wait` seconds were not enough.
 
         A cycle that nobody has reported yet is waited for like any other: a leader may ask before
-        its agents tell.
+        its agents report.
         """
         cycle = await self._cycle(key)
         began = time.monotonic()
@@ -234,7 +191,7 @@ class Analyses:
             with suppress(TimeoutError):
                 pause = left if cycle.task else min(left, _LOOK_AGAIN)
                 await asyncio.wait_for(cycle.answered.wait(), pause)
-        return CycleAnswer(cycle.answer, cycle.opinion)
+        return cycle.answer
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
         """A cycle not reported here may be another service's: its decision, or its remains."""
@@ -242,8 +199,7 @@ class Analyses:
         if row is None or cycle.answer is not None:
             return
         if row.answer is not None:
-            self._settle(cycle, row.answer)
-            cycle.opinion = row.opinion
+            cycle.decided(row.answer)
         elif waited > _TAKE_OVER:
             self._ensure_running(key, cycle)
 
@@ -258,8 +214,7 @@ class Analyses:
             cycle = self._cycles.setdefault(key, _Cycle())
             cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
-                self._settle(cycle, row.answer)
-                cycle.opinion = row.opinion
+                cycle.decided(row.answer)
             self._forget_old()
         self._cycles.move_to_end(key)
         return cycle
@@ -285,51 +240,31 @@ class Analyses:
         """Nobody gets an uncommitted answer: a store that refuses is retried until it takes it."""
         while cycle.answer is None:
             try:
-                analysed = await self._settled_answer(key, cycle)
-                decided = await asyncio.wrap_future(self._store.decide(key, analysed.answer))
-                self._settle(cycle, decided)
+                answer = await self._last_analysis(key, cycle)
+                cycle.decided(await asyncio.wrap_future(self._store.decide(key, answer)))
             except SQLAlchemyError as wrong:
                 _logger.warning("the store refuses a decision (%s)", type(wrong).__name__)
                 await asyncio.sleep(_TRY_AGAIN)
         self._metrics.decisions.labels(action=cycle.answer["decision"]["action"]).inc()
-        if analysed.question is not None and self._questions < _MOST_WAITING:
-            self._run_aside(self._ask(key, cycle, analysed.question))
 
-    async def _ask(self, key: CycleKey, cycle: _Cycle, question: str) -> None:
-        """A language model's opinion, kept beside the decision. Nobody waits for it."""
-        assert self._adviser is not None
-        self._questions += 1
-        try:
-            async with self._asking:
-                opinion = await in_thread(partial(opinion_on, question, self._adviser))
-        finally:
-            self._questions -= 1
-        if opinion is not None:
-            cycle.opinion = asdict(opinion)
-            with suppress(SQLAlchemyError):
-                await asyncio.wrap_future(self._store.add_opinion(key, cycle.opinion))
-
-    async def _settled_answer(self, key: CycleKey, cycle: _Cycle) -> Analysed:
+    async def _last_analysis(self, key: CycleKey, cycle: _Cycle) -> dict[str, Any]:
+        """The analysis during which no further report came, or that of the last round."""
         if cycle.written is not None:
             await cycle.written()
         for _ in range(_ROUNDS):
             await cycle.settled()
             read = len(cycle.digests)
-            analysed = await self._analyse(key)
+            answer = await self._analyse(key)
             if read == len(cycle.digests):
                 break
-        return analysed
+        return answer
 
-    def _settle(self, cycle: _Cycle, answer: dict[str, Any]) -> None:
-        cycle.answer = answer
-        cycle.answered.set()
-
-    async def _analyse(self, key: CycleKey) -> Analysed:
+    async def _analyse(self, key: CycleKey) -> dict[str, Any]:
         async with self._reading:
             reports = await asyncio.wrap_future(self._store.reports(key))
             earlier = await asyncio.wrap_future(self._store.answers_before(key))
             before = await asyncio.wrap_future(self._store.reports_before(key))
-        paths = await in_thread(partial(paths_in, [*reports, *before]))
+        paths = await asyncio.to_thread(paths_in, [*reports, *before])
         silent = await self._path_checker.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
@@ -342,11 +277,11 @@ class Analyses:
                 return _no_answer("the analysis itself failed")
 
 
-def _no_answer(why: str) -> Analysed:
+def _no_answer(why: str) -> dict[str, Any]:
     decision = {
         "action": "UNKNOWN",
         "reason": f"{why}; restarting is the safe answer",
         "rule": "analysis_failed",
         "advice": [],
     }
-    return Analysed({"finding": None, "decision": decision})
+    return {"finding": None, "decision": decision}

@@ -12,40 +12,65 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
-from aorta.attribution.opinion import Adviser
-from aorta.attribution.service import worker
-from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
-from aorta.attribution.service.guard import ApiError, Guard, RateLimit
-from aorta.attribution.service.models import (
-    Accepted,
-    CycleReport,
-    CycleSummary,
-    DecisionAnswer,
-    ErrorBody,
-    Health,
-    Id,
-    JobHistory,
-    JobList,
-    JobSummary,
-)
+from aorta.attribution.service.analyses import Analyses, Metrics
 from aorta.attribution.service.path_checker import PathChecker
 from aorta.attribution.service.peer import PeerWire, peer_routes
-from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.store import Store
-from aorta.attribution.service.worker_pools import WorkerPools
+from aorta.attribution.service.server import ERROR_RESPONSES, ApiError, Guard, RateLimit
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import CycleReport, Id, WorkerPools
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
 _JobId = Annotated[Id, PathParameter()]
 _CycleId = Annotated[Id, PathParameter()]
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
-}
 _logger = logging.getLogger(__name__)
+
+
+class Accepted(BaseModel):
+    job_id: str
+    cycle_id: str
+    status: Literal["pending", "decided"]
+    duplicate: bool  # this very report was there already
+
+
+class DecisionAnswer(BaseModel):
+    status: Literal["pending", "decided"]
+    decision: dict[str, Any] | None
+    finding: dict[str, Any] | None
+
+
+class JobSummary(BaseModel):
+    job_id: str
+    cycles: int
+    decided: int
+    latest: float
+
+
+class JobList(BaseModel):
+    jobs: list[JobSummary]
+
+
+class CycleSummary(DecisionAnswer):
+    cycle_id: str
+    created: float
+    decided_at: float | None
+
+
+class JobHistory(BaseModel):
+    job_id: str
+    cycles: list[CycleSummary]
+
+
+class Health(BaseModel):
+    status: Literal["ok", "degraded"]
+    backend: Literal["lib"]
+    issues: list[str]
+    version: str
 
 
 @dataclass(frozen=True)
@@ -57,7 +82,6 @@ class Settings:
     rate_limit: float = 5000.0  # requests a second from one address
     keep_days: float = 30.0  # after a job's last report; 0: for good
     no_progress_limit: int = 3
-    adviser: Adviser | None = None
 
 
 def database_url(database: str) -> str:
@@ -65,37 +89,14 @@ def database_url(database: str) -> str:
     return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
 
 
-class Wire:
-    """What can be asked of the service, apart from how HTTP spells it."""
-
-    def __init__(self, store: Store, path_checker: PathChecker, analyses: Analyses) -> None:
-        self.store, self.path_checker, self.analyses = store, path_checker, analyses
-
-    async def report(self, report: CycleReport) -> Accepted:
-        await self.path_checker.admit(report.log_paths)
-        decided, duplicate = await self.analyses.report(report)
-        return Accepted(
-            job_id=report.job_id,
-            cycle_id=report.cycle_id,
-            status="decided" if decided else "pending",
-            duplicate=duplicate,
-        )
-
-
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
     path_checker = PathChecker(jail)
-    pools = WorkerPools(
-        jail,
-        worker.AnalysisRules(
-            settings.no_progress_limit, with_question=settings.adviser is not None
-        ),
-    )
-    analyses = Analyses(
-        store, pools, path_checker, metrics, adviser=settings.adviser, keep_days=settings.keep_days
-    )
-    wire, peer = Wire(store, path_checker, analyses), PeerWire(store, jail, path_checker, analyses)
+    pools = WorkerPools(jail, settings.no_progress_limit)
+    analyses = Analyses(store, pools, path_checker, metrics, settings.keep_days)
+    peer = PeerWire(store, jail, path_checker, analyses)
+    own = _routes(store, path_checker, analyses, metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -107,7 +108,7 @@ def create_app(settings: Settings) -> Guard:
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    for router in (_routes(wire, metrics), peer_routes(peer)):
+    for router in (own, peer_routes(peer)):
         app.include_router(router)
     return Guard(
         app,
@@ -117,13 +118,22 @@ def create_app(settings: Settings) -> Guard:
     )
 
 
-def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
-    routes = APIRouter(responses=_ERRORS)
+def _routes(
+    store: Store, path_checker: PathChecker, analyses: Analyses, metrics: Metrics
+) -> APIRouter:
+    routes = APIRouter(responses=ERROR_RESPONSES)
 
     @routes.post("/v1/cycles", status_code=202)
     async def report_cycle(report: CycleReport) -> Accepted:
         """Report what one agent knows about a failed cycle. Repeating a report changes nothing."""
-        return await wire.report(report)
+        await path_checker.admit(report.log_paths)
+        decided, duplicate = await analyses.report(report)
+        return Accepted(
+            job_id=report.job_id,
+            cycle_id=report.cycle_id,
+            status="decided" if decided else "pending",
+            duplicate=duplicate,
+        )
 
     @routes.get("/v1/cycles/{job_id}/{cycle_id}/decision")
     async def read_decision(
@@ -132,7 +142,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
     ) -> DecisionAnswer:
         """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
-        return _answer(await wire.analyses.answer(CycleKey(job_id, cycle_id), wait))
+        return _answer(await analyses.answer(CycleKey(job_id, cycle_id), wait))
 
     @routes.get("/v1/jobs")
     async def list_jobs(
@@ -140,13 +150,13 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
         after: Annotated[str, Query(max_length=200, pattern=r"^[ -~]*$")] = "",
     ) -> JobList:
         """Jobs by name; `after` is the last name of the page before."""
-        rows = await asyncio.wrap_future(wire.store.jobs(limit, after))
+        rows = await asyncio.wrap_future(store.jobs(limit, after))
         return JobList(jobs=[JobSummary(**row) for row in rows])
 
     @routes.get("/v1/jobs/{job_id}")
     async def read_job(job_id: _JobId) -> JobHistory:
         """All cycles of a job, oldest first."""
-        rows = await asyncio.wrap_future(wire.store.cycles_of(job_id))
+        rows = await asyncio.wrap_future(store.cycles_of(job_id))
         if not rows:
             raise ApiError(404, "not_found", "nobody has reported a cycle of this job")
         cycles = [
@@ -154,7 +164,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
                 cycle_id=row.key.cycle_id,
                 created=row.created,
                 decided_at=row.decided,
-                **_answer(CycleAnswer(row.answer, row.opinion)).model_dump(),
+                **_answer(row.answer).model_dump(),
             )
             for row in rows
         ]
@@ -162,7 +172,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
 
     @routes.get("/healthz")
     async def health() -> Health:
-        issues = ["the database refuses"] if wire.store.refuses else []
+        issues = ["the database refuses"] if store.refuses else []
         status: Literal["ok", "degraded"] = "degraded" if issues else "ok"
         return Health(status=status, backend="lib", issues=issues, version=__version__)
 
@@ -173,14 +183,11 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _answer(answer: CycleAnswer) -> DecisionAnswer:
-    if answer.document is None:
+def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
+    if answer is None:
         return DecisionAnswer(status="pending", decision=None, finding=None)
     return DecisionAnswer(
-        status="decided",
-        decision=answer.document["decision"],
-        finding=answer.document.get("finding"),
-        opinion=answer.opinion,
+        status="decided", decision=answer["decision"], finding=answer.get("finding")
     )
 
 

@@ -9,21 +9,18 @@ sent to the same place.
 import asyncio
 import json
 import sys
-import threading
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, PathRefusedError
 
-T = TypeVar("T")
-
-DOOR = 1.0  # seconds a caller waits for the look at the paths it names
+ADMISSION = 1.0  # seconds a caller waits for the look at the paths it names
 LONGEST = 5.0  # seconds after which a path that does not answer is left out
 _MOST = 32  # processes that look at the same time
 _LONGEST_LINE = 64 << 20
@@ -60,7 +57,7 @@ class PathChecker:
             self._jail.check_name(path)
         for directory, inside in _by_directory(unseen).items():
             with suppress(SilentError):
-                for seen in await self.look(directory, inside, DOOR):
+                for seen in await self.look(directory, inside, ADMISSION):
                     self._jail.check_seen(seen.what)
                 self.remember(inside)
 
@@ -152,27 +149,6 @@ async def _answer_of(process: Process, asked: list[tuple[str, str]], patience: f
     if not line:  # it was killed
         raise SilentError
     return [Seen(*seen) for seen in json.loads(line)]
-
-
-def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """In a thread that is not waited for when the program ends, as those of a pool are."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def tell(how: Callable[[Any], None], what: object) -> None:
-        if not future.done():  # the caller may be gone
-            how(what)
-
-    def run() -> None:
-        try:
-            told: tuple[Callable[[Any], None], object] = (future.set_result, work())
-        except Exception as wrong:  # noqa: BLE001  # the caller hears of it
-            told = (future.set_exception, wrong)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, *told)
-
-    threading.Thread(target=run, name="aside", daemon=True).start()
-    return future
 
 
 def _by_directory(paths: Iterable[str]) -> dict[str, list[str]]:

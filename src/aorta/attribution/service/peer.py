@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import re
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,11 +19,10 @@ from pydantic import BaseModel, Field, StrictInt
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
-from aorta.attribution.service.guard import ApiError
-from aorta.attribution.service.models import CycleReport, ErrorBody, Id
-from aorta.attribution.service.path_checker import DOOR, PathChecker, SilentError
-from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.store import Store
+from aorta.attribution.service.path_checker import ADMISSION, PathChecker, SilentError
+from aorta.attribution.service.server import ERROR_RESPONSES, ApiError
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import CycleReport, Id
 
 SOURCE = "aorta"
 AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
@@ -32,11 +30,7 @@ _WAIT = 60.0
 _LOOK = 0.25  # seconds between two looks at a log's size
 _STILL = 1.5  # seconds: the peer's log server writes once a second
 _STILL_AT_MOST = 10.0
-_REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
-}
 
 
 class LogSubmission(BaseModel):
@@ -80,18 +74,14 @@ class PeerWire:
     def __init__(
         self, store: Store, jail: PathJail, path_checker: PathChecker, analyses: Analyses
     ) -> None:
-        self._store, self._jail, self._path_checker, self._analyses = (
-            store,
-            jail,
-            path_checker,
-            analyses,
-        )
-        self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
+        self._store, self._jail = store, jail
+        self._path_checker, self._analyses = path_checker, analyses
 
     async def submit(self, submission: LogSubmission) -> Submitted:
         path = await self._admitted(submission.log_path)
         key = _key(path, submission.job_id, submission.cycle_id)
-        if await self._owner(path, key) != key:
+        # The log is this cycle's if it was nobody's.
+        if await asyncio.wrap_future(self._store.add_log(str(path), key)) != key:
             raise ApiError(
                 400, "invalid_parameter", "this log was told of under another job or cycle"
             )
@@ -108,7 +98,7 @@ class PeerWire:
         if not await self._analyses.is_reported(key):
             await self._analyse(path, key)
         answer = await self._analyses.answer(key, wait)
-        return _result(answer.document, wl_restart)
+        return _result(answer, wl_restart)
 
     async def _admitted(self, text: str) -> Path:
         path = place(*self._jail.check_name(text))
@@ -116,7 +106,7 @@ class PeerWire:
         if self._path_checker.was_seen(known):
             return path
         try:
-            (seen,) = await self._path_checker.look(str(path.parent), [text], DOOR)
+            (seen,) = await self._path_checker.look(str(path.parent), [text], ADMISSION)
         except SilentError:
             return path
         self._jail.check_seen(seen.what)
@@ -124,17 +114,6 @@ class PeerWire:
             raise ApiError(400, "not_regular", "the log is not a regular file")
         self._path_checker.remember([known])
         return path
-
-    async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
-        """Whose log this is; `key`'s if it was nobody's."""
-        name = str(path)
-        owner = self._owners.get(name)
-        if owner is None:
-            owner = await asyncio.wrap_future(self._store.add_log(name, key))
-            self._owners[name] = owner
-            if len(self._owners) > _REMEMBERED:
-                self._owners.popitem(last=False)
-        return owner
 
     async def _analyse(self, path: Path, key: CycleKey) -> None:
         report = CycleReport(
@@ -149,7 +128,7 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], DOOR)
+                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], ADMISSION)
             except SilentError:
                 return
             size = seen.size
@@ -161,7 +140,7 @@ class PeerWire:
 
 
 def peer_routes(wire: PeerWire) -> APIRouter:
-    routes = APIRouter(responses=_ERRORS)
+    routes = APIRouter(responses=ERROR_RESPONSES)
 
     @routes.post("/logs")
     async def submit_log(submission: LogSubmission) -> Submitted:

@@ -1,33 +1,162 @@
 """What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
 
 One thread owns the database and commits what has queued up in one transaction, so that a thousand
-agents reporting at once cost a few commits. What is asked is in `queries`. A database that goes
-away is an error to whoever asks meanwhile, and is there again when it is there again.
+agents reporting at once cost a few commits. The SQL is plain: SQLite and PostgreSQL both take it.
+Its statements are constants: one put together anew for every call costs ten times what SQLite
+takes to answer it. A database that goes away is an error to whoever asks meanwhile, and is there
+again when it is there again.
 """
 
+import functools
+import json
 import os
 import queue
 import stat
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.service import queries
-from aorta.attribution.service.queries import CycleKey, CycleRow, Report
 from aorta.core.errors import InfrastructureError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
 
 _LARGEST_BATCH = 256
 _GOODBYE = 10.0  # seconds for the last commit: a disk that hangs is not waited for
 
+METADATA = sa.MetaData()
+sa.Table(
+    "aorta_cycles",
+    METADATA,
+    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("cycle_id", sa.String(200), primary_key=True),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("decided", sa.Float),
+    sa.Column("answer", sa.Text),
+)
+sa.Table(
+    "aorta_reports",
+    METADATA,
+    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("cycle_id", sa.String(200), primary_key=True),
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("received", sa.Float, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+)
+sa.Table(
+    "aorta_logs",
+    METADATA,
+    sa.Column("path", sa.String(4096), primary_key=True),
+    sa.Column("job_id", sa.String(200), nullable=False),
+    sa.Column("cycle_id", sa.String(200), nullable=False),
+)
+
+# A job's later cycle is the later one though the clock was set back between the two. A row that
+# another service put there this moment stays as it is.
+_NEW_CYCLE = sa.text(
+    "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
+    " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"
+    "  FROM aorta_cycles WHERE job_id = CAST(:job_id AS VARCHAR(200)))) ON CONFLICT DO NOTHING"
+)
+_NEW_REPORT = sa.text(
+    "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"
+    " VALUES (:job_id, :cycle_id, :digest, :now, :body) ON CONFLICT DO NOTHING"
+)
+_NEW_LOG = sa.text(
+    "INSERT INTO aorta_logs (path, job_id, cycle_id) VALUES (:path, :job_id, :cycle_id)"
+    " ON CONFLICT DO NOTHING"
+)
+_DECIDE = sa.text(
+    "UPDATE aorta_cycles SET decided = :now, answer = :answer"
+    " WHERE job_id = :job_id AND cycle_id = :cycle_id AND decided IS NULL"
+)
+_CYCLES = (
+    "SELECT job_id, cycle_id, created, decided, answer FROM aorta_cycles WHERE job_id = :job_id"
+)
+_CYCLE = sa.text(f"{_CYCLES} AND cycle_id = :cycle_id")
+_CYCLES_OF = sa.text(f"{_CYCLES} ORDER BY created, cycle_id")
+_OLD_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
+_FORGET = [
+    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
+    for table in METADATA.sorted_tables
+]
+_UNDECIDED = sa.text(
+    "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
+)
+_ANSWERS_BEFORE = sa.text(
+    "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
+    " AND created < (SELECT created FROM aorta_cycles"
+    "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
+)
+_BODIES_BEFORE = sa.text(
+    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
+    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
+    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
+    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
+)
+_JOBS = sa.text(
+    "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
+    " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
+)
+_DIGESTS = sa.text(
+    "SELECT digest FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
+)
+_BODIES = sa.text(
+    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
+    " ORDER BY received, digest"
+)
+_OWNER = sa.text("SELECT job_id, cycle_id FROM aorta_logs WHERE path = :path")
+
+
+@dataclass(frozen=True)
+class CycleKey:
+    job_id: str
+    cycle_id: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"job_id": self.job_id, "cycle_id": self.cycle_id}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one agent said, with the digest that makes it itself."""
+
+    key: CycleKey
+    digest: str
+    body: str  # JSON
+
+
+@dataclass(frozen=True)
+class CycleRow:
+    key: CycleKey
+    created: float
+    decided: float | None
+    answer: dict[str, Any] | None  # {"finding": ..., "decision": ...}, once and for all
+
+
+def _queued(
+    query: Callable[Concatenate["Store", sa.Connection, P], T],
+) -> Callable[Concatenate["Store", P], Future[T]]:
+    """The query, run in the store's thread; its result comes by a future once it is committed."""
+
+    @functools.wraps(query)
+    def submit(self: "Store", /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        return self.submit(lambda connection: query(self, connection, *arguments, **named))
+
+    return submit
+
 
 class Store:
+    """The database at a URL. Raises InfrastructureError where it cannot be opened."""
+
     def __init__(self, url: str) -> None:
         self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
         self.refuses = False  # whether the last thing asked of the database failed
@@ -38,7 +167,7 @@ class Store:
             if self._engine.dialect.name == "sqlite":
                 _keep_private(self._engine.url.database)
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
-            queries.METADATA.create_all(self._engine)
+            METADATA.create_all(self._engine)
         except (SQLAlchemyError, ImportError, OSError) as wrong:
             kind = type(wrong).__name__  # its message may hold the password of the URL
             raise InfrastructureError(
@@ -53,60 +182,86 @@ class Store:
         self._thread.join(_GOODBYE)
         self._engine.dispose()
 
-    # Each method returns a future: the service awaits it, tests call .result().
-
-    def add_reports(self, reports: Sequence[Report]) -> Future[None]:
+    @_queued
+    def add_reports(self, connection: sa.Connection, reports: Sequence[Report]) -> None:
         """Keep what agents reported; what is there already stays as it is."""
-        return self._submit(lambda connection: queries.add_reports(connection, reports))
+        now = time.time()
+        cycles = {report.key: {**report.key.values, "now": now} for report in reports}
+        rows = [{**cycles[one.key], "digest": one.digest, "body": one.body} for one in reports]
+        connection.execute(_NEW_CYCLE, list(cycles.values()))
+        connection.execute(_NEW_REPORT, rows)
 
-    def digests(self, key: CycleKey) -> Future[set[str]]:
+    @_queued
+    def digests(self, connection: sa.Connection, key: CycleKey) -> set[str]:
         """Which reports of a cycle are there."""
-        return self._submit(lambda connection: queries.digests(connection, key))
+        return set(connection.execute(_DIGESTS, key.values).scalars())
 
-    def reports(self, key: CycleKey) -> Future[list[str]]:
+    @_queued
+    def reports(self, connection: sa.Connection, key: CycleKey) -> list[str]:
         """The bodies of a cycle's reports, in the order they came."""
-        return self._submit(lambda connection: queries.reports_of(connection, key))
+        return list(connection.execute(_BODIES, key.values).scalars())
 
-    def reports_before(self, key: CycleKey) -> Future[list[str]]:
+    @_queued
+    def reports_before(self, connection: sa.Connection, key: CycleKey) -> list[str]:
         """The bodies of the reports of the job's cycle before this one."""
-        return self._submit(lambda connection: queries.reports_before(connection, key))
+        return list(connection.execute(_BODIES_BEFORE, key.values).scalars())
 
-    def decide(self, key: CycleKey, answer: dict[str, Any]) -> Future[dict[str, Any]]:
-        """Set the answer unless there is one; either way return the one that stands."""
-        return self._submit(lambda connection: queries.decide(connection, key, answer))
-
-    def add_opinion(self, key: CycleKey, opinion: dict[str, Any]) -> Future[None]:
-        return self._submit(lambda connection: queries.add_opinion(connection, key, opinion))
-
-    def forget_before(self, before: float) -> Future[int]:
-        """Delete the jobs whose last cycle was reported before this moment; how many there were."""
-        return self._submit(lambda connection: queries.forget_before(connection, before))
-
-    def cycle(self, key: CycleKey) -> Future[CycleRow | None]:
-        return self._submit(lambda connection: queries.cycle(connection, key))
-
-    def cycles_of(self, job_id: str) -> Future[list[CycleRow]]:
-        """Oldest first."""
-        return self._submit(lambda connection: queries.cycles_of(connection, job_id))
-
-    def answers_before(self, key: CycleKey) -> Future[list[tuple[str, str]]]:
+    @_queued
+    def answers_before(self, connection: sa.Connection, key: CycleKey) -> list[tuple[str, str]]:
         """Name and answer (JSON) of each decided cycle of the job before this one, oldest first."""
-        return self._submit(lambda connection: queries.answers_before(connection, key))
+        rows = connection.execute(_ANSWERS_BEFORE, key.values)
+        return [(row.cycle_id, row.answer) for row in rows]
 
-    def undecided(self) -> Future[list[CycleKey]]:
-        return self._submit(queries.undecided)
+    @_queued
+    def decide(
+        self, connection: sa.Connection, key: CycleKey, answer: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Set the answer unless there is one; either way return the one that stands."""
+        values = {**key.values, "now": time.time(), "answer": json.dumps(answer)}
+        connection.execute(_DECIDE, values)
+        rows = _rows(connection.execute(_CYCLE, key.values))
+        return rows[0].answer or answer if rows else answer
 
-    def jobs(self, limit: int, after: str) -> Future[list[dict[str, Any]]]:
-        return self._submit(lambda connection: queries.jobs(connection, limit, after))
+    @_queued
+    def forget_before(self, connection: sa.Connection, before: float) -> int:
+        """Delete the jobs whose last cycle was reported before this moment, whole: a job's next
+        cycle is compared with all before it. Returns how many there were.
+        """
+        old = connection.execute(_OLD_JOBS, {"before": before}).scalars()
+        jobs = [{"job_id": name} for name in old]
+        for delete in _FORGET if jobs else ():
+            connection.execute(delete, jobs)
+        return len(jobs)
 
-    def add_log(self, path: str, key: CycleKey) -> Future[CycleKey]:
+    @_queued
+    def cycle(self, connection: sa.Connection, key: CycleKey) -> CycleRow | None:
+        return next(iter(_rows(connection.execute(_CYCLE, key.values))), None)
+
+    @_queued
+    def cycles_of(self, connection: sa.Connection, job_id: str) -> list[CycleRow]:
+        """Oldest first."""
+        return _rows(connection.execute(_CYCLES_OF, {"job_id": job_id}))
+
+    @_queued
+    def undecided(self, connection: sa.Connection) -> list[CycleKey]:
+        return [CycleKey(row.job_id, row.cycle_id) for row in connection.execute(_UNDECIDED)]
+
+    @_queued
+    def jobs(self, connection: sa.Connection, limit: int, after: str) -> list[dict[str, Any]]:
+        rows = connection.execute(_JOBS, {"limit": limit, "after": after})
+        return [dict(row) for row in rows.mappings()]
+
+    @_queued
+    def add_log(self, connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
         """Remember whose log this is; the first owner stays. Returns the owner."""
-        return self._submit(lambda connection: queries.add_log(connection, path, key))
+        connection.execute(_NEW_LOG, {**key.values, "path": path})
+        return _owner(connection, path) or key
 
-    def owner_of(self, path: str) -> Future[CycleKey | None]:
-        return self._submit(lambda connection: queries.owner(connection, path))
+    @_queued
+    def owner_of(self, connection: sa.Connection, path: str) -> CycleKey | None:
+        return _owner(connection, path)
 
-    def _submit(self, work: Work[T]) -> Future[T]:
+    def submit(self, work: Work[T]) -> Future[T]:
         future: Future[T] = Future()
         self._queue.put((work, future))
         return future
@@ -150,6 +305,23 @@ class Store:
         for (_, future), result in zip(batch, results, strict=True):
             future.set_result(result)
         return True
+
+
+def _owner(connection: sa.Connection, path: str) -> CycleKey | None:
+    row = connection.execute(_OWNER, {"path": path}).first()
+    return None if row is None else CycleKey(row.job_id, row.cycle_id)
+
+
+def _rows(found: Iterable[Any]) -> list[CycleRow]:
+    return [
+        CycleRow(
+            CycleKey(row.job_id, row.cycle_id),
+            row.created,
+            row.decided,
+            None if row.answer is None else json.loads(row.answer),
+        )
+        for row in found
+    ]
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:

@@ -1,3 +1,275 @@
-"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about
-it.
+"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
+
+Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
+a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
+further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
+process say last that it had never said before? That is a hint, for failures that no rule file
+knows. `causes` orders all of it, `finding` says how sure the answer is.
 """
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
+from aorta.attribution.events import Event, Reading, stable, weak_event
+from aorta.attribution.evidence import Stragglers
+from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
+from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.progress import Progress, steps_in
+
+
+@dataclass(frozen=True)
+class FoundCause:
+    """A candidate for what began it. `events` are its lines; `rank` None: nobody's."""
+
+    failure_class: FailureClass
+    certainty: Certainty
+    signature: str
+    words: str
+    rank: int | None
+    events: tuple[Event, ...] = ()
+    ranks: tuple[int, ...] = ()
+    node: str | None = None
+    device: str | None = None
+    unexplained: bool = False  # nothing but an end is known
+    moment: float | None = None  # when the launcher saw the end
+    said: float | None = None  # when the line was written
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that was read about one cycle."""
+
+    reading: Reading
+    failures: tuple[RankEnd, ...]
+    progress: Progress
+    stragglers: Stragglers
+    ranks: tuple[int, ...]  # every rank anything is known about
+    nodes: dict[int, str]
+    heard: frozenset[int] | None = None  # ranks whose output is known; None: they share a log
+    empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
+    last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
+    logs: tuple[ReadableLog, ...] = ()
+    world: int | None = None  # how many ranks there are, where the logs tell
+    began: float | None = None  # when the first line of any log was written
+
+
+def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
+    first = events[0]
+    return FoundCause(
+        first.failure_class,
+        first.certainty,
+        first.signature,
+        first.text,
+        rank,
+        tuple(events),
+        node=first.node,
+        device=first.device,
+    )
+
+
+def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
+    """The last event of a role that each rank shows."""
+    return {event.rank: event for event in facts.reading.events if event.role is role}
+
+
+# ---- who went on
+
+
+_CAUSES = {Role.ROOT, Role.CONFIRM}
+_QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
+_LONGEST = 160
+LOOK_AROUND = 64 << 10  # bytes
+_LINES_OF_A_MESSAGE = 4
+_MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
+
+Words = tuple[str, str]
+
+
+def without_noise(
+    events: Sequence[Event], ends: Iterable[RankEnd], earlier: Iterable[Event] = ()
+) -> tuple[Event, ...]:
+    """The events that were not seen in a healthy job too."""
+    well = {end.rank for end in ends if end.exit_code == 0 and not end.failed}
+    lines = [event for event in events if event.role in _CAUSES and not event.is_exception]
+    outlived = {_words(event) for event in lines if went_on(event)}
+    elsewhere = {_words(event) for event in events if event.rank in well and event.rank is not None}
+    elsewhere |= {_words(event) for event in earlier if event.role in _CAUSES and went_on(event)}
+    return tuple(event for event in events if not _is_noise(event, outlived, elsewhere))
+
+
+def _is_noise(event: Event, outlived: set[Words], elsewhere: set[Words]) -> bool:
+    if event.role not in _CAUSES:
+        return False
+    if event.level in _QUIET and not event.is_exception:
+        return True
+    words = _words(event)
+    if words in elsewhere:
+        return event.is_exception is False or not is_last_word(event)
+    return words in outlived and not event.is_exception and not is_last_word(event)
+
+
+def _words(event: Event) -> Words:
+    return event.pattern, stable(event.text)[:_LONGEST]
+
+
+def is_fatal(event: Event) -> bool:
+    """Whether a rank may have ended with this exception: it did not go on."""
+    return not went_on(event) and (not event.survived or is_last_word(event))
+
+
+def is_last_word(event: Event) -> bool:
+    return len(_own_lines_after(event)) <= _LINES_OF_A_MESSAGE
+
+
+def went_on(event: Event) -> bool:
+    """Whether the same rank came further, in the same log, after this: then it tells of another
+    time. A scheduler's or a driver's own statement is no line of a rank: those who are left may
+    print a step or two before they are ended. A link may come back, and ranks tell of it.
+    """
+    stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
+    before = steps_in(_text(event, max(0, event.offset - LOOK_AROUND), event.offset))
+    many = not before or (stated and not event.is_exception)
+    ends = event.source.size - LOOK_AROUND
+    for begin in (None, ends) if ends > event.offset + LOOK_AROUND else (None,):
+        after = steps_in("\n".join(_own_lines_after(event, begin)))
+        if len(after) >= _MANY_STEPS if many else len(after) > 1 and max(after) > max(before):
+            return True
+    return False
+
+
+def _own_lines_after(event: Event, begin: int | None = None) -> list[str]:
+    """What the same rank wrote to the same log in the moment after, or from `begin` on."""
+    if begin is None:
+        begin = event.offset if event.ends is None else event.ends
+    data = _bytes(event, begin, begin + LOOK_AROUND)
+    data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
+    lines: list[str] = []
+    is_own = True
+    for line in lines_after(data, 0, event.source):
+        if line.who != (None, ""):
+            is_own = line.who == event.who
+        if is_own and line.text.strip():
+            lines.append(line.text)
+    return lines
+
+
+def _text(event: Event, begin: int, stop: int) -> str:
+    return _bytes(event, begin, stop).decode("utf-8", "replace")
+
+
+def _bytes(event: Event, begin: int, stop: int) -> bytes:
+    return b"".join(
+        piece.data[piece.start : piece.end] for piece in pieces(event.source, begin, stop)
+    )
+
+
+# ---- what was said last
+
+
+_TAIL = 32 << 10
+_LINES = 15
+_LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
+_STATEMENT = re.compile(
+    r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
+    r"refused|denied|unhealthy|terminat\w+|cannot|"
+    r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|"
+    r"hung|no progress|halt|unexpected\w*|"
+    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|"
+    r"not supported|unavailable|timed out|out of|time-?out|longer than|"
+    r"(?:death|closing) signal|nans?|overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|"
+    r"crash\w*|panic\w*|fault|not found|no such)\b",
+    re.IGNORECASE,
+)
+_OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
+_HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
+_WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
+_INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
+_VARYING = re.compile(r"\d+|0x[0-9a-f]+")
+_LAST_FEW = 5  # lines
+_ENDED_WELL = re.compile(
+    r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
+    r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b",
+    re.IGNORECASE,
+)
+_TELLS = 0.4  # confidence below which a line says nothing worth a word
+
+
+def last_words(
+    sources: Iterable[ReadableLog], known: Iterable[Event] = ()
+) -> dict[tuple[int | None, str], Event]:
+    """For each process the most telling of its last words, where plain words say what failed."""
+    told: dict[tuple[int | None, str], Event] = {}
+    read = {(event.source, event.offset) for event in known}
+    for source in sources:
+        event = _told_by(source, read) if source.size else None
+        if event is not None:
+            told.setdefault(event.who, event)
+    return told
+
+
+def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> Event | None:
+    text = tail_of(source, _TAIL)
+    rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
+    before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
+    offset = source.size - len(text.encode())
+    found: list[tuple[float, Event]] = []
+    for row in rows[-_LINES:]:
+        if _VARYING.sub("#", row) in before:
+            continue
+        at = offset + len(text[: text.rfind(row)].encode())
+        if (source, at) in read or OF_THE_SCHEDULER.match(row):
+            continue
+        for line in cleaned(row.encode(), source, max(0, at)):
+            told = _statement(line, source)
+            if told is not None:
+                found.append(told)
+    best = max(found, key=lambda told: (told[0], -told[1].offset), default=None)
+    return None if best is None else best[1]
+
+
+def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None:
+    """The failure a line states in plain words, and how sure that is; never more than a hint."""
+    if line.level in _QUIET or _HARMLESS.search(line.text):
+        return None
+    inner = _INNER.search(line.text)
+    if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
+        return None
+    guess = classified(said_of(inner[0] if inner else line.text, inner is not None))
+    if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
+        return None
+    words = (line.text, stable(line.text))
+    event = weak_event(line, source, "last_words", guess.failure_class, *words)
+    return guess.confidence, event
+
+
+def states_a_failure(text: str) -> bool:
+    """Whether a line says in plain words that something went wrong."""
+    return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
+
+
+def as_hint(event: Event) -> Event:
+    return replace(event, certainty=Certainty.WEAK, survived=True)
+
+
+def how_it_stands(sources: Iterable[ReadableLog]) -> str:
+    """What is said of a job of whose failure nothing is known: that its log ends well, or in the
+    middle of its steps; empty where it does not show, or a failure is stated after them.
+    """
+    ends = [tail_of(source, _TAIL).rstrip() for source in sources if source.size]
+    last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
+    if any(map(_fails_at_last, last)):
+        return ""
+    if any(_ENDED_WELL.search(line) for lines in last for line in lines):
+        return "the log says that it ended well"
+    if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
+        return "the log ends while steps are made: it may still be running"
+    return ""
+
+
+def _fails_at_last(lines: list[str]) -> bool:
+    """Whether a failure is stated that neither a step nor a good end follows."""
+    failures = [at for at, line in enumerate(lines) if states_a_failure(line)]
+    after = lines[failures[-1] + 1 :] if failures else []
+    return bool(failures) and not any(_ENDED_WELL.search(line) or steps_in(line) for line in after)

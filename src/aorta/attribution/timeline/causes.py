@@ -1,4 +1,4 @@
-"""Events, ends and dumps -> one cause: what began it, told apart from what merely followed.
+"""Events, exits and dumps -> one cause: what began it, told apart from what merely followed.
 
 The order of the questions is the logic: did something outside end the job? did a rank fail on its
 own account? did ranks wait for one that never came? did they only lose a peer? Whatever is left is
@@ -8,48 +8,39 @@ unknown, and says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events.event import ANY_EXCEPTION, BY_SCHEDULER, Event
-from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
+from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.timeline import (
+    LOOK_AROUND,
+    Facts,
+    FoundCause,
+    as_hint,
+    by_rank,
+    how_it_stands,
+    is_fatal,
+    is_last_word,
+    of_events,
+    went_on,
+)
 from aorta.attribution.timeline.external import from_outside, lost_peer, never_came
-from aorta.attribution.timeline.facts import Facts, FoundCause, by_rank, of_events
-from aorta.attribution.timeline.last_words import as_hint, how_it_stands
-from aorta.attribution.timeline.went_on import LOOK_AROUND, is_fatal, is_last_word, went_on
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
 _SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
-_HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
+_C = FailureClass
+_HOW_IT_SHOWS = {_C.ABORT, _C.USER_EXCEPTION, _C.UNKNOWN}
 _SAME_PLACE = 8 << 10  # bytes
 _REFUSALS = {
-    FailureClass.BAD_ARGUMENTS,
-    FailureClass.BAD_CONFIG,
-    FailureClass.IMPORT_ERROR,
-    FailureClass.SYNTAX_ERROR,
-    FailureClass.MISSING_FILE,
-    FailureClass.PERMISSION_DENIED,
-}
+    _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
+    _C.PERMISSION_DENIED,
+}  # fmt: skip
 _EXPLAINS = {  # what a confirming event may be the true cause of
-    FailureClass.HOST_OOM: {
-        FailureClass.KILLED,
-        FailureClass.UNKNOWN,
-        FailureClass.NETWORK_LOSS,
-        FailureClass.COLLECTIVE_TIMEOUT,
-    },
-    FailureClass.STORAGE_FAULT: {
-        FailureClass.USER_EXCEPTION,
-        FailureClass.UNKNOWN,
-        FailureClass.HANG,
-        FailureClass.DATA_ERROR,
-    },
-    FailureClass.DISK_FULL: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
-    FailureClass.ILLEGAL_ACCESS: {
-        FailureClass.USER_EXCEPTION,
-        FailureClass.UNKNOWN,
-        FailureClass.ABORT,
-    },
-    FailureClass.SEGFAULT: {FailureClass.UNKNOWN},
+    _C.HOST_OOM: {_C.KILLED, _C.UNKNOWN, _C.NETWORK_LOSS, _C.COLLECTIVE_TIMEOUT},
+    _C.STORAGE_FAULT: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.HANG, _C.DATA_ERROR},
+    _C.DISK_FULL: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
+    _C.ILLEGAL_ACCESS: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
+    _C.SEGFAULT: {_C.UNKNOWN},
 }
 
 

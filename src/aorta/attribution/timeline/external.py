@@ -6,25 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events.event import BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.timeline.facts import Facts, FoundCause, of_events
-from aorta.attribution.timeline.went_on import is_fatal, went_on
+from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
+from aorta.attribution.nouns import Certainty, FailureClass, Role
+from aorta.attribution.timeline import Facts, FoundCause, is_fatal, of_events, went_on
 
+_C = FailureClass
 _MAY_BE_HARDWARE = {
-    *FROM_OUTSIDE,
-    FailureClass.ILLEGAL_ACCESS,
-    FailureClass.ABORT,
-    FailureClass.SEGFAULT,
-    FailureClass.KILLED,
-    FailureClass.HANG,
-    FailureClass.COLLECTIVE_TIMEOUT,
-    FailureClass.NETWORK_LOSS,
-    FailureClass.UNKNOWN,
-    FailureClass.NAN,
-    FailureClass.RENDEZVOUS_ERROR,
-    FailureClass.DEVICE_ASSERT,
-}
+    *FROM_OUTSIDE, _C.ILLEGAL_ACCESS, _C.ABORT, _C.SEGFAULT, _C.KILLED, _C.HANG,
+    _C.COLLECTIVE_TIMEOUT, _C.NETWORK_LOSS, _C.UNKNOWN, _C.NAN, _C.RENDEZVOUS_ERROR,
+    _C.DEVICE_ASSERT,
+}  # fmt: skip
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 

@@ -14,14 +14,23 @@ from aorta.attribution.classify import (
     may_stop,
     said_by,
 )
-from aorta.attribution.events.event import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.logs.reading import ReadableLog, line_numbers
-from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
-from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.taxonomy import HOW_IT_SHOWS, USER_ERRORS, Certainty, FailureClass, Role
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.logs import ReadableLog, line_numbers
+from aorta.attribution.nouns import (
+    HOW_IT_SHOWS,
+    USER_ERRORS,
+    Advice,
+    Cascade,
+    Certainty,
+    EvidenceLine,
+    FailureClass,
+    Finding,
+    RankEnd,
+    Role,
+    Root,
+)
+from aorta.attribution.timeline import Facts, FoundCause, states_a_failure
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
-from aorta.attribution.timeline.facts import Facts, FoundCause
-from aorta.attribution.timeline.last_words import states_a_failure
 from aorta.core.failure import Failure, digest_of
 from aorta.core.raised import cause_of
 from aorta.core.trial import Ended

@@ -39,6 +39,10 @@ def receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), list(descriptors)
 
 
+def respond(line: socket.socket, content: Mapping[str, Any]) -> None:
+    line.sendall(json.dumps(content).encode() + b"\n")
+
+
 def import_libraries(names: list[str]) -> str:
     """Up to the first that is the program's own. Why nothing may be forked from here, if so."""
     paths = sysconfig.get_paths()
@@ -49,22 +53,17 @@ def import_libraries(names: list[str]) -> str:
         if origin not in ("built-in", "frozen") and not os.path.realpath(origin).startswith(places):
             break  # it may change, and what follows may depend on it
         __import__(name)
-    if _threads() > 1:
-        pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
-        if pid == 0:
-            os._exit(0)
-        os.waitpid(pid, 0)
-        if _threads() > 1:
-            return "an import leaves a thread running"
+    pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    if len(os.listdir("/proc/self/task")) > 1:
+        return "an import leaves a thread running"
     for number in os.listdir("/proc/self/fd"):
         place = os.path.realpath("/proc/self/fd/" + number)
         if place.startswith(("/dev/nv", "/dev/kfd")):
             return "an import leaves " + place + " open"
     return ""
-
-
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
 
 
 def become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
@@ -107,9 +106,6 @@ def run_program(trial: Mapping[str, Any]) -> None:
         while trace is not None and trace.tb_frame.f_code.co_filename in ours:
             trace = trace.tb_next
         sys.excepthook(type(wrong), wrong.with_traceback(trace), trace)
-        if isinstance(wrong, KeyboardInterrupt):  # an interpreter then ends by the signal itself
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
     raise SystemExit(1)
 
 
@@ -131,23 +127,18 @@ def main() -> None:
     sys.path[0] = libraries["front"]
     began = time.monotonic()
     unfit = import_libraries(libraries["modules"])
-    response = {"seconds": time.monotonic() - began, "unfit": unfit}
+    respond(line, {"seconds": time.monotonic() - began, "unfit": unfit})
     while True:
-        line.sendall(json.dumps(response).encode() + b"\n")
         trial, descriptors = receive(line)
-        read, write = os.pipe()
         if os.fork() == 0:
-            line.close()
-            if pid := os.fork():
-                os.write(write, str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            os.close(read)
-            os.close(write)
             become(trial, descriptors)
+            respond(line, {"pid": os.getpid()})
+            line.close()
             return run_program(trial)
         os.wait()
-        response = {"pid": int(os.read(read, 32))}
-        for number in (read, write, *descriptors):
+        for number in descriptors:
             os.close(number)
 
 

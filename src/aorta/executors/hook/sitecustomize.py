@@ -4,8 +4,8 @@
 removed first, and the interpreter's own `sitecustomize` is run, if it has one. An audit hook sees
 imports without being seen: the program finds the same modules and frames. Python 3.8 or later.
 
-A line of FILE is `NAME<TAB>SECONDS<TAB>CHANGED`: a module, when it was asked for, and whether the
-program had changed its variables by then. NAME is empty where an import is done.
+A line of FILE is a module's name, when it was asked for, and when it asked for others itself. The
+file ends where the program changes a variable: what it imports from there on may depend on it.
 """
 
 from __future__ import annotations
@@ -24,51 +24,32 @@ class _Observer:
     def __init__(self, file: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file, self.pid = os.open(file, flags, 0o600), os.getpid()
-        self.first = dict(os.environ)
+        self.variables = dict(os.environ)
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event not in ("import", "exec") or os.getpid() != self.pid:
+        if event != "import" or os.getpid() != self.pid or not self.variables:
             return
         try:
-            is_top, below = _top_of_the_program()
-            if event == "import" and is_top and below is None:
-                self.write(str(arguments[0]), "1" if dict(os.environ) != self.first else "")
-            elif event == "exec" and below is not None and below.f_trace is None:
-                below.f_trace = _Timer(self)
+            below = _import_of_the_program()
+            if below == "" and dict(os.environ) != self.variables:
+                self.variables.clear()
+            elif below is not None:
+                name = "" if below else "\n%s" % arguments[0]
+                os.write(self.file, ("%s %.4f" % (name, monotonic())).encode("utf-8", "replace"))
         except Exception:
             pass  # raised here, it would forbid the import
 
-    def write(self, name: str, changed: str = "") -> None:
-        line = "%s\t%.4f\t%s\n" % (name, monotonic(), changed)
-        os.write(self.file, line.encode("utf-8", "surrogateescape"))
 
-
-class _Timer:
-    """Kept by the frame of an import, and so gone when the import is done."""
-
-    def __init__(self, observer: _Observer) -> None:
-        self.observer = observer
-
-    def __call__(self, *_: object) -> None:
-        """In the place of a trace function, which it is not."""
-
-    def __del__(self) -> None:
-        if os.getpid() == self.observer.pid:
-            self.observer.write("")
-
-
-def _top_of_the_program() -> tuple[bool, FrameType | None]:
-    """Whether this is done by the program's top level, and the frame of the import it is in, if
-    any; not where it was called from there and not imported."""
+def _import_of_the_program() -> str | None:
+    """Empty for an import at the top level of the program; the name of importlib's file for one
+    that such an import does; None where the program called a function that imports."""
     frame: FrameType | None = sys._getframe(2)
-    below = None
+    below = ""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
-            if below is None or below.f_code.co_filename.startswith("<frozen importlib"):
-                return True, below
-            break
-        frame, below = frame.f_back, frame
-    return False, None
+            return below if below == "" or below.startswith("<frozen importlib") else None
+        below, frame = frame.f_code.co_filename, frame.f_back
+    return None
 
 
 _pid, _, _file = os.environ.pop("AORTA_IMPORTS", "").partition(":")

@@ -5,20 +5,17 @@ what the command line, its scripts and one run of it give away.
 import json
 import os
 import shlex
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
-from aorta.core.errors import InfrastructureError
-from aorta.core.failure import Failure, failure_from_json, same_failure
+from aorta.core.oracle import naming
 from aorta.core.sprt import HitCount
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Event, Reason, TrialStarted
-from aorta.engine.rundir import RunDir, write_atomically
-from aorta.reduce.checks import OtherEnds
+from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
@@ -101,36 +98,6 @@ class SummaryOfBest:
             self.state.views.written(self.state.path)
 
 
-class _TooNarrow:
-    """Ends a reduction whose candidates show the exception of the first failure, and not its words:
-    the pattern that was drafted from it holds what varies.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._known = state.known("reproduce")
-        subject = subject_of(state.request)
-        self._drafted = subject.oracle is None and subject.spec is None
-        self.is_so = False
-
-    def __call__(self, found: Failure) -> None:
-        first = failure_from_json(self._known.get("first"))
-        is_pattern = self._drafted and self._known["oracle"]["kind"] == "regex"
-        if is_pattern and first is not None and same_failure(first, found):
-            self.is_so = True
-            raise InfrastructureError("the failure is looked for in too few words")
-
-
-def _widen(state: State, folder: Path) -> None:
-    """From here on the failure is the exception with its frames, whatever its message says."""
-    state.views.say("the same exception in other words: that is the failure from here on")
-    first = state.results["reproduce"]
-    state.add(replace(first, answer={**first.answer, "oracle": {"kind": "exit_code"}}))
-    for gone in (folder, RunDir(folder).private):
-        shutil.rmtree(gone, ignore_errors=True)
-    for name in (SPEC, PLAIN_SPEC):
-        (state.path / name).unlink(missing_ok=True)
-
-
 @dataclass(frozen=True)
 class Reduce:
     name: str = "reduce"
@@ -155,7 +122,8 @@ class Reduce:
 
     def _reduced(self, state: State, folder: Path, *, plain: bool) -> StageResult:
         subject = subject_of(state.request)
-        oracle = state.known("reproduce")["oracle"]
+        known = state.known("reproduce")
+        oracle = naming(known["oracle"], known.get("failure"))
         spec = load_spec(draft(state, subject, oracle, plain=plain))
         if not spec.content.axes:
             why = (
@@ -164,8 +132,7 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        rate = state.known("reproduce").get("rate") or {}
-        narrow = _TooNarrow(state)
+        rate = known.get("rate") or {}
         report = reduce(
             ReduceRequest(
                 spec=Path(spec.file),
@@ -180,15 +147,8 @@ class Reduce:
                 executor=state.executor(self.name),
                 resume=state.resume(folder),
             ),
-            lambda: [
-                *state.views.listeners(self.name),
-                SummaryOfBest(state, folder),
-                OtherEnds(narrow),
-            ],
+            lambda: [*state.views.listeners(self.name), SummaryOfBest(state, folder)],
         )
-        if narrow.is_so:
-            _widen(state, folder)
-            return self._reduced(state, folder, plain=plain)
         Stopped.check(report.ending)
         answer, reason = report.to_json(), report.ending.reason
         return StageResult(

@@ -27,8 +27,8 @@ from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
+from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
-from aorta.reduce.opened_files import watch_opened
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
 from aorta.solve.state import StageResult, State, Status
@@ -78,7 +78,6 @@ class Reproduce:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
-        failure["first"] = failure_of(seen.end).to_json()
         if state.request.good is None:
             failure["mistake"], again = _is_mistake(state, subject, seen)
             seen = replace(seen, hits=seen.hits + again)
@@ -355,7 +354,7 @@ def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _See
         "rate": _rate(every.hits, every.trials),
         "looks": seen.hits.trials,
         "signature": document["signature"] or failure["summary"],
-        "failure": document["failure"] or failure["first"],
+        "failure": document["failure"] or failure_of(seen.end).to_json(),
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
     spent = report.ending.reason is not Reason.DONE

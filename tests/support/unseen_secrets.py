@@ -1,0 +1,37 @@
+"""A third corpus: whole pieces of files as people write them, each with its own secret.
+
+Written down, and committed, before who wrote it had read a detector. In tests/scrub/unseen a piece
+begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
+`strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape character.
+The first look is kept in benchmarks/results/blind_secrets.txt.
+"""
+
+import base64
+import random
+import re
+from pathlib import Path
+
+from support.strange_secrets import Strange, drawn
+
+CORPUS = Path(__file__).parents[1] / "scrub" / "unseen"
+_PIECE = re.compile(r"^## (\S+) (\S+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_MARKED = re.compile("«(.*?)»", re.DOTALL)
+
+
+def unseen_secrets() -> list[Strange]:
+    """One entry for each marked secret, with the whole piece as its text."""
+    rng = random.Random(20241117)
+    found: list[Strange] = []
+    for file, by_shape in (("keys_by_shape.txt", True), ("secrets_by_name.txt", False)):
+        for name, where, body in _PIECE.findall((CORPUS / file).read_text()):
+            login = base64.b64encode(drawn("deploy:{A14}", rng).encode()).decode()
+            marked = drawn(body.replace("{basic}", login).replace("␛", "\x1b"), rng)
+            text = _MARKED.sub(r"\1", marked)
+            values = _MARKED.findall(marked)
+            found += [Strange(name, where, text, value, by_shape) for value in values]
+    return found
+
+
+def ordinary_lines() -> list[str]:
+    """Lines that name tokens, keys and hashes, and hold nothing that is private."""
+    return (CORPUS / "ordinary_lines.txt").read_text().splitlines()
