@@ -159,18 +159,21 @@ class CalibrationJudge:
     """Runs the original until its rate is known well enough, or it plainly does not fail."""
 
     calibration: Calibration
+    prior: HitCount = NOTHING  # how often it was seen to fail before
 
     def verdict(self, tally: Tally) -> Verdict | None:
-        evidence = HitCount.of(tally)
+        if tally.evidence == 0:
+            return None
+        evidence = self.prior + HitCount.of(tally)
         decision = self.calibration.decide(evidence)
         return None if decision is None else Verdict(decision, tally, _said(evidence))
 
     def needs(self, tally: Tally) -> int:
         if self.verdict(tally):
             return 0
-        evidence = HitCount.of(tally)
+        evidence = self.prior + HitCount.of(tally)
         wanted = self.calibration.hits if evidence.misses else self.calibration.straight
-        return min(wanted - evidence.hits, self.at_most(tally))
+        return max(1, min(wanted - evidence.hits, self.at_most(tally)))
 
     def at_most(self, tally: Tally) -> int:
         return 0 if self.verdict(tally) else max(1, self.calibration.cap - tally.evidence)

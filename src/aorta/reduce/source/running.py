@@ -24,8 +24,8 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.facts import TraceFacts, UserModule
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
+from aorta.reduce.source.program import TraceFacts, UserModule
 from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy

@@ -15,10 +15,8 @@ from aorta.reduce.source.expressions import (
     modules_as_identity,
     names_left_out,
     parts_left_out,
-    results_seen,
     values_seen,
 )
-from aorta.reduce.source.facts import TraceFacts
 from aorta.reduce.source.passes import (
     functions_inlined,
     never_executed,
@@ -26,7 +24,7 @@ from aorta.reduce.source.passes import (
     tidied,
     unwrapped,
 )
-from aorta.reduce.source.program import Pass, Program, candidates
+from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates
 from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
@@ -54,7 +52,6 @@ _SMALL: tuple[Pass, ...] = (
     functions_inlined,
     statements_left_out,
     values_seen,
-    results_seen,
     modules_as_identity,
     names_left_out,
 )
@@ -62,7 +59,7 @@ ROUNDS = (
     Round((never_executed, tidied)),
     Round((from_inside,), over=LONG),
     Round((flattened,)),
-    Round((*_SMALL, flattened), 2),
+    Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened), 2),
     Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
     Round((*_SMALL, parts_left_out)),
