@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aorta.attribution import Evidence, LogSource, attribute
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution.events import built_in
 from aorta.attribution.events.scanning import read_whole
 from aorta.attribution.logs import ReadableLog
 from benchmarks import attribution_accuracy, attribution_service

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shlex
 import socket
 import statistics
 import subprocess
@@ -27,11 +26,9 @@ LATENCIES = (0.0, 1.0, 2.0, 5.0)
 REPEATS = 2
 SOURCE = Path(__file__).parents[1] / "src"
 BASE = [sys.executable, "-m", "aorta", "launch", "--ft-max-no-progress-cycles", "0"]
-MCP = shlex.join([sys.executable, "-m", "aorta", "mcp", "--allowed-root", tempfile.gettempdir()])
 SOURCES = {
     "in process": (),
     "mcp, in process": ("--ft-attribution-enable-mcp",),
-    "mcp, a server of its own": ("--ft-attribution-mcp-server", MCP),
 }
 JOB = """
 import os, sys, time

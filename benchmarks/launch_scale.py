@@ -37,14 +37,11 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir
-from aorta.launch.decision import LeaderDecides
-from aorta.launch.options import Shown
-from aorta.launch.output import CycleLogs
+from aorta.launch.decision import AttributionSources, LeaderDecides
+from aorta.launch.output import CycleLogs, Shown
 from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.sources.aggregate import AttributionSources
-from aorta.launch.store import JobStore
-from aorta.launch.store_calls import KeyWatch, StoreCalls
+from aorta.launch.store import JobStore, KeyWatch, StoreCalls
 from aorta.launch.store_server import Meeting, connect
 
 SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))

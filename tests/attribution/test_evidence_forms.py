@@ -16,7 +16,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
-from aorta.attribution.events.patterns import Pattern, built_in
+from aorta.attribution.events import Pattern, built_in
 from aorta.attribution.progress import steps_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'

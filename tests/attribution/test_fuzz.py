@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, attribute
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution.events import built_in
 from aorta.attribution.evidence import read_dumps
 
 SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))

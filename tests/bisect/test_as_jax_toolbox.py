@@ -261,34 +261,46 @@ def test_inside_a_container_the_repositories_are_moved_where_they_are(tmp_path: 
     assert done.json()["culprits"][0]["commit"] == shas[5], done.stderr
 
 
+def _plugin(place: Path) -> list[str]:
+    """A command of the host that runs the test in the image it is given, and notes its name."""
+    plugin = place / "plugin.sh"
+    plugin.write_text(
+        f"#!/bin/sh\necho /opt/xla > $4/where\necho $2 >> {place}/given\n"
+        "exec docker run --rm --network=none $2 test-jax.sh\n"
+    )
+    plugin.chmod(0o755)
+    return [str(plugin)]
+
+
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("runtime", ["docker", "plugin"])
 def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
-    docker_engine: DockerEngine, world: World, tmp_path: Path, runtime: str
+    docker_engine: DockerEngine,
+    oci_registry: Registry,
+    world: World,
+    tmp_path: Path,
+    runtime: str,
 ) -> None:
     good, bad = (
         docker_engine.import_image(rootfs, f"toolbox-{side}:1", ["WORKDIR /opt/xla"])
         for side, rootfs in world.rootfs.items()
     )
-    test = ["sh", "-c", "pwd > /triage-tool-output/where; test-jax.sh"]
+    ends = (f"jax:{world.jax[n]},xla:{world.xla[4]}" for n in (CULPRIT - 1, CULPRIT + 1))
     if runtime == "plugin":
-        plugin = tmp_path / "plugin.sh"
-        plugin.write_text(
-            "#!/bin/sh\necho /opt/xla > $4/where\n"
-            "exec docker run --rm --network=none $2 test-jax.sh\n"
-        )
-        plugin.chmod(0o755)
-        test = [str(plugin)]
-    done = triage(
+        test = _plugin(tmp_path)
+        named = ("--passing-versions", "--failing-versions")
+        more = ["--container-registry", f"{oci_registry.address}/triage/states:night-"]
+    else:
+        test = ["sh", "-c", "pwd > /triage-tool-output/where; test-jax.sh"]
+        named, more = ("--passing-commits", "--failing-commits"), []
+    words = [
         *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
-        *("--confirmation-iterations", "0", "--exclude-transformer-engine"),
-        *("--passing-versions", f"jax:{world.jax[CULPRIT - 1]},xla:{world.xla[4]}"),
-        *("--failing-versions", f"jax:{world.jax[CULPRIT + 1]},xla:{world.xla[4]}"),
+        *("--confirmation-iterations", "0", "--exclude-transformer-engine", *more),
+        *(word for pair in zip(named, ends, strict=True) for word in pair),
         *("--cherry-pick", f"jax:{world.jax[1]}", "--bazel-cache", str(tmp_path / "cache")),
-        *test,
-        cwd=tmp_path,
-        env={**docker_engine.environ, "HOME": str(tmp_path)},
-    )
+    ]
+    env = {**docker_engine.environ, "HOME": str(tmp_path)}
+    done = triage(*words, *test, cwd=tmp_path, env=env)
     assert done.exit_code == 0, done.stderr
     [out] = tmp_path.glob("triage-*")
     summary = json.loads((out / "summary.json").read_text())
@@ -300,18 +312,31 @@ def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
     assert all(Path(record["output_directory"]).is_dir() for record in ran)
     for link in ("first-known-bad", "last-known-good"):
         assert (out / link / "where").read_text() == "/opt/xla\n"
+    if runtime == "plugin":
+        given = (tmp_path / "given").read_text().split()
+        assert len(given) == len(ran)
+        tags = json.loads(oci_registry.get("/v2/triage/states/tags/list"))["tags"]
+        assert {f"{oci_registry.address}/triage/states:{tag}" for tag in tags} == set(given)
+        assert all(tag.startswith("night-") for tag in tags)
+        assert "triage/states" not in docker_engine("images").stdout
+        return
+    assert "--passing-commits is deprecated: it is called --passing-versions now" in done.stderr
+    again: tuple[str | Path, ...] = ("--output-prefix", out, "--restart", *words)
+    other = triage(*again, "sh", "-c", "another test", cwd=tmp_path, env=env)
+    assert (other.exit_code, "command" in other.stderr) == (2, True), other.stderr
+    gone_on = triage(*again, *test, cwd=tmp_path, env=env)
+    assert gone_on.exit_code == 0, gone_on.stderr
+    assert json.loads((out / "summary.json").read_text())["result"] == summary["result"]
+    assert "building" not in gone_on.stderr
 
 
 @dataclass(frozen=True)
 class Built:
-    """A bisection whose first build waited until it was seen, and its `status.json` of that
-    moment.
-    """
+    """A bisection whose first build waited until it was seen."""
 
     out: Path
     cache: Path
     said: str
-    status: dict[str, Any]
     left_behind: str
 
     @property
@@ -349,11 +374,10 @@ def built(
         return info.exists() and words in info.read_text()
 
     wait_until(lambda: says(": [3 of 9] compiling the mask"), "word of a build that goes on")
-    status = json.loads((out / "status.json").read_text())
     (gate / "open").touch()
     _, stderr = running.communicate(timeout=patience())
     assert running.returncode == 0, stderr
-    return Built(out, cache, stderr.decode(), status, docker_engine("images").stdout)
+    return Built(out, cache, stderr.decode(), docker_engine("images").stdout)
 
 
 @pytest.mark.xdist_group("docker")
@@ -377,19 +401,12 @@ def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
 def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
     built: Built, world: World
 ) -> None:
-    said, out, status = built.said, built.out, built.status
-    assert status["schema"] == "aorta.bisect.status/1"
-    assert (status["status"], status["stage"]) == ("running", "versions")
-    [building] = status["building"]
-    versions = {"jax": world.jax[CULPRIT + 1], "xla": world.xla[6]}
-    assert set(building["what"].split()) == {f"{name}@{v[:10]}" for name, v in versions.items()}
-    assert building["seconds"] >= 5
-    assert building["last_line"] == "[3 of 9] compiling the mask"
-    assert f"building {building['what']}\n" in said
-    assert f"building {building['what']} for " in said
+    said, out = built.said, built.out
+    what = f"jax@{world.jax[CULPRIT + 1][:10]} xla@{world.xla[6][:10]}"
+    assert f"building {what}\n" in said
+    assert re.search(rf"building {what} for \S+: \[3 of 9\] compiling the mask", said)
     assert "Build completed in " in said
     assert str(out / "debug.log") in said
-    assert json.loads((out / "status.json").read_text())["status"] == "found"
     debug = (out / "debug.log").read_text()
     assert "build.log | [3 of 9] compiling the mask\n" in debug
     assert all(f"stdout.log | {n}\n" in debug for n in (1, 1500, 3000))  # whole, not its end

@@ -65,6 +65,6 @@ def test_ends_beside_the_main_line_are_searched_along_it_with_what_only_they_hav
         made.git("checkout", "--quiet", "--detach", start)
         ends.append(made.commit("feature", {"feature": "here\n"}))
     spec = PackageSpec(name="p", path=str(made.path), main_branch="main")
-    found = git_package(spec, Asked.on_host(made.path), *ends)
+    found = git_package(spec, Asked.on_host(made.path), ends[0], ends[1])
     assert found.versions == tuple(main[1:])
     assert found.spec.cherry_pick == (ends[1], ends[0])

@@ -255,11 +255,10 @@ def test_what_an_end_has_against_its_own_requirements_is_no_rule() -> None:
     assert all(len(those) == 1 for those in needs.values())
 
 
-@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
-def test_no_index_is_asked_where_pip_or_uv_is_told_to_ask_none(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_index_is_asked_where_pip_is_told_to_ask_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     sources = sources_of(None, (), (), no_index=False, pre=False, yanked=False)
     assert sources.indexes == ()

@@ -2,8 +2,6 @@
 names and settings.
 """
 
-import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 
 from support.aorta_cli import COMMAND, Finished, aorta, environ
 from support.git_repositories import Repository, numbered
-from support.waiting import wait_until
 
 SEARCH = ("bisect", "--json", "--no-checks")
 # A pytest of every state that finds no plugin of this environment, which would be most of its
@@ -184,32 +181,6 @@ def test_no_state_finds_the_settings_of_the_users_own_checkout_above_it(tmp_path
     assert list((tmp_path / "cache" / "aorta" / "trees").iterdir()) == []
     assert repository.git("status", "--porcelain") == ""
     assert repository.worktrees() == [str(repository.path)]
-
-
-def test_checkouts_of_runs_that_are_gone_are_removed_but_not_those_of_another_host(
-    tmp_path: Path,
-) -> None:
-    """Hosts that share a home do not see each other's directories."""
-    repository, shas = numbered(tmp_path / "repo", 5)
-    trees = tmp_path / "cache" / "aorta" / "trees"
-    env = environ({"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    elsewhere = ("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh")
-    words = ("bisect", "-q", "--no-checks", "--good", shas[0], "--output-prefix")
-    for host, run in ((elsewhere, "theirs"), ((), "ours")):
-        until = ("--", "sh", "-c", f"touch {tmp_path}/begun-{run}; sleep 600")
-        killed = subprocess.Popen(
-            (*host, *COMMAND, *words, run, *until), cwd=repository.path, env=env
-        )
-        wait_until((tmp_path / f"begun-{run}").exists, f"a trial of {run}")
-        killed.kill()
-        killed.wait()
-        shutil.rmtree(repository.path / run)
-    notes = {note.read_text().split("\n")[0] for note in trees.glob("*/of-run")}
-    assert notes == {"elsewhere", platform.node()}
-    done = aorta(*words, "third", *fails_from(3), cwd=repository.path, env=env)
-    assert done.exit_code == 0, done.stderr
-    (left,) = trees.glob("*/of-run")
-    assert left.read_text().startswith("elsewhere\n")
 
 
 @pytest.mark.parametrize("place", ["sub", "."])

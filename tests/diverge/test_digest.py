@@ -52,7 +52,7 @@ class Numbering:
 def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[list[float]]]:
     numbering = Numbering()
     digests = digest.Digests(torch, numbering)
-    taken = [digests.kinds(group) for group in groups]
+    taken = [[digests.kind(tensor) for tensor in group] for group in groups]
     for group, kinds in zip(groups, taken, strict=True):
         digests.take(group, kinds)
         for tensor in group:

@@ -103,7 +103,7 @@ def test_spare_slots_race_the_trials_of_one_point_and_stop_at_the_answer(tmp_pat
     assert len(executor.cancelled) == len(executor.started) - 2 == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     threshold=st.integers(0, 64),
     slots=st.integers(1, 4),
@@ -225,7 +225,7 @@ def test_a_budget_of_time_ends_the_run_and_no_wait_outlasts_it(tmp_path: Path) -
     executor = Patient(fails_from(3))
     journal = open_journal(tmp_path / "journal.jsonl")
     ending = Engine(asked, executor, journal, tmp_path, clock=Ticking()).run().ending
-    assert (ending.reason, ending.detail) == (Reason.BUDGET, "9.25 s are spent")
+    assert (ending.reason, ending.detail) == (Reason.BUDGET, "9.2s are spent")
     assert ending.seconds >= 9.25
     assert {0.5} <= set(executor.waits) <= {0.5, 0.25, 0.0}
 
@@ -260,6 +260,32 @@ def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) 
 
     ending, _ = drive(SmallestNumber(64), NoEngine(fails_from(3)), tmp_path)
     assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "no docker engine")
+
+
+@pytest.mark.parametrize("where", ["experiment", "listener"])
+def test_a_trial_that_could_not_be_begun_is_not_waited_for(where: str, tmp_path: Path) -> None:
+    """On a full disk neither its directory nor what a listener writes can be made."""
+
+    def no_place(*_: object) -> TrialSpec:
+        raise InfrastructureError("No space left on device")
+
+    def listen(event: Event) -> None:
+        if where == "listener" and isinstance(event, events.TrialStarted):
+            no_place()
+
+    class NoPlace(ValueExperiment):
+        def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+            return no_place() if where == "experiment" else super().trial(point, index, trial_dir)
+
+    class NeverAsked(SimulatedExecutor):
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            raise AssertionError("there is no end to wait for")
+
+    search = EveryPoint([Point.of({"N": 1})])
+    asked = replace(question(search, SameJudge(KOfN(1, 1))), experiment=NoPlace())
+    journal = open_journal(tmp_path / "journal.jsonl")
+    ran = Engine(asked, NeverAsked(fails_from(1)), journal, tmp_path, [listen]).run()
+    assert ran.ending.reason is Reason.INFRASTRUCTURE
 
 
 class Told(Descent):

@@ -180,7 +180,8 @@ def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: 
     )
     assert end.code == 0, end.err
     assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
-    assert "here it is --ft-hang-timeout 900" in end.err
+    read_as = "--ft-rank-heartbeat-timeout is ft_launcher's; it is read as hang_timeout_seconds"
+    assert read_as in end.err
     for key in ("safety_factor", "storage_healthcheck_path", "num_warmup_iterations"):
         assert f"{key} is ft_launcher's" in end.err
     assert "attribution_backends is ft_launcher's" in end.err

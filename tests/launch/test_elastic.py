@@ -73,7 +73,7 @@ def test_a_static_rendezvous_keeps_node_ranks_and_the_chosen_port(site: Site) ->
         """,
     )
     port = str(site.port)
-    how = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port, "--cold")
+    how = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
     agents = [
         site.start(*how, "--node-rank", str(rank), "--max-restarts", "1", *NO_OPINION, str(job))
         for rank in (1, 0)

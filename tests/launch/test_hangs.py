@@ -86,7 +86,7 @@ def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
 def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: Site) -> None:
     job = script(site.folder, GLOO)
     ends = site.run_nodes(
-        2, "--max-restarts", "1", "--ft-hang-timeout", str(patience(16)), "--cold", str(job)
+        2, "--max-restarts", "1", "--ft-hang-timeout", str(patience(16)), str(job)
     )
     assert [end.code for end in ends] == [0, 0], ends
     dumps = site.logs / "cycle_0" / "flight_recorder"
@@ -134,10 +134,8 @@ def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
 def test_a_file_system_that_does_not_answer_well_ends_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aorta.launch.cycle import AgentCycle
-    from aorta.launch.hang import SignsOfLife, collect_dumps
-    from aorta.launch.options import Shown
-    from aorta.launch.output import CycleLogs
+    from aorta.launch.cycle import AgentCycle, SignsOfLife, collect_dumps
+    from aorta.launch.output import CycleLogs, Shown
 
     def stale(*_: object, **__: object) -> None:
         raise OSError(errno.ESTALE, "Stale file handle")

@@ -21,12 +21,11 @@ def _requests(agents: int, lost: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of a leader that looks whether all have told, reads what they told, and has it forgotten."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    from aorta.launch.store import JobStore
-    from aorta.launch.store_calls import StoreCalls, StorePatience
+    from aorta.launch.store import JobStore, StoreCalls
 
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    patience = StorePatience("here", say_after=60, give_up_after=60)
-    store = JobStore(host, lambda: host, "scale", patience)
+    calls = StoreCalls("here", say_after=60, give_up_after=60)
+    store = JobStore(host, lambda: host, "scale", calls)
     start = CycleStart("scale", 0, tuple(f"node{number}" for number in range(agents)))
     told = range(agents - lost)
     for group in told:

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import shlex
-import sys
 import threading
 import time
 import urllib.request
@@ -49,11 +47,15 @@ def jobs_of(url: str) -> set[str]:
 def test_the_real_service_hears_every_agent_analyses_once_and_stops_the_job(
     site: Site, service: str
 ) -> None:
+    """In one cycle, or in two where an agent stopped its rank before that could have failed."""
     job = script(site.folder, IMPORTS_NOTHING_THERE)
     before = counted(service)
     ends = site.run_nodes(2, "--ft-attrsvc-url", service, "--max-restarts", "2", str(job))
     assert [end.code for end in ends] == [93, 93], ends
-    assert [now - then for now, then in zip(counted(service), before, strict=True)] == [2, 1]
+    cycles = len(site.cycles())
+    assert cycles in {1, 2}
+    made = [now - then for now, then in zip(counted(service), before, strict=True)]
+    assert made == [2 * cycles, cycles]
     assert site.cycle(0)["finding"]["class"] == "import_error"
 
 
@@ -74,15 +76,10 @@ def test_a_service_that_may_not_read_the_logs_is_sent_their_ends(site: Site) -> 
     assert "s3cret" not in end.err + refused.err
 
 
-@pytest.mark.parametrize("server", [False, True])
-def test_an_mcp_server_that_is_named_or_what_ours_would_answer_stops_the_job(
-    site: Site, server: bool
-) -> None:
+def test_what_the_mcp_server_would_answer_stops_the_job(site: Site) -> None:
     job = script(site.folder, IMPORTS_NOTHING_THERE)
-    command = shlex.join([sys.executable, "-m", "aorta", "mcp", "--allowed-root", str(site.folder)])
-    how = ("--ft-attribution-mcp-server", command) if server else ("--ft-attribution-enable-mcp",)
     wait = ("--ft-attribution-decision-timeout", "60")
-    end = site.run(*how, *wait, "--max-restarts", "2", str(job))
+    end = site.run("--ft-attribution-enable-mcp", *wait, "--max-restarts", "2", str(job))
     assert end.code == 93, end
     info = site.cycle(0)
     assert (info["decided_by"], info["finding"]["class"]) == ("mcp", "import_error")

@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
-from aorta.launch.sources import DecisionSource, Everybody, SourceError
-from aorta.launch.sources.aggregate import AttributionSources
+from aorta.launch.decision import AttributionSources
+from aorta.launch.records import (
+    Action,
+    CycleEvidence,
+    CycleStart,
+    DecisionSource,
+    Everybody,
+    FailedCycle,
+    SourceError,
+    SourceVerdict,
+)
 from aorta.launch.sources.local import LocalSource
 from support.waiting import patience, wait_until
 
@@ -133,7 +141,7 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
         return SourceVerdict(Action.RESTART, "why")
 
     sources = AttributionSources([LocalSource("here", analyse)], "any")
-    sources.trigger(FAILED, lambda _: FAILED)
+    sources.trigger(lambda: FAILED, lambda _: FAILED)
     assert begun.wait(30), "the agent that leads analyses from the trigger on"
     assert sources.read(FAILED, 30).action is Action.RESTART
     assert sources.read(FAILED, 30).action is Action.RESTART

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.launch.versions import NEWEST, OLDEST, demand_known_torch
+from aorta.launch.config import NEWEST, OLDEST, demand_known_torch
 from support import fork_server
 from support.aorta_cli import ROOT, aorta
 
@@ -35,7 +35,7 @@ def test_a_torch_that_is_too_old_is_one_line(
 def test_a_torch_that_is_newer_than_any_is_named_and_used(
     version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aorta.launch.versions.version", lambda _: version)
+    monkeypatch.setattr("aorta.launch.config.version", lambda _: version)
     demand_known_torch()
     assert f"torch {version} is newer than 2.15" in caplog.text
 
@@ -44,7 +44,7 @@ def test_a_torch_that_is_newer_than_any_is_named_and_used(
 def test_others_are_not_spoken_of(
     version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aorta.launch.versions.version", lambda _: version)
+    monkeypatch.setattr("aorta.launch.config.version", lambda _: version)
     demand_known_torch()
     assert not caplog.text
 

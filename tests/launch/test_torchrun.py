@@ -95,7 +95,7 @@ def test_the_console_shows_what_torchrun_would(
 def test_redirects_and_tees_mean_what_they_mean_to_torchrun(
     asked: dict[str, Any], plain: list[str], teed: list[str]
 ) -> None:
-    from aorta.launch.options import Shown
+    from aorta.launch.output import Shown
 
     shown = Shown(**asked)
     assert [shown.plain_of(rank, 2).name for rank in (0, 1)] == plain
@@ -105,9 +105,10 @@ def test_redirects_and_tees_mean_what_they_mean_to_torchrun(
 def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(site: Site) -> None:
     job = script(site.folder, "print('one\\ntwo'); sys.stderr.write('no newline at the end')")
     for cycle in (0, 1):
-        end = site.run("--nproc-per-node", "2", "--ft-merged-log", str(job))
+        merged = ("--ft-per-cycle-applog-prefix", str(site.folder / "app"))
+        end = site.run("--nproc-per-node", "2", *merged, str(job))
         assert end.code == 0, end
-        lines = (site.logs / f"cycle_{cycle}" / "merged_0.log").read_text().splitlines()
+        lines = (site.folder / f"app_cycle{cycle}.log").read_text().splitlines()
         wanted = ["one", "two", "no newline at the end"]
         assert sorted(lines) == sorted(f"{rank}: {line}" for rank in (0, 1) for line in wanted)
     assert site.cycles() == ["cycle_0", "cycle_1"]
@@ -124,7 +125,7 @@ def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(si
         ((), "training_script"),
         (("--ft-attribution-aggregation", "most", "x.py"), "aggregation"),
         (("--nproc-per-node", "0", "x.py"), "above 0"),
-        (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected seconds"),
+        (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected a number"),
         (("--rdzv-conf", "nonsense", "x.py"), "must have a value"),
         (("-r", "7", "x.py"), "does not match"),
         (("--max-restarts", "-1", "x.py"), "max_restarts"),

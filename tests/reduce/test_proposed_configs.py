@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.reduce.config_files import rewritten, settings_in
-from aorta.reduce.proposed_files import propose_files
+from aorta.reduce.proposals import propose_files
 
 READERS: dict[str, Callable[[str], Any]] = {
     "c.json": json.loads, "c.yaml": yaml.safe_load, "c.toml": tomllib.loads,

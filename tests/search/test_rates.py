@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from aorta.search.rates import (
+from aorta.search.belief import (
     ANY_RATE,
     BAD_RATE,
     FLAKY,

@@ -34,11 +34,12 @@ from threading import Lock
 from typing import Any
 
 COLD = "AORTA_TESTS_COLD"
-_ROOMS = ("attribution", "bisect", "bundle", "diverge", "reduce", "run", "solve", "triage")
+_VERBS = ("bisect", "bundle", "diverge", "reduce", "run", "solve", "triage")
 _PLAIN = (
     *("aorta.cli.app", "aorta.cli.options", "aorta.cli.printing"),
-    *(f"aorta.{room}.request" for room in _ROOMS),
-    *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
+    *(f"aorta.{verb}.request" for verb in _VERBS),
+    *(f"aorta.cli.{verb}" for verb in _VERBS),
+    "aorta.attribution",
     "aorta.views.lines",
     # What a verb loads only on its way, and what it compiles for the first failure that it
     # attributes.

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aorta.attribution.classify import Said, named
-from aorta.attribution.events import Event, Reading
-from aorta.attribution.events.patterns import Registry, built_in
+from aorta.attribution.events import Event, Reading, Registry, built_in
 from aorta.attribution.events.scanning import read_ends, read_whole
 from aorta.attribution.evidence import (
     earlier_sources,

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from aorta.attribution.analysis import attribute
 from aorta.attribution.client import HttpError, JsonClient, token_for
 from aorta.attribution.documents import attribution_document
-from aorta.attribution.events.patterns import built_in
+from aorta.attribution.events import built_in
 from aorta.attribution.evidence import failures_of, find_logs
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence, FailureClass

@@ -1,5 +1,5 @@
-"""The classes of failure and the three answers: the vocabulary every other module of this package
-speaks.
+"""The vocabulary of this package: classes of failure, how a rank ended, what goes in (evidence) and
+what comes out (finding, decision). Frozen data; nothing here reads anything.
 """
 
 import signal
@@ -97,18 +97,11 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _SHELL = 128
 _WAYS_TO_EXIT = {
-    FailureClass.BAD_ARGUMENTS,
-    FailureClass.BAD_CONFIG,
-    FailureClass.IMPORT_ERROR,
-    FailureClass.SYNTAX_ERROR,
-    FailureClass.MISSING_FILE,
-    FailureClass.PERMISSION_DENIED,
+    *(USER_ERRORS - {FailureClass.SHAPE_MISMATCH}),
     FailureClass.USER_EXCEPTION,
     FailureClass.ASSERTION,
     FailureClass.DATA_ERROR,
     FailureClass.NAN,
-    FailureClass.CHECKPOINT_MISMATCH,
-    FailureClass.CHECKPOINT_CORRUPT,
 }
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
 _SPOKEN = {  # what shells and schedulers call a signal

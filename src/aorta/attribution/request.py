@@ -12,7 +12,7 @@ from typing import Any
 
 from aorta.attribution.analysis import attribute as attributed
 from aorta.attribution.documents import finding_document, past_cycle
-from aorta.attribution.events.patterns import built_in, with_user_file
+from aorta.attribution.events import built_in, with_user_file
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures
 from aorta.attribution.nouns import Attribution, Evidence, LogSource, PastCycle
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT

@@ -7,7 +7,7 @@ that only one branch has is so found like any other change, and so is the commit
 something.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,7 +40,6 @@ class CommitSpan:
     back: tuple[Commit, ...]
     forward: tuple[Commit, ...]
     kept: frozenset[str] | None = None
-    main: frozenset[str] = frozenset()
     first_parent: bool = False
 
     @property
@@ -94,13 +93,11 @@ def span_between(
     bad: str,
     *,
     find_fix: bool = False,
-    main_branch: str | None = None,
     paths: Sequence[str] = (),
     first_parent: bool = False,
 ) -> CommitSpan:
-    """Both ends are commits that the repository has. A line keeps to the main branch where one is
-    named; with `paths`, commits that touch none of them are no changes of their own, except for the
-    end.
+    """Both ends are commits that the repository has. With `paths`, commits that touch none of them
+    are no changes of their own, except for the end.
     """
     if good == bad:
         raise UsageError(
@@ -117,11 +114,7 @@ def span_between(
     touching = None
     if paths:
         touching = repository.touching(bad, good, paths) | repository.touching(good, bad, paths)
-    named = main_branch and repository.has(main_branch)
-    main = repository.first_parents(shared.sha, str(main_branch)) if named else frozenset[str]()
-    return CommitSpan(
-        good, bad, shared, tuple(back), tuple(forward), touching, main, first_parent=first_parent
-    )
+    return CommitSpan(good, bad, shared, tuple(back), tuple(forward), touching, first_parent)
 
 
 def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
@@ -163,7 +156,7 @@ def _steps(
     if not commits:
         return
     parents = {commit.sha: commit.parents for commit in commits}
-    way = _way(parents, top, span.main, first_parent=span.first_parent)
+    way = _way(parents, top, span.shared.sha)
     brought = _brought(way, parents)
     waiting: list[str] = []
     for sha in way:
@@ -174,48 +167,21 @@ def _steps(
             waiting = []
 
 
-def _way(
-    parents: Mapping[str, Sequence[str]], top: str, main: Collection[str], *, first_parent: bool
-) -> list[str]:
-    """From the oldest commit to `top`, each a parent of the next: along `main` where one is named,
-    then by first parents or, where merges are looked into, by the parent with the most commits
-    behind it.
+def _way(parents: Mapping[str, Sequence[str]], top: str, base: str) -> list[str]:
+    """From the oldest commit to `top` along first parents: of those that hold `base`, where there
+    are some, since a state without it lacks what both ends have.
     """
-    behind = {} if first_parent else _counts_behind(parents)
-    way, here = [top], top
-    while leading := [parent for parent in parents[here] if parent in parents]:
-        on_main = [parent for parent in leading if parent in main]
-        if first_parent and not on_main:
-            leading = [parent for parent in parents[here][:1] if parent in parents]
-        here = next(iter(on_main or sorted(leading, key=lambda p: -behind.get(p, 0))), "")
-        if not here:
+    holding = {base}
+    for sha, known in parents.items():  # each after its parents
+        if not holding.isdisjoint(known):
+            holding.add(sha)
+    way = [top]
+    while inside_ := [parent for parent in parents[way[-1]] if parent in parents]:
+        nearer = [parent for parent in inside_ if parent in holding]
+        if base in parents[way[-1]] and parents[way[-1]][0] not in nearer:
             break
-        way.append(here)
+        way.append((nearer or inside_)[0])
     return way[::-1]
-
-
-def _counts_behind(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many commits each one contains. Sets are let go as soon as every child has used them."""
-    places = {sha: place for place, sha in enumerate(parents)}
-    children = dict.fromkeys(parents, 0)
-    for known in parents.values():
-        for parent in known:
-            if parent in children:
-                children[parent] += 1
-    held: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for sha, known in parents.items():
-        mine = 1 << places[sha]
-        for parent in known:
-            if parent in places:
-                mine |= held[parent]
-                children[parent] -= 1
-                if not children[parent]:
-                    del held[parent]
-        counts[sha] = mine.bit_count()
-        if children[sha]:
-            held[sha] = mine
-    return counts
 
 
 def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -322,7 +288,7 @@ def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
     commits = span.back if change.removed else span.forward
     top = span.good if change.removed else span.bad
     parents = {commit.sha: commit.parents for commit in commits}
-    way = _way(parents, top, span.main, first_parent=True)
+    way = _way(parents, top, span.shared.sha)
     brought = _brought(way, parents)
     merge = next(sha for sha in way if change.commit.sha in brought[sha])
     return merge if merge != change.commit.sha else None

@@ -33,7 +33,7 @@ from aorta.bisect.package import (
 )
 from aorta.bisect.report import shown_of
 from aorta.bisect.run import BisectRun, ResolvedRequest
-from aorta.bisect.spec import PackageSpec
+from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
@@ -45,22 +45,19 @@ from aorta.runtimes.git import Repository
 
 def bisect_on_host(request: ResolvedRequest) -> Findings:
     spec = request.spec
-    packages = host_packages(
-        spec.packages,
-        request.directory,
-        find_fix=spec.find_fix,
-        first_parent=spec.first_parent,
-    )
+    packages = host_packages(spec, request.directory)
     with BisectRun(request) as run:
         root = trees_root(run.stages.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
-        here = InPlace.HostState()
+
+        # What a killed run left there may have been moved since.
+        (root / HERE).unlink(missing_ok=True)
 
         def version_sets(those: Sequence[Package]) -> VersionSets:
             if spec.in_place:
-                return InPlace(root, those, here, request.directory, spec.build_timeout)
+                return InPlace(root, those, request.directory, spec.build_timeout)
             return HostTrees(root, those, own, spec.build_timeout)
 
         try:
@@ -154,30 +151,14 @@ def _stays_where_it_is(path: Path, top: Path, repository: Repository) -> bool:
     return path.is_symlink() or in_environment or repository.ignores(str(path))
 
 
-def host_packages(
-    specs: Sequence[PackageSpec],
-    directory: Path,
-    *,
-    find_fix: bool = False,
-    first_parent: bool = False,
-) -> list[Package]:
+def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
+    """The packages of a spec; refuses ends between which nothing differs."""
     packages = [
-        git_package(
-            spec,
-            Repository.on_host(directory / str(spec.path)),
-            spec.good,
-            spec.bad,
-            find_fix=find_fix,
-            first_parent=first_parent,
-        )
-        if spec.is_git
-        else library(spec, spec.good, spec.bad)
-        for spec in specs
+        git_package(p, Repository.on_host(directory / p.path), p.good, p.bad, spec)
+        if p.path is not None
+        else library(p, p.good, p.bad)
+        for p in spec.packages
     ]
-    return check_something_moves(packages)
-
-
-def check_something_moves(packages: list[Package]) -> list[Package]:
     if not any(package.moves for package in packages):
         raise UsageError(
             "nothing differs between the good and the bad end; give --good and --bad, or versions "
@@ -246,33 +227,20 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(own.words)])
 
 
-_OF_RUN = "of-run"
-
-
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     """Where the checkouts of a run lie: in its own directory, unless that is in one of the
     repositories. There a tool that looks for its settings in the directories above, as pytest does,
-    would find the user's own and test the user's own sources. What runs of this host left that are
-    gone themselves is removed: of another's, in a home that both share, the directory may just not
-    be seen from here.
+    would find the user's own and test the user's own sources.
     """
     tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
     if not any(run.resolve().is_relative_to(top) for top in tops):
         return run / PRIVATE / "trees"
-    every = user_cache() / "trees"
-    host = platform.node()
-    of_run = f"{host}\n{run.resolve()}"
-    root = every / hashlib.sha256(of_run.encode()).hexdigest()[:16]
+    of_run = f"{platform.node()}\n{run.resolve()}"
+    root = user_cache() / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
     try:
         root.mkdir(parents=True, exist_ok=True)
-        (root / _OF_RUN).write_text(of_run, encoding="utf-8")
     except OSError:  # a home that nobody can write to
         return run / PRIVATE / "trees"
-    for note in every.glob(f"*/{_OF_RUN}"):
-        with suppress(OSError, ValueError):
-            its_host, _, its_run = note.read_text(encoding="utf-8").partition("\n")
-            if its_host == host and not Path(its_run).exists():
-                shutil.rmtree(note.parent, ignore_errors=True)
     return root
 
 
@@ -363,28 +331,23 @@ class HostTrees(VersionSets):
         return replace(trial, cwd=first, env=env, environment=environment)
 
 
+HERE = "here"  # the file that says which version set the repositories are at
+
+
 class InPlace(VersionSets):
     """Version sets in the repositories themselves, as a container has them in which one already
-    is: builds and tests expect them there. One at a time.
+    is: builds and tests expect them there. One at a time; a file says which one it is.
     """
-
-    @dataclass
-    class HostState:
-        """The version set that the repositories are at, over all searches of a run."""
-
-        key: str | None = None
-        builds: int = 0
 
     def __init__(
         self,
         root: Path,
         packages: Sequence[Package],
-        here: HostState,
         directory: Path,
         build_timeout: float | None = None,
     ) -> None:
         super().__init__(root, packages, build_timeout)
-        self._here, self._directory = here, directory
+        self._directory, self._here = directory, root / HERE
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -392,10 +355,10 @@ class InPlace(VersionSets):
         places = {p.spec.variable: str(p.spec.path) for p in self._git()}
         env = {**version_variables(self._packages, versions), **places, **trial.env}
         test = replace(trial, cwd=self._directory, env=env)
-        if key == self._here.key:
+        if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
             return BuildAndTest(key, None, test)
-        self._here.key, self._here.builds = None, self._here.builds + 1
-        place = self._root / "builds" / str(self._here.builds)
+        self._here.unlink(missing_ok=True)
+        place = self._root / "builds" / key
         place.mkdir(parents=True, exist_ok=True)
         build = TrialSpec(
             ("sh", "-c", version_script(self._packages, versions)),
@@ -408,7 +371,7 @@ class InPlace(VersionSets):
         return BuildAndTest(key, build, test, version_words(self._packages, versions))
 
     def built(self, key: str) -> None:
-        self._here.key = key
+        self._here.write_text(key, encoding="utf-8")
 
 
 def _mark_of(tree: Path) -> Path:

@@ -256,10 +256,7 @@ def _skip_impossible(
 
 
 def _measured_ends(
-    metric: Metric,
-    setting: SearchSetup,
-    name: str,
-    search: Bisection,
+    metric: Metric, setting: SearchSetup, name: str, search: Bisection
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; searches after it know the two levels."""
     metric.begin_stage()

@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
-from aorta.bisect.spec import PackageSpec
+from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.core.errors import UsageError
 from aorta.runtimes.git import Repository
 from aorta.search.timeline import History
@@ -171,16 +170,15 @@ def git_package(
     repository: Repository,
     good: str | None,
     bad: str | None,
-    *,
-    find_fix: bool = False,
-    first_parent: bool = False,
+    whole_spec: BisectSpec | None = None,
 ) -> Package:
     """A package with one end given stands still there; with none, where its repository stands."""
+    whole_spec = whole_spec or BisectSpec()
     ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
     if spec.good_parent and good:
         ends[0] = repository.resolve(f"{ends[0]}^")
     here = spec.model_copy(update={"path": repository.where})
-    if len(ends) == 2 and spec.main_branch and not find_fix:
+    if len(ends) == 2 and spec.main_branch and not whole_spec.find_fix:
         ends, picks = _on_the_main_line(repository, ends[0], ends[1], spec.main_branch)
         here = here.model_copy(update={"cherry_pick": (*spec.cherry_pick, *picks)})
     if len(ends) < 2 or ends[0] == ends[1]:
@@ -189,10 +187,9 @@ def git_package(
         repository,
         ends[0],
         ends[1],
-        find_fix=find_fix,
-        main_branch=spec.main_branch,
+        find_fix=whole_spec.find_fix,
         paths=spec.paths,
-        first_parent=first_parent,
+        first_parent=whole_spec.first_parent,
     )
     skipped = repository.listed(spec.skip)
     shas = tuple(commit.sha for commit in span.line.states)
@@ -235,18 +232,3 @@ def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
     if spec.remote and not repository.has(revision):
         repository.fetch(spec.remote, [revision])
     return repository.resolve(revision)
-
-
-def revision_of(repository: Repository, name: str, version: str) -> str | None:
-    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
-        return version
-    spellings = (
-        f"v{version}",
-        version,
-        f"{name}-{version}",
-        f"{name}-v{version}",
-        f"{name}/{version}",
-    )
-    more = (f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}")
-    return next((tag for tag in (*spellings, *more) if repository.has(f"refs/tags/{tag}")), None)

@@ -72,7 +72,7 @@ class ContainerOptions:
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
     """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end
-    it is the environment that `python` belongs to. `repositories`: whose commits to name.
+    it is the environment that `python` belongs to.
     """
 
     good: str | None = None
@@ -83,13 +83,12 @@ class EnvironmentOptions:
     no_index: bool = False
     pre: bool = False
     yanked: bool = False
-    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
         told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value and name != "repositories"}
+        told = {name: value for name, value in told.items() if value}
         if not (self.good or self.bad or spec):
-            if told or self.repositories:
+            if told:
                 raise UsageError("the options of a package index go with --good-env and --bad-env")
             return None
         whole = {**(vars(spec) if spec else {}), **told}
@@ -243,12 +242,7 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
         from aorta.bisect.environments.answer import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = host_packages(
-        spec.packages,
-        request.directory,
-        find_fix=spec.find_fix,
-        first_parent=spec.first_parent,
-    )
+    packages = host_packages(spec, request.directory)
     timeline = Timeline([package.history for package in moving(packages)])
     plan["packages"] = [
         {
@@ -375,9 +369,6 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 skip=request.skip,
             )
         ]
-    elif request.environments.repositories:
-        named = request.environments.repositories.items()
-        packages += [PackageSpec(name=name, path=path) for name, path in named]
     elif request.paths or request.skip:
         raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}

@@ -17,7 +17,7 @@ from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.stages import Stages, Workplace, files_named_in, open_session
+from aorta.bisect.stages import Stages, files_named_in, open_session
 from aorta.bisect.summary import SUMMARY, summary_of
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
@@ -27,7 +27,6 @@ from aorta.bisect.watching import (
     FirstFailure,
     LogFiles,
     Say,
-    StatusFile,
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
@@ -96,10 +95,19 @@ class BisectRun:
         self._interrupts = _OneInterrupt(self.say)
         self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.builds = Builds(self.say)
-        self.stages = Stages(self.session, fingerprint(request), self._workplace())
-        self.status = StatusFile(
-            self.session.path, lambda: self.stages.stage, self.builds, self.logs.debug_path
+        self.stages = Stages(
+            self.session,
+            fingerprint(request),
+            request.executor,
+            self._listeners,
+            self.builds,
+            budget=request.budget,
+            same_failure=only_the_same_failure(request.spec),
+            expected=known_failure(request.spec.oracle),
         )
+        between = request.spec.environments is not None
+        mistakes = MISTAKES_IN_ENVIRONMENTS if between else MISTAKES
+        self._first_failure = FirstFailure(lambda: self.stages.current, self.say, mistakes)
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
@@ -136,10 +144,7 @@ class BisectRun:
         )
 
     def setting(
-        self,
-        version_sets: MakeVersionSets,
-        *,
-        command: ProbedCommand | None = None,
+        self, version_sets: MakeVersionSets, *, command: ProbedCommand | None = None
     ) -> SearchSetup:
         request = self.request
         return SearchSetup(
@@ -160,9 +165,7 @@ class BisectRun:
         place = self.stages.path / "timeline.json"
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
-        left = StepsLeft(search, self.say)
-        self.status.follow(left)
-        return [left]
+        return [StepsLeft(search, self.say)]
 
     def write(self, findings: Findings, shown: ShownStates) -> Findings:
         """The artifacts, also of a run that was cut short; returns the findings as written."""
@@ -190,7 +193,6 @@ class BisectRun:
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings.status, findings.culprits, findings.confidence))
         self.session.run.describe(status=findings.status)
-        self.status.close(findings.status)
         return findings
 
     def _write_summary(self, findings: Findings) -> None:
@@ -208,25 +210,9 @@ class BisectRun:
         is_said = any(detail in warning for warning in findings.warnings)
         return [] if is_said or not detail else [detail]
 
-    def _workplace(self) -> Workplace:
-        between = self.request.spec.environments is not None
-        mistakes = MISTAKES_IN_ENVIRONMENTS if between else MISTAKES
-        first_failure = FirstFailure(lambda: self.stages.current, self.say, mistakes)
-
-        def listeners() -> list[Listener]:
-            kept = self.logs.listeners(lambda: self.stages.current)
-            return [*self.request.listeners(), *kept, first_failure, self.status.listen]
-
-        request = self.request
-        same = only_the_same_failure(request.spec)
-        return Workplace(
-            request.executor,
-            listeners,
-            request.budget,
-            same_failure=same,
-            expected=known_failure(request.spec.oracle),
-            builds=self.builds,
-        )
+    def _listeners(self) -> list[Listener]:
+        kept = self.logs.listeners(lambda: self.stages.current)
+        return [*self.request.listeners(), *kept, self._first_failure]
 
 
 def keep_request(request: ResolvedRequest, run: RunDir) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aorta.bisect.trials import Builder, BuildFirst, BuildWatch, OneTrial
@@ -27,25 +27,28 @@ MAIN = "versions"
 _VERB = "bisect"
 
 
-@dataclass(frozen=True)
-class Workplace:
-    """Where and how trials run. All stages share one executor; each has its own views."""
-
-    executor: Callable[[], Executor]
-    listeners: Callable[[], Sequence[Listener]] = tuple
-    budget: Budget = field(default_factory=Budget)
-    same_failure: bool = False
-    expected: Failure | None = None  # the one that is meant, where somebody knows it already
-    builds: BuildWatch | None = None
-
-
 class Stages:
+    """`expected`: the failure that is meant, where somebody knows it already. `listeners` makes
+    fresh ones for each stage; all stages share one executor and one budget.
+    """
+
     def __init__(
-        self, session: Session, fingerprint: Mapping[str, object], place: Workplace
+        self,
+        session: Session,
+        fingerprint: Mapping[str, object],
+        executor: Callable[[], Executor],
+        listeners: Callable[[], Sequence[Listener]],
+        builds: BuildWatch,
+        *,
+        budget: Budget,
+        same_failure: bool,
+        expected: Failure | None,
     ) -> None:
-        self.session, self._fingerprint, self._place = session, fingerprint, place
+        self.session, self._fingerprint = session, fingerprint
+        self._executor, self._listeners, self._builds = executor, listeners, builds
+        self._budget, self._same_failure, self._expected = budget, same_failure, expected
         self.answers: dict[str, Answer] = {}
-        self.current, self.stage = self.path, MAIN
+        self.current = self.path
 
     @property
     def path(self) -> Path:
@@ -72,13 +75,13 @@ class Stages:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
-            guard_signature=self._place.same_failure,
+            guard_signature=self._same_failure,
             expected=self._failure,
         )
-        executor = self._place.executor()
-        place = BuildFirst(executor, builder, self._place.builds) if builder else executor
-        everyone = [*self._place.listeners(), *listeners]
-        self.current, self.stage = self.stage_path(name), name
+        executor = self._executor()
+        place = BuildFirst(executor, builder, self._builds) if builder else executor
+        everyone = [*self._listeners(), *listeners]
+        self.current = self.stage_path(name)
         if name == MAIN:
             answer = self.session.answer(question, place, everyone)
         else:
@@ -91,11 +94,11 @@ class Stages:
     def _failure(self) -> Failure | None:
         """The failure that is searched for, as the first stage that saw one recorded it."""
         seen = next((a.expected for a in self.answers.values() if a.expected), None)
-        return seen or self._place.expected
+        return seen or self._expected
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
-        budget, earlier = self._place.budget, self.answers.values()
+        budget, earlier = self._budget, self.answers.values()
         trials, seconds = budget.max_trials, budget.max_seconds
         if trials is not None:
             trials = max(0, trials - sum(len(answer.records) for answer in earlier))

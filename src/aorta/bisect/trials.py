@@ -9,7 +9,7 @@ and hang watch never see the build.
 import marshal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -51,13 +51,15 @@ _MOST_LOG = 1 << 20
 @dataclass(frozen=True)
 class BuildAndTest:
     """`build` makes what `test` needs; None if it is there already. Orders with one key share one
-    build. `what` names it for people; empty where nothing is built that takes time.
+    build. `what` names it for people; empty where nothing is built that takes time. `first` is the
+    test of whoever has it built, where that runs in the container of the build.
     """
 
     key: str
     build: TrialSpec | None
     test: TrialSpec
     what: str = ""
+    first: TrialSpec | None = None
 
 
 class Builder(Protocol):
@@ -141,7 +143,9 @@ class _Build:
 
 
 class BuildFirst:
-    def __init__(self, inner: Executor, builder: Builder, watch: BuildWatch | None = None) -> None:
+    """An executor that has what a trial needs built first: see `Builder`."""
+
+    def __init__(self, inner: Executor, builder: Builder, watch: BuildWatch) -> None:
         self._inner, self._builder, self._watch = inner, builder, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
@@ -158,7 +162,8 @@ class BuildFirst:
         elif order.build is None:
             self._inner.start(order.test)
         else:
-            self._start_build(order.key, order.build, order.what, {trial.id: order.test})
+            waiting = {trial.id: order.first or order.test}
+            self._start_build(order.key, order.build, order.what, waiting)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -166,9 +171,8 @@ class BuildFirst:
             left = _POLL if deadline is None else max(0.0, deadline - time.monotonic())
             for end in self._inner.wait(min(left, _POLL) if self._building else left):
                 self._take(end)
-            if self._watch:
-                for build in self._building.values():
-                    self._watch.goes_on(build.order)
+            for build in self._building.values():
+                self._watch.goes_on(build.order)
             if deadline is not None and time.monotonic() >= deadline:
                 break
         ended = list(self._ended)
@@ -194,8 +198,7 @@ class BuildFirst:
         self._count += 1
         build = _Build(replace(order, id=f"{BUILD_ID}{self._count}-{key}"), what, waiting)
         self._building[key] = build
-        if self._watch:
-            self._watch.began(build.order, what)
+        self._watch.began(build.order, what)
         self._inner.start(build.order)
 
     def _take(self, end: TrialEnd) -> None:
@@ -205,8 +208,7 @@ class BuildFirst:
             self._end(end)
             return
         build = self._building.pop(key)
-        if self._watch:
-            self._watch.ended(build.order, end)
+        self._watch.ended(build.order, end)
         fault = end.exit_code == GIT_FAULT and not end.cancelled
         for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
             self._end(_never_ran(trial))
@@ -351,26 +353,3 @@ class VersionsExperiment:
         versions = whole(self._packages, {name: str(value) for name, value in point.values})
         self._sets.assign(trial_dir, versions)
         return self._test.trial(trial_dir, self._test.environment)
-
-
-def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
-    """What a command that runs on the host is told of a state."""
-    return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
-
-
-class ContainersExperiment:
-    def __init__(
-        self, test: ProbedCommand, image_of: Callable[[str], str], axis: str, *, plugin: bool
-    ) -> None:
-        self._test, self._image_of, self._axis, self._plugin = test, image_of, axis, plugin
-
-    @property
-    def oracle(self) -> Deciding:
-        return self._test.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        image = self._image_of(str(point[self._axis]))
-        if self._plugin:
-            trial = self._test.trial(trial_dir, LOCAL)
-            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
-        return self._test.trial(trial_dir, replace(self._test.environment, image=image))

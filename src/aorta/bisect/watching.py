@@ -1,12 +1,11 @@
 """What people see while it runs: the first failure at once, what is being built, after every answer
 what is left to do.
 
-And what programs see: `status.json`. What stays for later: `info.log` with the same lines,
-`debug.log` with every event and the whole output of every build and trial.
+What stays for later: `info.log` with the same lines, `debug.log` with every event and the whole
+output of every build and trial.
 """
 
 import io
-import json
 import re
 import time
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisection import Bisection
-from aorta.version import __version__
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -117,9 +115,7 @@ class Builds:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._going: dict[str, _Going] = {}
-        self.count, self.seconds = 0, 0.0
         self.took: dict[str, float] = {}
-        self.on_change: Callable[[], None] = lambda: None
 
     def began(self, build: TrialSpec, what: str) -> None:
         if not what:
@@ -127,7 +123,6 @@ class Builds:
         now = time.monotonic()
         self._going[build.id] = _Going(what, build.trial_dir, now, now)
         self._say(f"building {what}")
-        self.on_change()
 
     def goes_on(self, build: TrialSpec) -> None:
         going = self._going.get(build.id)
@@ -135,7 +130,6 @@ class Builds:
         if going is None or time.monotonic() - going.said < pause:
             return
         going.said, going.pause = time.monotonic(), pause
-        self.on_change()
         words = last_line(going.place)
         self._say(
             f"building {going.what} for {show_duration(going.said - going.since)}"
@@ -147,21 +141,8 @@ class Builds:
         if going is None or end.cancelled:
             return
         took = self.took[going.what] = time.monotonic() - going.since
-        self.count, self.seconds = self.count + 1, self.seconds + took
         word = "completed in" if end.exit_code == 0 else "failed after"
         self._say(f"Build {word} {show_duration(took)}")
-        self.on_change()
-
-    def going(self) -> list[dict[str, object]]:
-        now = time.monotonic()
-        return [
-            {
-                "what": going.what,
-                "seconds": round(now - going.since, 1),
-                "last_line": last_line(going.place),
-            }
-            for going in self._going.values()
-        ]
 
 
 class StepsLeft:
@@ -179,94 +160,19 @@ class StepsLeft:
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded):
             self._trials += not event.replayed
-        elif isinstance(event, events.PointSettled) and (left := self.estimate()):
-            self._say(
-                f"{counted(int(left['changes']), self._unit)} still possible, about "
-                f"{counted(int(left['trials']), 'more test')}, {show_duration(left['seconds'])}"
-            )
+        elif isinstance(event, events.PointSettled):
+            self._say_left(self._search)
 
-    def estimate(self) -> dict[str, float] | None:
-        """None before anything is known, and at the end."""
-        search = self._search
+    def _say_left(self, search: Bisection) -> None:
+        """Nothing before anything is known, and at the end."""
         if search.answer is None or search.done or not self._trials:
-            return None
-        trials = search.expected_questions()
-        typical = (time.monotonic() - self._begun) / self._trials
-        return {
-            "changes": search.possible,
-            "of": search.timeline.changes,
-            "probability": round(search.answer.mass, 4),
-            "trials": trials,
-            "seconds": round(trials * typical, 1),
-        }
-
-
-class StatusFile:
-    """`status.json`: the run's progress, whole at every moment, for all who look."""
-
-    def __init__(
-        self, directory: Path, stage: Callable[[], str], builds: Builds, debug_log: Path
-    ) -> None:
-        self._path, self._stage, self._builds = directory / "status.json", stage, builds
-        self._debug_log = debug_log
-        self._testing: list[str] = []
-        self._trials = 0
-        self._last: dict[str, object] | None = None
-        self._left: StepsLeft | None = None
-        builds.on_change = self.write
-
-    def follow(self, left: StepsLeft) -> None:
-        self._left = left
-
-    def listen(self, event: Event) -> None:
-        if isinstance(event, events.TrialStarted):
-            self._testing.append(short(event.point))
-        elif isinstance(event, events.TrialCancelled):
-            self._over(event.point)
-        elif isinstance(event, events.TrialEnded):
-            record = event.record
-            self._over(record.point)
-            self._trials += 1
-            self._last = {
-                "state": short(record.point),
-                "outcome": record.outcome.value,
-                "why": without_secrets(record.why),
-                "seconds": round(record.duration, 2),
-            }
-        else:
             return
-        self.write()
-
-    def _over(self, point: Point) -> None:
-        with suppress(ValueError):
-            self._testing.remove(short(point))
-
-    def close(self, status: str) -> None:
-        self._left, self._testing = None, []
-        self.write(status)
-
-    def write(self, status: str = "running") -> None:
-        """A status that cannot be written is no reason to stop, and none that a power cut must
-        spare.
-        """
-        content = {
-            "schema": "aorta.bisect.status/1",
-            "aorta_version": __version__,
-            "status": status,
-            "stage": self._stage(),
-            "building": self._builds.going(),
-            "testing": self._testing,
-            "trials": self._trials,
-            "builds": self._builds.count,
-            "last_trial": self._last,
-            "left": self._left.estimate() if self._left else None,
-            "debug_log": str(self._debug_log),
-            "updated": _now(),
-        }
-        draft = self._path.with_name(f".{self._path.name}")
-        with suppress(OSError):
-            draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            draft.replace(self._path)
+        trials = search.expected_questions()
+        seconds = trials * (time.monotonic() - self._begun) / self._trials
+        self._say(
+            f"{counted(search.possible, self._unit)} still possible, about "
+            f"{counted(trials, 'more test')}, {show_duration(round(seconds, 1))}"
+        )
 
 
 class LogFiles:

@@ -61,13 +61,6 @@ _environment_options = options.stacked(
     click.option("--no-index", is_flag=True, help="No index, only --find-links."),
     click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
     click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
-    click.option(
-        "--repository",
-        "repositories",
-        multiple=True,
-        metavar="NAME=DIR",
-        help="Whose commits to name.",
-    ),
 )
 
 _INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
@@ -185,7 +178,6 @@ def _environments_from(given: options.Given) -> "EnvironmentOptions":
     return EnvironmentOptions(
         good=given.pop("good_env"),
         bad=given.pop("bad_env"),
-        repositories=options.pairs_from(given.pop("repositories"), "--repository", "NAME=DIR"),
         **{name: given.pop(name) for name in _INDEX_FIELDS},
     )
 

@@ -53,7 +53,7 @@ class _TorchrunCommand(click.Command):
 @click.command("launch", cls=_TorchrunCommand, add_help_option=False)
 def command(arguments: tuple[str, ...]) -> None:
     """Should this crashed job restart, or stop?"""
-    from aorta.launch.versions import demand_known_torch
+    from aorta.launch.config import demand_known_torch
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"

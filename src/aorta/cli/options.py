@@ -309,14 +309,3 @@ def variables_from(assignments: tuple[str, ...], option: str = "--extra-env") ->
             raise UsageError(f"{option}: expected NAME=VALUE; the = is missing")
         variables[name] = check_variable(name, value, where=option)
     return variables
-
-
-def pairs_from(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
-    """What is given as `NAME=DIR`, by name."""
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise UsageError(f"{option}: found {text!r}, expected {form}")
-        pairs[name] = value
-    return pairs

@@ -183,13 +183,23 @@ class _Reader:
         for lot, width in line["widths"]:
             begins[lot] = at
             at += 8 * width
-        for number, record in enumerate(line["records"], line["first"]):
-            self._add(number, record, numbers, begins)
+        records, at, number = array("q", a2b_base64(line["records"])), 0, line["first"]
+        while at < len(records):
+            ends = at + 4 + records[at + 2] + records[at + 3]
+            self._add(number, records[at:ends], line["parts"], numbers, begins)
+            at, number = ends, number + 1
 
     def _add(
-        self, number: int, record: Sequence[Any], numbers: memoryview, begins: dict[int, int]
+        self,
+        number: int,
+        record: Sequence[int],
+        parts: Sequence[Sequence[int]],
+        numbers: memoryview,
+        begins: dict[int, int],
     ) -> None:
-        step, head, writers, read, offsets, given = record
+        step, head, count, _ = record[:4]
+        read, given = record[4 : 4 + count], record[4 + count :]
+        writers = [[writer] if writer >= 0 else parts[-1 - writer] for writer in read[::3]]
         op, phase, module, file, line, is_random, tf32 = self.shared[head]
         outputs = []
         for kind in given:
@@ -199,17 +209,17 @@ class _Reader:
             facts = (tuple(shape), dtype, device)
             outputs.append(_digest(facts, numbers[begin:end], is_weighed=weighed))
         # What is made like a tensor takes its shape alone.
-        inputs = [] if op.endswith("_like") else [self._writers(w) for w in writers]
-        kinds = [self.shared[kind] for kind in read]
+        inputs = [] if op.endswith("_like") else [tuple(map(self._writer, w)) for w in writers]
+        kinds = [self.shared[kind] for kind in read[1::3]]
         shapes = [
             (tuple(shape), dtype, at)
-            for (shape, dtype, *_), at in zip(kinds, offsets or [0] * len(read), strict=True)
+            for (shape, dtype, *_), at in zip(kinds, read[2::3], strict=True)
         ]
         self._first[number] = len(self.operations)
-        is_list = op.startswith(_OF_LISTS) and len(outputs) > 1
-        if is_list:
+        elements = len(outputs) if op.startswith(_OF_LISTS) and outputs else 1
+        if elements > 1:
             self._lists.add(number)
-        for element in range(len(outputs) if is_list else 1):
+        for element in range(elements):
             operation = Operation(
                 len(self.operations),
                 step,
@@ -218,18 +228,15 @@ class _Reader:
                 op,
                 file,
                 line,
-                tuple(_of_element(inputs, element, len(outputs)) if is_list else inputs),
-                tuple(_of_element(shapes, element, len(outputs)) if is_list else shapes),
-                tuple(outputs[element : element + 1] if is_list else outputs),
+                tuple(_of_element(inputs, element, elements)),
+                tuple(_of_element(shapes, element, elements)),
+                tuple(outputs[element::elements]),
                 is_random,
                 tf32,
                 element,
                 number,
             )
             self.operations.append(operation)
-
-    def _writers(self, written: int | list[int]) -> tuple[Writer, ...]:
-        return tuple(map(self._writer, [written] if isinstance(written, int) else written))
 
     def _writer(self, written: int) -> Writer:
         record, result = written & _RECORD, written >> _RECORD.bit_length()

@@ -186,7 +186,6 @@ class SoughtFailure:
         seen = [record.failure.text for record in records if record.failure]
         shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
         return (
-            f"every one of its {len(seen)} failures looks different, such as {shown}: "
-            "say which failure is meant, with an oracle such as regex and a pattern that all of "
-            "them match"
+            f"every one of its {len(seen)} failures looks different, such as {shown}: say which "
+            "failure is meant, with an oracle such as regex and a pattern that all of them match"
         )

@@ -206,8 +206,7 @@ class SharedMetrics:
             result = {
                 **{key: value for key, value in result.items() if key != "metrics_file"},
                 "metrics_problem": f"trials side by side write their metric to {place}; let the "
-                "command write it "
-                "to $AORTA_METRIC_FILE, or use --jobs 1",
+                "command write it to $AORTA_METRIC_FILE, or use --jobs 1",
             }
         return replace(end, result=result)
 

@@ -8,8 +8,11 @@ How processes are started, watched and stopped is torch's business.
 
 import logging
 import os
-import threading
+import signal
 import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import (
@@ -20,21 +23,23 @@ from torch.distributed.elastic.agent.server.api import (
 )
 
 from aorta.core.errors import Exit
-from aorta.launch.cycle import AgentCycle
+from aorta.executors.process_tree import adopt_orphans, descendants
+from aorta.launch.cycle import COLLECT_WITHIN, AgentCycle, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.cycle_dir import complain_once, sign_as_leader, write_cycle_info
-from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
+from aorta.launch.decision import AttributionSources
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.sources.aggregate import AttributionSources
-from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import TorchAgent
-from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
+from aorta.launch.store import StoreLostError
+from aorta.launch.torch_elastic import TorchAgent, set_aside_if_broken
+from aorta.runtimes.owner import started
 
 log = logging.getLogger(__name__)
 
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
+# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
+_ENOUGH = 5.0
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
 
 
@@ -57,7 +62,6 @@ class DecidingAgent(TorchAgent):
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
-        self._triggers: threading.Thread | None = None
         self._swept: object = None
 
     def go(self) -> RunResult:
@@ -172,7 +176,7 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         store, number = self._handler.job_store, cycle.start.cycle
         agents = len(cycle.start.nodes)
-        self._show_the_rest()
+        self._logs.stop()
         store.give_evidence(self._evidence(cycle))
         store.finish(number, agents)
         while not store.is_over(number, self.group.spec.monitor_interval):
@@ -229,17 +233,13 @@ class DecidingAgent(TorchAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            self._triggers = threading.Thread(
-                target=self._trigger_sources, args=(cycle,), daemon=True
-            )
-            self._triggers.start()
+            everybody = self._everybodys_evidence if cycle.is_leader else None
+            self._sources.trigger(lambda: self._own_evidence(cycle), everybody)
 
-    def _trigger_sources(self, cycle: AgentCycle) -> None:
+    def _own_evidence(self, cycle: AgentCycle) -> FailedCycle:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
-        evidence = cycle.evidence or self._evidence(cycle)
-        mine = FailedCycle(cycle.start, (evidence,))
-        self._sources.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
+        return FailedCycle(cycle.start, (cycle.evidence or self._evidence(cycle),))
 
     def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
         """What all agents know about a cycle, once all have told; None while some have not."""
@@ -270,10 +270,6 @@ class DecidingAgent(TorchAgent):
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
-    def ranks_were_not_assigned(self) -> None:
-        self._handler.job_store.ending()  # raises where not a member but the store was lost
-        log.warning("a node was lost before the ranks were assigned; joining again")
-
     def begin_cycle(self, group: WorkerGroup) -> None:
         start = self._handler.start
         assert start is not None, "a round that was joined has an outcome"
@@ -302,7 +298,7 @@ class DecidingAgent(TorchAgent):
 
     def after_stop(self) -> None:
         self.kill_leftovers()
-        self._show_the_rest()
+        self._logs.stop()
 
     def _kill_process_groups(self) -> None:
         job = self._cycle.start.job_id if self._cycle is not None else ""
@@ -314,16 +310,11 @@ class DecidingAgent(TorchAgent):
             self._kill_process_groups()
             self._swept = self.processes
 
-    def _show_the_rest(self) -> None:
-        self._logs.stop()
-
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
-        if self._triggers is not None:
-            deadline = time.monotonic() + _LAST_WORDS
-            self._current().down.set()  # nothing here is still to end
-            self._triggers.join(_LAST_WORDS)
-            self._sources.finish_triggers(deadline - time.monotonic())
+        if self._cycle is not None:
+            self._cycle.down.set()  # nothing here is still to end
+        self._sources.finish_triggers(_LAST_WORDS)
 
     def leave_job(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""
@@ -345,3 +336,50 @@ class DecidingAgent(TorchAgent):
         self._handler.end(ending)
         if self._cycle is not None:
             self._handler.job_store.announce_over(self._cycle.start.cycle)
+
+
+class WorkerFamilies:
+    """Everything that ranks started ends with them, in whatever session it is.
+
+    The agent adopts orphans, so that what a rank put into a session of its own stays below the
+    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
+    while that lived.
+    """
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self._seen: set[tuple[int, str]] = set()  # a number may be used again
+
+    def remember(self, ranks: Iterable[int]) -> None:
+        """Look who belongs to these ranks, before they are stopped."""
+        found = (child for rank in ranks for child in descendants(rank))
+        self._seen |= {(pid, started(pid)) for pid in found}
+
+    def kill(self, ranks: Iterable[int], job_id: str) -> None:
+        """Kill the ranks' process groups and their descendants. The ranks have exited."""
+        ended = set(ranks)
+        mark = f"AORTA_JOB_ID={job_id}".encode()
+        for pid in ended:
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(os.getpid()) != pid:
+                    os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _ENOUGH
+        while (left := self._left(mark) - ended) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+            for pid in left:  # orphans are this process's to reap
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+        self._seen.clear()
+
+    def _left(self, mark: bytes) -> set[int]:
+        here = descendants(os.getpid())
+        return {pid for pid in here if (pid, started(pid)) in self._seen or _is_marked(pid, mark)}
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    with suppress(OSError):
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False

@@ -8,10 +8,12 @@ been told to leave.
 """
 
 import json
+import logging
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,13 +29,15 @@ from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.decision import FinalDecision
 from aorta.launch.options import Options
 from aorta.launch.records import CycleEvidence
-from aorta.probe import collect_env
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files, with_files
 from aorta.reduce.proposals import proposal_for
 from aorta.version import __version__
 
+log = logging.getLogger(__name__)
+
 _WORKLOAD = "workload"
+_PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
 _LARGEST_LOG = 10 << 20  # of each file, the end
 
 
@@ -47,7 +51,7 @@ def write_case(
     (fresh / "logs").mkdir(parents=True)
     start = words.failed.start
     _write_finding(fresh, words)
-    write_whole(fresh / "env.json", collect_env().to_json())
+    _write_machine(fresh / "env.json")
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
     for piece in words.failed.evidence:
         _copy_logs(piece, fresh / "logs")
@@ -78,6 +82,19 @@ def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, tar
     return True
 
 
+def _write_machine(file: Path) -> None:
+    """What `aorta env probe` says, asked in a process of its own: a driver that hangs after the
+    failure costs this file, and neither the case nor the exit code.
+    """
+    probe = (sys.executable, "-P", "-m", "aorta.probe")
+    try:
+        done = subprocess.run(probe, capture_output=True, check=True, timeout=_PROBE_WITHIN)
+    except subprocess.SubprocessError as wrong:
+        log.warning("the case has no env.json: %s", wrong)
+    else:
+        write_whole(file, done.stdout.decode())
+
+
 def _write_finding(folder: Path, words: FinalDecision) -> None:
     content = {
         "schema": SCHEMA,
@@ -85,7 +102,7 @@ def _write_finding(folder: Path, words: FinalDecision) -> None:
         "finding": words.ruling.verdict.finding,
         "decision": words.ruling.document,
         "elapsed_ms": words.ruling.elapsed_ms,
-        "ending": {"exit_code": words.ending.exit_code, "reason": words.ending.reason},
+        "ending": words.ending.document,
     }
     write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""The fault-tolerance settings: one YAML block, one flag per key, one list of sources.
+"""The fault-tolerance settings: one YAML block, one flag per key of it.
 
 Flags override YAML; a flag that was not given overrides nothing. Old spellings, and those of
 NVIDIA's ft_launcher, fold into the new ones (`ft_launcher.py`) and are unknown everywhere else.
@@ -7,22 +7,25 @@ Nothing here needs torch.
 
 import logging
 import warnings
-from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
-from collections.abc import Mapping
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import Field, field_validator
+from pydantic.fields import FieldInfo
 
 from aorta.core.documents import StrictModel, validated
-from aorta.core.errors import SpecError, UsageError
+from aorta.core.errors import InfrastructureError, SpecError, UsageError
 from aorta.launch import ft_launcher
 from aorta.runtimes.http_get import without_credentials
 
 log = logging.getLogger(__name__)
 
+OLDEST, NEWEST = (2, 4), (2, 15)  # of torch; `make test-torch` runs both and some between
 Aggregation = Literal["any", "all"]
 USAGE = "aorta launch [torchrun's options] [--ft-...] script.py [arguments]"
 DESCRIPTION = (
@@ -36,121 +39,115 @@ DESCRIPTION = (
 class AttributionConfig(StrictModel):
     """Whom to ask. With no source given, attribution runs in process on the leader."""
 
-    attrsvc_url: str | None = None
-    enable_mcp: bool = False
-    mcp_server: str | None = Field(default=None, min_length=1)
-    http_urls: tuple[str, ...] = ()
-    timeout_seconds: float = Field(default=60.0, gt=0)
-    decision_timeout_seconds: float = Field(default=10.0, gt=0)
-    dry_run: bool = False
-    late_stop: bool = False
-    aggregation: Aggregation = "any"
+    attrsvc_url: str | None = Field(
+        default=None, title="URL", description="Ask this attribution service (aorta attrsvc)."
+    )
+    enable_mcp: bool = Field(
+        default=False, description="Ask what `aorta mcp` would answer, in this process."
+    )
+    http_urls: tuple[str, ...] = Field(
+        default=(), title="URL", description="Ask this HTTP attribution backend too; repeatable."
+    )
+    timeout_seconds: float = Field(
+        default=60.0, gt=0, title="SECONDS", description="How long any one source may take (60)."
+    )
+    decision_timeout_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        title="SECONDS",
+        description="How long the leader waits for the verdict before it restarts (10).",
+    )
+    dry_run: bool = Field(default=False, description="Decide and log, but never stop the job.")
+    late_stop: bool = Field(
+        default=False,
+        description="Obey a STOP that comes after the job was restarted, while the next cycle "
+        "runs.",
+    )
+    aggregation: Aggregation = Field(
+        default="any",
+        description="any: one STOP stops the job. all: every source that has an opinion must say "
+        "STOP, and at least one must. A source that is unreachable, late or says UNKNOWN has no "
+        "opinion.",
+    )
 
     @field_validator("http_urls", mode="before")
     @classmethod
     def _as_tuple(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
 
-    @field_validator("attrsvc_url")
+    @field_validator("attrsvc_url", "http_urls")
     @classmethod
-    def _one_url(cls, url: str | None) -> str | None:
-        return None if url is None else _checked_url(url)
-
-    @field_validator("http_urls")
-    @classmethod
-    def _urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_checked_url(url) for url in urls)
+    def _checked(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if isinstance(value, tuple):
+            return tuple(map(_checked_url, value))
+        return None if value is None else _checked_url(value)
 
 
 class FaultTolerance(StrictModel):
+    """The `fault_tolerance:` block. Of each key `title` is what --help calls its value."""
+
     attribution: AttributionConfig = AttributionConfig()
-    hang_timeout_seconds: float | None = Field(default=None, gt=0)
-    max_no_progress_cycles: int = Field(default=3, ge=0)  # 0: no limit
-    merged_log: bool = False
-    per_cycle_applog_prefix: str | None = Field(default=None, min_length=1)
+    hang_timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        title="SECONDS",
+        description="No output and no heartbeat for this long is a hang: stacks and Flight "
+        "Recorder are collected, then the cycle ends (off).",
+    )
+    max_no_progress_cycles: int = Field(
+        default=3,
+        ge=0,
+        title="N",
+        description="End the job after N cycles in a row without progress (3; 0: never).",
+    )
+    per_cycle_applog_prefix: str | None = Field(
+        default=None,
+        min_length=1,
+        title="PATH",
+        description="Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
+    )
 
 
 class _Document(StrictModel):
     fault_tolerance: FaultTolerance = FaultTolerance()
 
 
-_SECONDS: dict[str, Any] = {"metavar": "SECONDS", "type": float}
-_YES_OR_NO: dict[str, Any] = {"action": BooleanOptionalAction}
-_URL: dict[str, Any] = {"metavar": "URL"}
-# Flag -> the key of the fault_tolerance block, how it is parsed, and what --help says.
-_FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
-    "--ft-config": ("", {"metavar": "FILE"}, "YAML file with a fault_tolerance: block."),
-    "--ft-attrsvc-url": (
-        *("attribution.attrsvc_url", _URL),
-        "Ask this attribution service (aorta attrsvc).",
-    ),
-    "--ft-attribution-enable-mcp": (
-        *("attribution.enable_mcp", _YES_OR_NO),
-        "Ask what `aorta mcp` would answer, in this process.",
-    ),
-    "--ft-attribution-mcp-server": (
-        *("attribution.mcp_server", {"metavar": "URL|COMMAND"}),
-        "Ask this MCP server: its address, or a command that the leader starts.",
-    ),
-    "--ft-attribution-http-url": (
-        *("attribution.http_urls", {**_URL, "action": "append"}),
-        "Ask this HTTP attribution backend too; repeatable.",
-    ),
-    "--ft-attribution-timeout": (
-        *("attribution.timeout_seconds", _SECONDS),
-        "How long any one source may take (60).",
-    ),
-    "--ft-attribution-decision-timeout": (
-        *("attribution.decision_timeout_seconds", _SECONDS),
-        "How long the leader waits for the verdict before it restarts (10).",
-    ),
-    "--ft-attribution-dry-run": (
-        *("attribution.dry_run", _YES_OR_NO),
-        "Decide and log, but never stop the job.",
-    ),
-    "--ft-attribution-late-stop": (
-        *("attribution.late_stop", _YES_OR_NO),
-        "Obey a STOP that comes after the job was restarted, while the next cycle runs.",
-    ),
-    "--ft-attribution-aggregation": (
-        *("attribution.aggregation", {"choices": ["any", "all"]}),
-        (
-            "any: one STOP stops the job. all: every source that has an opinion must say STOP, "
-            "and at "
-            "least one must. A source that is unreachable, late or says UNKNOWN has no opinion."
-        ),
-    ),
-    "--ft-hang-timeout": (
-        *("hang_timeout_seconds", _SECONDS),
-        (
-            "No output and no heartbeat for this long is a hang: stacks and Flight Recorder are "
-            "collected, then the cycle ends (off)."
-        ),
-    ),
-    "--ft-max-no-progress-cycles": (
-        *("max_no_progress_cycles", {"metavar": "N", "type": int}),
-        "End the job after N cycles in a row without progress (3; 0: never).",
-    ),
-    "--ft-merged-log": (
-        *("merged_log", _YES_OR_NO),
-        "Also write one log per node and cycle with every line prefixed by its rank.",
-    ),
-    "--ft-per-cycle-applog-prefix": (
-        *("per_cycle_applog_prefix", {"metavar": "PATH"}),
-        "Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
-    ),
-}
 _WITHOUT_OLD = "1.0"  # the release that no longer knows the flags below
-_OLD_FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
-    "--ft-attribution-endpoint": (
-        *("", _URL),
-        f"Until aorta {_WITHOUT_OLD}: use --ft-attrsvc-url.",
-    ),
+_OLD_FLAGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "--ft-attribution-endpoint": ({"metavar": "URL"}, "--ft-attrsvc-url"),
     "--ft-attribution-backend": (
-        *("", {"metavar": "URL|mcp", "action": "append"}),
-        f"Until aorta {_WITHOUT_OLD}: --ft-attribution-http-url or --ft-attribution-enable-mcp.",
+        {"metavar": "URL|mcp", "action": "append"},
+        "--ft-attribution-http-url or --ft-attribution-enable-mcp",
     ),
 }
+
+
+def _flags() -> Iterator[tuple[str, str, FieldInfo]]:
+    """Each flag of ours, the key of the block that it sets, and what that key takes."""
+    for name, field in FaultTolerance.model_fields.items():
+        if name != "attribution":
+            yield f"--ft-{_in_a_flag(name)}", name, field
+    for name, field in AttributionConfig.model_fields.items():
+        flag = (
+            "--ft-attrsvc-url" if name == "attrsvc_url" else f"--ft-attribution-{_in_a_flag(name)}"
+        )
+        yield flag, f"attribution.{name}", field
+
+
+def _in_a_flag(name: str) -> str:
+    return name.removesuffix("_seconds").replace("urls", "url").replace("_", "-")
+
+
+def _how(field: FieldInfo) -> dict[str, Any]:
+    """How argparse reads a value of this field."""
+    if field.annotation is bool:
+        return {"action": BooleanOptionalAction}
+    if get_origin(field.annotation) is Literal:
+        return {"choices": get_args(field.annotation)}
+    if isinstance(field.default, tuple):
+        return {"metavar": field.title, "action": "append"}
+    kinds: dict[str | None, type] = {"SECONDS": float, "N": int}
+    return {"metavar": field.title, "type": kinds.get(field.title, str)}
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -158,44 +155,65 @@ def add_flags(parser: ArgumentParser) -> None:
 
     All default to None: only what was given may override the file.
     """
-    for title, flags in (
-        ("fault tolerance", _FLAGS),
-        ("ft_launcher's own", ft_launcher.FLAGS),
-        ("deprecated", _OLD_FLAGS),
-    ):
-        group = parser.add_argument_group(title)
-        for name, (_, how, told) in flags.items():
-            *shown, mixed = ft_launcher.spellings(name)
-            group.add_argument(*shown, default=None, help=told, **how)
-            if mixed not in shown:  # not said in --help
-                parser.add_argument(mixed, default=None, help=SUPPRESS, **how)
-    ft_launcher.add_what_is_not_here(parser)
+    group = parser.add_argument_group("fault tolerance")
+    ft_launcher.add_flag(
+        group, "--ft-config", {"metavar": "FILE"}, "YAML file with a fault_tolerance: block."
+    )
+    for flag, _, field in _flags():
+        ft_launcher.add_flag(group, flag, _how(field), field.description)
+    ft_launcher.add_flags(parser)
+    deprecated = parser.add_argument_group("deprecated")
+    for flag, (how, instead) in _OLD_FLAGS.items():
+        ft_launcher.add_flag(deprecated, flag, how, f"Until aorta {_WITHOUT_OLD}: use {instead}.")
 
 
 def fault_tolerance(flags: Namespace) -> FaultTolerance:
     """The settings of one run, from the file and the flags."""
-    flags = _without_old_spellings(ft_launcher.without_its_spellings(flags))
-    file = flags.ft_config
+    if flags.ft_cfg_path is not None and flags.ft_config is not None:
+        raise UsageError("--ft-cfg-path is another name for --ft-config; give only one")
+    file = flags.ft_config or flags.ft_cfg_path
     content = _read(Path(file)) if file else {}
-    if file and flags.ft_cfg_path:
+    if flags.ft_cfg_path:
         content = ft_launcher.meant_block(content, FaultTolerance.model_fields, file)
-    content = ft_launcher.in_our_words(content, file)
+    content = ft_launcher.file_in_our_words(content, file)
     written = validated(_Document, content, file=file or "--ft-config").fault_tolerance
-    if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
-        written = _never_stopping(written)
     merged = written.model_dump()
-    for flag, (key, _, _) in _FLAGS.items():
-        value = getattr(flags, flag.removeprefix("--").replace("-", "_"))
-        if key and value is not None:
-            block, _, name = key.rpartition(".")
-            (merged[block] if block else merged)[name] = value
+    if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
+        merged["attribution"]["dry_run"] = True  # it logs a STOP unless it was told to act
+    given = {key: getattr(flags, _attribute(flag)) for flag, key, _ in _flags()}
+    ours = {key: value for key, value in given.items() if value is not None}
+    theirs = ft_launcher.flags_in_our_words(flags)
+    for key, value in {**theirs, **_from_old_flags(flags, ours), **ours}.items():
+        block, _, name = key.rpartition(".")
+        (merged[block] if block else merged)[name] = value
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
 
 
-def _never_stopping(settings: FaultTolerance) -> FaultTolerance:
-    """ft_launcher logs a STOP unless its stop action is `no-restart`."""
-    logs_only = settings.attribution.model_copy(update={"dry_run": True})
-    return settings.model_copy(update={"attribution": logs_only})
+def _attribute(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
+    """What our deprecated flags set, by key; each is named in a warning."""
+    endpoint, backends = flags.ft_attribution_endpoint, flags.ft_attribution_backend or []
+    url = None if endpoint is None else ft_launcher.endpoint(endpoint)
+    urls = [backend for backend in backends if backend != "mcp"]
+    found: dict[str, Any] = {}
+    for old, new, key, value in (
+        ("--ft-attribution-endpoint", "--ft-attrsvc-url", "attrsvc_url", url),
+        ("--ft-attribution-backend URL", "--ft-attribution-http-url", "http_urls", urls),
+        (
+            *("--ft-attribution-backend mcp", "--ft-attribution-enable-mcp", "enable_mcp"),
+            "mcp" in backends,
+        ),
+    ):
+        if value:
+            what = f"{old} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
+            warnings.warn(what, DeprecationWarning, stacklevel=3)
+            if f"attribution.{key}" in ours:
+                raise UsageError(f"{old} is the old spelling of {new}; give only {new}")
+            found[f"attribution.{key}"] = value
+    return found
 
 
 def _read(file: Path) -> object:
@@ -208,42 +226,38 @@ def _read(file: Path) -> object:
     return {} if content is None else content
 
 
-def _without_old_spellings(flags: Namespace) -> Namespace:
-    backends = flags.ft_attribution_backend or []
-    endpoint = flags.ft_attribution_endpoint
-    old_to_new = (
-        (
-            "--ft-attribution-endpoint",
-            "ft_attrsvc_url",
-            None if endpoint is None else ft_launcher.endpoint(endpoint),
-        ),
-        (
-            "--ft-attribution-backend mcp",
-            "ft_attribution_enable_mcp",
-            True if "mcp" in backends else None,
-        ),
-        (
-            "--ft-attribution-backend URL",
-            "ft_attribution_http_url",
-            [backend for backend in backends if backend != "mcp"] or None,
-        ),
-    )
-    folded = dict(vars(flags))
-    for old, key, value in old_to_new:
-        if value is None:
-            continue
-        new = "--" + key.replace("_", "-")
-        what = f"{old} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
-        warnings.warn(what, DeprecationWarning, stacklevel=3)
-        if folded[key] is not None:
-            raise UsageError(f"{old} is the old spelling of {new}; give only {new}")
-        folded[key] = value
-    return Namespace(**folded)
-
-
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         shown = without_credentials(url)
         raise UsageError(f"{shown!r} is not an HTTP address; expected http://HOST:PORT")
     return url.rstrip("/")
+
+
+def demand_known_torch() -> None:
+    """Before torch is imported: too old is refused in a sentence, too new is only named."""
+    try:
+        installed = version("torch")
+    except PackageNotFoundError:
+        return  # its import says what is missing
+    release = _release(installed)
+    if release < OLDEST:
+        raise InfrastructureError(
+            f"aorta launch works with torch {_shown(OLDEST)} and newer, and torch {installed} is "
+            "installed"
+        )
+    if release > NEWEST:
+        log.warning(
+            "torch %s is newer than %s, the newest that aorta launch was tried with; going on",
+            installed,
+            _shown(NEWEST),
+        )
+
+
+def _release(text: str) -> tuple[int, int]:
+    major, minor, *_ = text.split("+", maxsplit=1)[0].split(".")
+    return int(major), int(minor)
+
+
+def _shown(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))

@@ -1,20 +1,120 @@
-"""What one agent knows about the cycle it is in. The agent acts; this remembers, and knows when it
-is time to look.
+"""What one agent knows about the cycle it is in, and the hangs of its ranks: noticing that nothing
+moves any more, and collecting what every rank is doing before it is killed.
+
+Signs of life are output and heartbeats. Without heartbeats only a job that is silent everywhere
+hangs: ranks that never print are normal. A rank that beats is judged by its heartbeat alone.
 """
 
 import math
+import os
+import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aorta.launch.cycle_dir import CycleDir, is_there, tail_of
-from aorta.launch.hang import HangWatch, SignsOfLife
-from aorta.launch.records import CycleEvidence, CycleStart, WorkerEnd
+from aorta.launch.output import CycleLogs
+from aorta.launch.records import HANG, CycleEvidence, CycleStart, WorkerEnd
+from aorta.launch.store import JobStore
 
+STACKS_SIGNAL, DUMP_SIGNAL = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the hook listens on them
+COLLECT_WITHIN = 5.0  # seconds
+_QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
 _LEADER_LOOKS = 1.0  # seconds between two looks at who is there, by the leader and its deputy
 _MOST_TAILS = 8
 _DEPUTY = 1  # the group rank that looks as often as the leader
+
+
+@dataclass
+class SignsOfLife:
+    """When the ranks of this agent were last seen to do something. No file system is asked: output
+    comes through pipes, and heartbeats are written into memory of this process.
+    """
+
+    logs: CycleLogs
+    ranks: Sequence[int]
+    _seen: dict[int, int] = field(default_factory=dict)
+    _last_sign: float = field(default_factory=time.monotonic)
+    _last_beat: dict[int, float] = field(default_factory=dict)
+
+    def look(self, running: Iterable[int]) -> None:
+        """Notice what has changed. Ranks that have ended need not beat any more."""
+        alive = set(running)
+        now = time.monotonic()
+        for rank in self.ranks:
+            beaten = self.logs.last_beat(rank)
+            if beaten and beaten != self._seen.get(rank):
+                self._last_beat[rank] = self._last_sign = now
+            self._seen[rank] = beaten
+            if rank not in alive:
+                self._last_beat.pop(rank, None)
+        self._last_sign = max(self._last_sign, self.logs.last_output())
+
+    def silence(self) -> float:
+        return time.monotonic() - self._last_sign
+
+    def missed_beat(self) -> tuple[int, float] | None:
+        """The rank whose heartbeat is oldest, and its age."""
+        if not self._last_beat:
+            return None
+        rank = min(self._last_beat, key=lambda each: self._last_beat[each])
+        return rank, time.monotonic() - self._last_beat[rank]
+
+    def step(self) -> int | None:
+        """The furthest step any heartbeat of this cycle told."""
+        told = [self.logs.reported_step(rank) for rank in self.ranks]
+        return max((step for step in told if step is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Hang:
+    words: str
+    rank: int | None = None  # the one that is known to hang
+
+
+@dataclass
+class HangWatch:
+    """Says when the job hangs: silence everywhere, or one missed heartbeat."""
+
+    limit: float
+    store: JobStore
+    start: CycleStart
+    group_rank: int
+    signs: SignsOfLife
+    _told: float = 0.0
+    _next_look: float = 0.0
+
+    def found(self, running: Iterable[int]) -> Hang | None:
+        if time.monotonic() < self._next_look:
+            return None
+        self._next_look = time.monotonic() + min(1.0, self.limit / 10)
+        self.signs.look(running)
+        missed = self.signs.missed_beat()
+        if missed is not None:
+            rank, age = missed
+            words = f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
+            return Hang(words, rank) if age >= self.limit else None
+        silence = self.signs.silence()
+        self._tell(silence)
+        if self.group_rank == 0 and silence >= self.limit and self._others_are_silent():
+            return Hang(f"{HANG}: no output and no progress for {silence:.0f} s")
+        return None
+
+    def _tell(self, silence: float) -> None:
+        """Keep the leader informed, but only of what could matter."""
+        said = silence if silence >= self.limit / 2 else 0.0
+        if self.group_rank != 0 and (said or self._told):
+            self.store.report_quiet(self.start.cycle, self.group_rank, said)
+            self._told = said
+
+    def _others_are_silent(self) -> bool:
+        others = range(1, len(self.start.nodes))
+        return all(
+            self.store.quiet(self.start.cycle, group) >= self.limit * 0.8 for group in others
+        )
 
 
 @dataclass
@@ -77,7 +177,8 @@ class AgentCycle:
                 moment = self.ended_at.setdefault(rank, time.time())
                 if stopped:  # how long it took to end says nothing of how far it came by itself
                     moment = min(moment, self.failed_at)
-                ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
+                code, number = (None, -status) if status < 0 else (status, None)
+                ends.append(WorkerEnd(rank, code, number, known, stopped, moment))
         return ends
 
     def evidence_of(
@@ -119,3 +220,41 @@ class AgentCycle:
             note=self.failure,
             lost=self.lost,
         )
+
+
+def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
+    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both. The
+    files of those that could write them; a full disk costs files and no more.
+    """
+    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
+    with suppress(OSError):
+        directory.flight_recorder(0).parent.mkdir(exist_ok=True)
+    for pid in hooked.values():
+        for number in (DUMP_SIGNAL, STACKS_SIGNAL):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+    deadline = time.monotonic() + COLLECT_WITHIN
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_FILE)
+        if all(
+            _is_complete(directory.stacks(rank)) and is_there(directory.flight_recorder(rank))
+            for rank in hooked
+        ):
+            break
+    files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
+    return tuple(str(file) for pair in files for file in pair if _size(file) > 0)
+
+
+def _is_complete(stacks: Path) -> bool:
+    try:
+        status = stacks.stat()
+    except OSError:
+        return False
+    return status.st_size > 0 and time.time() - status.st_mtime >= _QUIET_FILE / 2
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

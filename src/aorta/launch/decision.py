@@ -2,34 +2,167 @@
 
 Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
 than a wrong RESTART: no opinion restarts.
+
+All sources are asked at once, within a bounded time. Aggregation `any`: one STOP is a STOP. `all`:
+STOP needs every source that has an opinion, and at least one opinion. A source that is unreachable,
+late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one from
+being stopped.
 """
 
 import logging
+import queue
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from aorta.attribution import JobProgress
 from aorta.attribution.documents import REMEMBERED
 from aorta.core.errors import Exit
-from aorta.launch.config import FaultTolerance
+from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
 from aorta.launch.records import (
     Action,
     CycleEvidence,
     CycleStart,
+    DecisionSource,
+    Everybody,
     FailedCycle,
     JobEnding,
+    SourceError,
     SourceVerdict,
 )
-from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store import JobStore
 
 log = logging.getLogger(__name__)
 
+LateStop = Callable[[SourceVerdict], None]
+
 _REMEMBERED = 50  # failed cycles
+_NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
+
+
+class AttributionSources:
+    def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
+        self._sources = tuple(sources)
+        self._aggregation = aggregation
+        self._triggers: list[threading.Thread] = []
+
+    def trigger(self, known: Callable[[], FailedCycle], everybody: Everybody | None = None) -> None:
+        """Tell every source what this agent knows, without waiting for any."""
+        self._triggers = [
+            threading.Thread(target=_tell, args=(source, known, everybody), daemon=True)
+            for source in self._sources
+        ]
+        for thread in self._triggers:
+            thread.start()
+
+    def finish_triggers(self, timeout: float) -> None:
+        """Before a process leaves: let what is being told arrive, but not for long."""
+        deadline = time.monotonic() + timeout
+        for thread in self._triggers:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def read(
+        self, failed: FailedCycle, timeout: float, late_stop: LateStop | None = None
+    ) -> SourceVerdict:
+        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
+        seconds. A verdict that becomes STOP after that goes to `late_stop`, or is logged.
+        """
+        deadline = time.monotonic() + timeout
+        arriving: _Answers = queue.SimpleQueue()
+        for source in self._sources:
+            threading.Thread(
+                target=_ask, args=(source, failed, arriving), name=f"ask-{source.name}", daemon=True
+            ).start()
+        answers: list[SourceVerdict] = []
+        missing = len(self._sources)
+        while missing and not self._is_certain(answers):
+            try:
+                answer = arriving.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            missing -= 1
+            answers += [answer] if answer is not None else []
+        decided = self._verdict(answers)
+        if missing and decided.action is not Action.STOP:
+            drop = partial(_drop_late, failed.start.cycle_id)
+            is_late = time.monotonic() >= deadline
+            threading.Thread(
+                target=self._hear_the_rest,
+                args=(arriving, missing, answers, late_stop or drop if is_late else None),
+                daemon=True,
+            ).start()
+        return decided
+
+    def _hear_the_rest(
+        self,
+        arriving: "_Answers",
+        missing: int,
+        answers: list[SourceVerdict],
+        late_stop: LateStop | None,
+    ) -> None:
+        """Of sources that answer after the decision, a STOP that would have been the verdict."""
+        for _ in range(missing):
+            answer = arriving.get()
+            if answer is None:
+                continue
+            answers.append(answer)
+            is_stop = answer.action is Action.STOP
+            if is_stop and late_stop and self._verdict(answers).action is Action.STOP:
+                late_stop(answer)
+            elif is_stop:
+                log.info("STOP from %s is outvoted: %s", answer.source, answer.reason)
+
+    def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
+        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
+        return any(answer.action is decisive for answer in answers)
+
+    def _verdict(self, answers: Sequence[SourceVerdict]) -> SourceVerdict:
+        stops, restarts, unsure = (
+            [answer for answer in answers if answer.action is action]
+            for action in (Action.STOP, Action.RESTART, Action.UNKNOWN)
+        )
+        if stops and (self._aggregation == "any" or not restarts):
+            return stops[0]
+        return next(iter([*restarts, *unsure]), _NO_ANSWER)
+
+
+_Answers = queue.SimpleQueue[SourceVerdict | None]
+
+
+def _ask(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
+    verdict = None
+    try:
+        verdict = source.read(failed)
+    except (SourceError, OSError) as wrong:
+        log.warning("no answer from %s for cycle %s: %s", source.name, failed.start.cycle_id, wrong)
+    finally:  # a source that breaks keeps nobody waiting
+        arriving.put(verdict)
+
+
+def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
+    log.warning(
+        "late STOP from %s for cycle %s is dropped, the job goes on "
+        "(--ft-attribution-late-stop obeys it): %s",
+        verdict.source,
+        cycle_id,
+        verdict.reason,
+    )
+
+
+def _tell(
+    source: DecisionSource, known: Callable[[], FailedCycle], everybody: Everybody | None
+) -> None:
+    failed = known()
+    try:
+        source.trigger(failed, everybody)
+    except (SourceError, OSError) as wrong:
+        cycle = failed.start.cycle_id
+        log.warning("%s was not told about cycle %s, going on: %s", source.name, cycle, wrong)
 
 
 @dataclass(frozen=True)
@@ -41,39 +174,17 @@ class FinalDecision:
     ruling: Ruling
 
 
-@dataclass(frozen=True)
-class _Judged:
-    ending: JobEnding | None
-    so_far: JobProgress
-    verdict: SourceVerdict
-
-    @property
-    def memory(self) -> tuple[Mapping[str, Any], ...]:
-        """What later cycles are compared with; no evidence lines, as every start carries it."""
-        finding = self.verdict.finding
-        if finding is None:
-            return ()
-        return ({key: finding.get(key) for key in REMEMBERED},)
-
-
+@dataclass
 class LeaderDecides:
     """The decider of every agent; only the leader's is ever asked."""
 
-    def __init__(
-        self,
-        sources: AttributionSources,
-        settings: FaultTolerance,
-        job_id: str,
-        max_restarts: int,
-        log_dir: LogDir,
-    ) -> None:
-        self._sources = sources
-        self._settings = settings
-        self._job_id = job_id
-        self._max_restarts = max_restarts
-        self._log_dir = log_dir
-        self.final_decision: FinalDecision | None = None
-        self._late: FinalDecision | None = None  # a STOP that came after the next cycle began
+    sources: AttributionSources
+    settings: FaultTolerance
+    job_id: str
+    max_restarts: int
+    log_dir: LogDir
+    final_decision: FinalDecision | None = None
+    _late: FinalDecision | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
@@ -89,57 +200,59 @@ class LeaderDecides:
         )
         if store.failure_of(previous.cycle) is None:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
-            write_cycle_info(self._log_dir.path, previous, store.evidence(previous))
+            write_cycle_info(self.log_dir.path, previous, store.evidence(previous))
             return coming
-        judged = self._judge(store, previous)
-        if judged.ending is not None:
-            return judged.ending
+        ending, so_far, finding = self._judge(store, previous)
+        if ending is not None:
+            return ending
         store.forget_evidence(previous.cycle - 1)
         return replace(
             coming,
             restarts=previous.restarts + 1,
-            best_step=judged.so_far.best_step,
-            idle_cycles=judged.so_far.idle,
-            history=(*previous.history, *judged.memory)[-_REMEMBERED:],
+            best_step=so_far.best_step,
+            idle_cycles=so_far.idle,
+            history=(*previous.history, *_remembered(finding))[-_REMEMBERED:],
             started=time.time(),
         )
 
     def final(
         self, store: JobStore, start: CycleStart, ending: JobEnding | None = None
     ) -> JobEnding:
-        judged = self._judge(store, start, ending)
-        assert judged.ending is not None, "a cycle without restarts left always ends the job"
-        return judged.ending
+        ending, _, _ = self._judge(store, start, ending)
+        assert ending is not None, "a cycle without restarts left always ends the job"
+        return ending
 
     def late_ending(self, start: CycleStart) -> JobEnding | None:
         late = self._late
         if late is None or late.failed.start.cycle != start.cycle - 1:
             return None
         self.final_decision = late
-        write_cycle_info(self._log_dir.path, late.failed.start, late.failed.evidence, late.ruling)
+        write_cycle_info(self.log_dir.path, late.failed.start, late.failed.evidence, late.ruling)
         return late.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
-        job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
-        self._log_dir.claim(job_id)
-        first = next_cycle(self._log_dir.path)
+        job_id = f"{self.job_id}-{store.mint(uuid.uuid4().hex[:8])}"
+        self.log_dir.claim(job_id)
+        first = next_cycle(self.log_dir.path)
         return CycleStart(
             job_id=job_id,
             cycle=first,
             nodes=nodes,
-            max_restarts=self._max_restarts,
+            max_restarts=self.max_restarts,
             first_cycle=first,
             started=time.time(),
         )
 
     def _judge(
         self, store: JobStore, start: CycleStart, known: JobEnding | None = None
-    ) -> "_Judged":
-        """Whether the job ends with this cycle (or with a `known` ending), and what is next."""
+    ) -> tuple[JobEnding | None, JobProgress, Mapping[str, Any] | None]:
+        """Whether the job ends with this cycle (or with a `known` ending), how far it came, and
+        what attribution found.
+        """
         failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
-        attribution = self._settings.attribution
+        attribution = self.settings.attribution
 
         def elapsed_ms() -> int:
             return round((time.monotonic() - began) * 1000)
@@ -149,25 +262,25 @@ class LeaderDecides:
             self._late = FinalDecision(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
 
         obeys = attribution.late_stop and not attribution.dry_run
-        verdict = self._sources.read(
+        verdict = self.sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
         )
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
-        write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
+        write_cycle_info(self.log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
             self.final_decision = FinalDecision(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
-        return _Judged(ending, so_far, verdict)
+        return ending, so_far, verdict.finding
 
     def _ending(
         self, start: CycleStart, verdict: SourceVerdict, so_far: JobProgress, failure: str
     ) -> JobEnding | None:
         stops = self._stop_reason(start, verdict, so_far)
-        if stops is not None and not self._settings.attribution.dry_run:
+        if stops is not None and not self.settings.attribution.dry_run:
             return JobEnding(Exit.STOP, stops, start.cycle_id)
         if stops is not None:
             log.warning("dry run, the job is not stopped: %s", stops)
@@ -183,7 +296,7 @@ class LeaderDecides:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
             return _stopped(start, verdict)
-        limit = self._settings.max_no_progress_cycles
+        limit = self.settings.max_no_progress_cycles
         if not limit or so_far.idle < limit or start.restarts_left <= 0:
             return None
         at = "" if so_far.best_step is None else f"; the best step stays {so_far.best_step}"
@@ -191,6 +304,11 @@ class LeaderDecides:
             f"{so_far.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
+
+
+def _remembered(finding: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """What later cycles are compared with; no evidence lines, as every start carries it."""
+    return () if finding is None else ({key: finding.get(key) for key in REMEMBERED},)
 
 
 def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:

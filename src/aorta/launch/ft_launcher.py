@@ -1,34 +1,18 @@
-"""What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named
-with what stands for them.
+"""What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, read as ours, or
+named with what stands for them.
 
 Nothing else in this package knows these names, and nothing here needs torch.
 """
 
+import argparse
 import logging
 import os
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from aorta.core.errors import UsageError
-
 log = logging.getLogger(__name__)
 
-_SECONDS: Mapping[str, Any] = {"metavar": "SECONDS|null"}
-# Flag -> no key of ours, how it is parsed, and what --help says.
-FLAGS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
-    "--ft-cfg-path": ("", {"metavar": "FILE"}, "ft_launcher's name for --ft-config."),
-    "--ft-rank-heartbeat-timeout": ("", _SECONDS, "ft_launcher's name for --ft-hang-timeout."),
-    "--ft-initial-rank-heartbeat-timeout": (
-        *("", _SECONDS),
-        "The same; the larger of the two counts.",
-    ),
-    "--ft-attribution-stop-action": (
-        *("", {"choices": ["log", "no-restart"]}),
-        "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by default.",
-    ),
-    "--ft-no-restart-exit-code": ("", {"metavar": "CODE"}, "93; no other code is used here."),
-}
 # The first word of a command line that began with `ft_launcher`.
 NAMED_SO = "--ft-launcher-defaults"
 _TERMINATION = "ranks get SIGTERM, and SIGKILL after --shutdown-timeout"
@@ -38,8 +22,8 @@ _INSTEAD: Mapping[str, str] = {
     "start `aorta attrsvc` yourself and give --ft-attrsvc-url": "attribution_startup_timeout",
     "no language model is asked": "attribution_llm_api_key_file "
     "attribution_llm_base_url attribution_llm_model",
-    "use --ft-attribution-mcp-server for an MCP server": "attribution_analysis_backend",
-    "name the sources with --ft-attribution-http-url": "attribution_backends",
+    "name the sources with --ft-attribution-http-url or --ft-attribution-enable-mcp": ""
+    "attribution_analysis_backend attribution_backends",
     "cycle_info.json lies in --log-dir, one in each cycle": "cycle_info_dir",
     "the job's id is --rdzv-id": "cycle_info_job_id",
     "this launcher speaks to stderr": "nvrx_logfile",
@@ -63,25 +47,58 @@ _INSTEAD: Mapping[str, str] = {
     "gpu_memory_reclaim_tolerance_mb gpu_memory_poll_interval gpu_memory_reclaim_poll_interval "
     "install_exception_hook log_level",
 }
+# Its name -> what stands for it here.
 _NOT_HERE: Mapping[str, str] = {
     name: instead for instead, names in _INSTEAD.items() for name in names.split()
+}
+# Its name -> the key of ours that it sets.
+_READ_AS: Mapping[str, str] = {
+    "rank_heartbeat_timeout": "hang_timeout_seconds",
+    "initial_rank_heartbeat_timeout": "hang_timeout_seconds",
+    "attribution_endpoint": "attribution.attrsvc_url",
+    "attribution_stop_action": "attribution.dry_run",
+    "attribution_dry_run": "attribution.dry_run",
+    "attribution_timeout_seconds": "attribution.timeout_seconds",
 }
 _NOT_OF_TORCHRUN = ("term_timeout", "workers_stop_timeout")  # without --ft-, and not here either
 
 
-def spellings(flag: str) -> tuple[str, str, str]:
-    """`--ft-x-y` and `--ft_x_y`, as torchrun has it for its own, and ft_launcher's `--ft-x_y`."""
+def add_flag(
+    group: "argparse._ArgumentGroup", flag: str, how: Mapping[str, Any], told: str | None
+) -> None:
+    """`--ft-x-y` and `--ft_x_y`, as torchrun has it for its own, and ft_launcher's `--ft-x_y`, of
+    which --help says nothing.
+    """
     words = flag.removeprefix("--ft-").replace("-", "_")
-    return flag, f"--ft_{words}", f"--ft-{words}"
+    names = dict.fromkeys((flag, f"--ft_{words}"))
+    group.add_argument(*names, default=None, help=told, **how)
+    if f"--ft-{words}" not in names:
+        group.add_argument(f"--ft-{words}", default=None, help=SUPPRESS, **how)
 
 
-def add_what_is_not_here(parser: ArgumentParser) -> None:
-    for name in _NOT_HERE:
-        names = dict.fromkeys(spellings(f"--ft-{name.replace('_', '-')}"))
-        parser.add_argument(*names, default=None, help=SUPPRESS)
+def add_flags(parser: ArgumentParser) -> None:
+    """Every flag of ft_launcher's."""
+    group = parser.add_argument_group("ft_launcher's own")
+    seconds: dict[str, Any] = {"metavar": "SECONDS|null", "type": _seconds}
+    flags: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("--ft-cfg-path", {"metavar": "FILE"}, "ft_launcher's name for --ft-config."),
+        ("--ft-rank-heartbeat-timeout", seconds, "ft_launcher's name for --ft-hang-timeout."),
+        (
+            *("--ft-initial-rank-heartbeat-timeout", seconds),
+            "The same; the larger of the two counts.",
+        ),
+        (
+            *("--ft-attribution-stop-action", {"choices": ["log", "no-restart"]}),
+            "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as here by default.",
+        ),
+        ("--ft-no-restart-exit-code", {"metavar": "CODE"}, "93; no other code is used here."),
+        *((f"--ft-{name.replace('_', '-')}", {}, SUPPRESS) for name in _NOT_HERE),
+        ("--ft-ignore-missing-cfg", {"action": "store_true"}, SUPPRESS),
+    )
+    for flag, how, told in flags:
+        add_flag(group, flag, how, told)
     for name in _NOT_OF_TORCHRUN:
         parser.add_argument(f"--{name.replace('_', '-')}", f"--{name}", default=None, help=SUPPRESS)
-    parser.add_argument(*spellings("--ft-ignore-missing-cfg"), action="store_true", help=SUPPRESS)
     parser.add_argument(NAMED_SO, action="store_true", help=SUPPRESS)
 
 
@@ -100,7 +117,7 @@ def meant_block(content: object, known: Collection[str], file: str) -> object:
     block = content.get("fault_tolerance")
     if not isinstance(block, Mapping):
         return {} if block is None else {"fault_tolerance": block}
-    strange = [key for key in block if key not in {*known, *_ITS_KEYS}]
+    strange = [key for key in block if key not in {*known, *_NOT_HERE, *_READ_AS}]
     for key in strange:
         log.warning("%s: %s is not known here and is left out", file, key)
     return {"fault_tolerance": {key: block[key] for key in block if key not in strange}}
@@ -118,82 +135,58 @@ def endpoint(told: str) -> str | None:
     return None
 
 
-def in_our_words(content: object, file: str | None) -> object:
-    """ft_launcher's keys as ours, where there is one; the others are named and left out."""
+def _in_our_words(theirs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Its settings as ours, by key; each is named in a warning, behind `prefix`."""
+    ours: dict[str, Any] = {}
+    for name, value in theirs.items():
+        key = _READ_AS.get(name, "")
+        shown = f"{prefix}{name.replace('_', '-') if prefix.startswith('--') else name}"
+        log.warning("%s is ft_launcher's; %s", shown, _NOT_HERE.get(name, f"it is read as {key}"))
+        read = value
+        if name == "attribution_endpoint":
+            read = endpoint(str(value))
+        elif name == "attribution_stop_action":
+            read = value == "log"
+        elif key == "hang_timeout_seconds" and isinstance(value, int | float):
+            read = max(value, ours.get(key, value))
+        if key and value is not None and read is not None:
+            ours[key] = read
+    return ours
+
+
+def file_in_our_words(content: object, file: str | None) -> object:
+    """The content of a file, in which its keys are ours. Where both stand, ours count."""
     block = content.get("fault_tolerance") if isinstance(content, Mapping) else None
     if not isinstance(content, Mapping) or not isinstance(block, Mapping):
         return content
-    ours = {key: value for key, value in block.items() if key not in _ITS_KEYS}
-    theirs = {key: value for key, value in block.items() if key in _ITS_KEYS}
-    attribution = dict(ours.get("attribution") or {})
-    timeouts = [theirs.get("rank_heartbeat_timeout"), theirs.get("initial_rank_heartbeat_timeout")]
-    limits = [each for each in timeouts if each is not None]
-    if limits:
-        ours.setdefault("hang_timeout_seconds", max(limits))
-    if theirs.get("attribution_endpoint") is not None:
-        attribution.setdefault("attrsvc_url", endpoint(str(theirs["attribution_endpoint"])))
-    if theirs.get("attribution_stop_action") is not None:
-        attribution.setdefault("dry_run", theirs["attribution_stop_action"] == "log")
-    if "attribution_dry_run" in theirs:
-        attribution.setdefault("dry_run", theirs["attribution_dry_run"])
-    if "attribution_timeout_seconds" in theirs:
-        attribution.setdefault("timeout_seconds", theirs["attribution_timeout_seconds"])
-    if attribution:
-        ours["attribution"] = attribution
-    for key in theirs:
-        what = _NOT_HERE.get(key) or f"it is read as {_ITS_KEYS[key]}"
-        log.warning("%s: %s is ft_launcher's; %s", file, key, what)
+    theirs = {key: block[key] for key in block if key in _NOT_HERE or key in _READ_AS}
+    ours: dict[str, Any] = {key: block[key] for key in block if key not in theirs}
+    for key, value in _in_our_words(theirs, f"{file}: ").items():
+        outer, _, name = key.rpartition(".")
+        target = ours.setdefault(outer, {}) if outer else ours
+        if isinstance(target, dict):
+            target.setdefault(name, value)
     return {**content, "fault_tolerance": ours}
 
 
-_ITS_KEYS: Mapping[str, str] = {
-    **_NOT_HERE,
-    "rank_heartbeat_timeout": "hang_timeout_seconds",
-    "initial_rank_heartbeat_timeout": "hang_timeout_seconds",
-    "attribution_endpoint": "attribution.attrsvc_url",
-    "attribution_stop_action": "attribution.dry_run",
-    "attribution_dry_run": "attribution.dry_run",
-    "attribution_timeout_seconds": "attribution.timeout_seconds",
-}
-
-
-def without_its_spellings(flags: Namespace) -> Namespace:
-    folded = dict(vars(flags))
-    for name, instead in _NOT_HERE.items():
-        if folded.pop(f"ft_{name}") is not None:
-            log.warning("--ft-%s is ft_launcher's; %s", name.replace("_", "-"), instead)
+def flags_in_our_words(flags: Namespace) -> dict[str, Any]:
+    """What its flags set, by key of ours."""
     for name in _NOT_OF_TORCHRUN:
-        if folded.pop(name) is not None:
+        if getattr(flags, name) is not None:
             log.warning("--%s is ft_launcher's; %s", name.replace("_", "-"), _TERMINATION)
-    limits = [
-        _seconds(name, folded.pop(name))
-        for name in ("ft_rank_heartbeat_timeout", "ft_initial_rank_heartbeat_timeout")
-    ]
-    known = [limit for limit in limits if limit is not None]
-    if known and folded["ft_hang_timeout"] is None:
-        folded["ft_hang_timeout"] = max(known)
-        log.warning(
-            "--ft-rank-heartbeat-timeout is ft_launcher's; here it is --ft-hang-timeout %g: "
-            "no output and no heartbeat for so long is a hang",
-            max(known),
-        )
-    action = folded.pop("ft_attribution_stop_action")
-    if action is not None and folded["ft_attribution_dry_run"] is None:
-        folded["ft_attribution_dry_run"] = action == "log"
-    if folded.pop("ft_no_restart_exit_code") not in {None, "93"}:
+    if flags.ft_no_restart_exit_code not in {None, "93"}:
         log.warning("--ft-no-restart-exit-code is ft_launcher's; a STOP always exits with 93 here")
-    if folded["ft_cfg_path"] is not None:
-        if folded["ft_config"] is not None:
-            raise UsageError("--ft-cfg-path is another name for --ft-config; give only one")
-        folded["ft_config"] = folded["ft_cfg_path"]
-    return Namespace(**folded)
+    names = {*_NOT_HERE, *_READ_AS} - {"attribution_endpoint", "attribution_dry_run"}
+    given = {name: getattr(flags, f"ft_{name}", None) for name in sorted(names)}
+    return _in_our_words(
+        {name: value for name, value in given.items() if value is not None}, "--ft-"
+    )
 
 
-def _seconds(name: str, text: str | None) -> float | None:
-    if text is None or text.lower() in {"none", "null", ""}:
+def _seconds(text: str) -> float | None:
+    if text.lower() in {"none", "null", ""}:
         return None
     try:
         return float(text)
     except ValueError:
-        flag = name.replace("_", "-")
-        raise UsageError(f"--{flag} {text}: expected seconds, or null for never") from None
+        raise ArgumentTypeError("expected seconds, or null for never") from None

@@ -23,9 +23,9 @@ from string import Template
 from typing import Any, BinaryIO, TextIO, cast
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.api import to_map
 
 from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
-from aorta.launch.options import Shown
 from aorta.launch.records import CycleStart
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,38 @@ _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
 CYCLES_UNASKED = 4
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template`, as torchrun has them."""
+
+    redirects: str = "0"
+    tee: str = "0"
+    only: frozenset[int] = frozenset()
+    prefix: str = "[${role_name}${local_rank}]:"
+    out_filters: tuple[str, ...] = ()
+    err_filters: tuple[str, ...] = ()
+
+    def tee_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown line by line behind a prefix."""
+        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
+
+    def plain_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown as they are: neither redirected nor teed."""
+        if not self._wanted(local_rank):
+            return Std.NONE
+        hidden = self._streams(self.redirects, local_rank, world)
+        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
+
+    def filters_of(self, stream: Std) -> tuple[str, ...]:
+        return self.out_filters if stream is Std.OUT else self.err_filters
+
+    def _wanted(self, local_rank: int) -> bool:
+        return not self.only or local_rank in self.only
+
+    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
+        return to_map(Std.from_str(spelled), world)[local_rank]
 
 
 @dataclass
@@ -66,17 +98,14 @@ class OutputPump:
 
     merged: Path | None = None
     limit: int | None = None  # bytes of each file; the oldest are dropped
-    _streams: list[_Stream] = field(default_factory=list)
+    streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     last_output: float = 0.0  # on the monotonic clock
 
-    def add(self, stream: _Stream) -> None:
-        self._streams.append(stream)
-
     def start(self) -> None:
         """Files first: also a rank that writes nothing has its logs."""
-        for stream in self._streams:
+        for stream in self.streams:
             self._write(stream, b"")
         self._thread = threading.Thread(target=self._carry, name="aorta-output", daemon=True)
         self._thread.start()
@@ -90,23 +119,23 @@ class OutputPump:
 
     def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.tail for stream in self._streams if stream.rank == rank)
+        told = (stream.tail for stream in self.streams if stream.rank == rank)
         return "".join(text.decode("utf-8", "replace") for text in told)
 
     @property
     def incomplete(self) -> frozenset[int]:
         """Ranks whose files do not hold all that they wrote last."""
-        return frozenset(stream.rank for stream in self._streams if not stream.is_complete)
+        return frozenset(stream.rank for stream in self.streams if not stream.is_complete)
 
     def _carry(self) -> None:
-        by_pipe = {stream.reads: stream for stream in self._streams}
+        by_pipe = {stream.reads: stream for stream in self.streams}
         poll = select.poll()
         for pipe in by_pipe:
             poll.register(pipe, select.POLLIN)
         while not self._stopping.is_set():
             for pipe, _ in poll.poll(_INTERVAL * 1000):
                 self._pass_on(by_pipe[pipe])
-        for stream in self._streams:
+        for stream in self.streams:
             while self._pass_on(stream):
                 pass
             self._finish(stream)
@@ -233,34 +262,24 @@ class RedirectedFunction:
         return self._function(*arguments)
 
 
+@dataclass(eq=False)
 class CycleLogs(LogsSpecs):
     """Tells torch where the workers of the coming cycle write."""
 
-    def __init__(
-        self,
-        log_dir: LogDir,
-        shown: Shown,
-        *,
-        merged: bool = False,
-        merged_prefix: str | None = None,
-        watch_hangs: bool = False,
-        bounded: bool = False,
-        users: LogsSpecs | None = None,
-        functions: bool = False,
-    ) -> None:
-        super().__init__(str(log_dir.path))
-        self.log_dir = log_dir
-        self._shown = shown
-        self._merged = merged
-        self._merged_prefix = merged_prefix
-        self._watch_hangs = watch_hangs
-        self._bounded = bounded
-        self._functions = functions  # workers are `RedirectedFunction`s
-        self._users = users  # the user's own `--logs-specs`: its files are written beside ours
-        self._start: CycleStart | None = None
-        self.pump: OutputPump | None = None
-        # Rank -> a file in memory that it writes its step into, and when that was made.
-        self._beats: dict[int, tuple[int, int]] = {}
+    log_dir: LogDir
+    shown: Shown
+    merged_prefix: str | None = None
+    watch_hangs: bool = False
+    bounded: bool = False
+    users: LogsSpecs | None = None  # the user's own `--logs-specs`: its files stand beside ours
+    functions: bool = False  # workers are `RedirectedFunction`s
+    pump: OutputPump | None = None
+    _start: CycleStart | None = None
+    # Rank -> a file in memory that it writes its step into, and when that was made.
+    _beats: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(str(self.log_dir.path))
 
     @property
     def root_log_dir(self) -> str:
@@ -273,7 +292,7 @@ class CycleLogs(LogsSpecs):
         for file, _ in self._beats.values():
             os.close(file)
         self._beats.clear()
-        if self._bounded:
+        if self.bounded:
             oldest = start.cycle - CYCLES_UNASKED
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return prepare(self.log_dir.path, start)
@@ -304,11 +323,10 @@ class CycleLogs(LogsSpecs):
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
-        group_rank = next(iter(envs.values()))["GROUP_RANK"]
-        pump = OutputPump(
-            self._merged_log(directory, group_rank), LARGEST_UNASKED if self._bounded else None
-        )
-        users = self._users.reify(envs) if self._users is not None else LogsDest()
+        prefix = self.merged_prefix
+        merged = Path(f"{prefix}_cycle{self._start.cycle}.log") if prefix is not None else None
+        pump = OutputPump(merged, LARGEST_UNASKED if self.bounded else None)
+        users = self.users.reify(envs) if self.users is not None else LogsDest()
         destination = LogsDest()
         for local_rank, env in envs.items():
             rank = int(env["RANK"])
@@ -320,21 +338,15 @@ class CycleLogs(LogsSpecs):
                 carried = self._stream(stream, file, local_rank, env, len(envs))
                 if users_files.get(local_rank):
                     carried.copy = Path(users_files[local_rank])
-                pump.add(carried)
+                pump.streams.append(carried)
                 pipe = f"/proc/{os.getpid()}/fd/{carried.writes}"
-                paths[local_rank] = "" if self._functions else pipe
-                if self._functions:
+                paths[local_rank] = "" if self.functions else pipe
+                if self.functions:
                     env[_PIPES[1 if stream is Std.OUT else 2]] = pipe
             destination.error_files[local_rank] = str(directory.error_file(rank))
         pump.start()
         self.pump = pump
         return destination
-
-    def _merged_log(self, directory: CycleDir, group_rank: str) -> Path | None:
-        assert self._start is not None
-        if self._merged_prefix is not None:
-            return Path(f"{self._merged_prefix}_cycle{self._start.cycle}.log")
-        return directory.merged(group_rank) if self._merged else None
 
     def _stream(
         self, stream: Std, path: Path, local_rank: int, env: Mapping[str, str], world: int
@@ -342,9 +354,7 @@ class CycleLogs(LogsSpecs):
         reads, writes = _pipe()
         screen = console(stream)
         filters = (
-            self._shown.filters_of(stream)
-            if stream in self._shown.tee_of(local_rank, world)
-            else ()
+            self.shown.filters_of(stream) if stream in self.shown.tee_of(local_rank, world) else ()
         )
         names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
         ending = "out" if stream is Std.OUT else "err"
@@ -354,9 +364,9 @@ class CycleLogs(LogsSpecs):
             path=path,
             reads=reads,
             writes=writes,
-            plain=screen if stream in self._shown.plain_of(local_rank, world) else None,
-            tee=screen if stream in self._shown.tee_of(local_rank, world) else None,
-            prefix=Template(self._shown.prefix).safe_substitute(names).encode(),
+            plain=screen if stream in self.shown.plain_of(local_rank, world) else None,
+            tee=screen if stream in self.shown.tee_of(local_rank, world) else None,
+            prefix=Template(self.shown.prefix).safe_substitute(names).encode(),
             filters=tuple(word.encode() for word in filters),
             filtered=filtered if filters else None,
         )
@@ -371,7 +381,7 @@ class CycleLogs(LogsSpecs):
         beats = os.memfd_create(f"aorta-heartbeat-{rank}")
         self._beats[rank] = (beats, os.fstat(beats).st_mtime_ns)
         env["AORTA_HEARTBEAT_FILE"] = f"/proc/{os.getpid()}/fd/{beats}"
-        if self._watch_hangs:
+        if self.watch_hangs:
             env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))
             env["PYTHONPATH"] = _with_hook(os.environ)

@@ -1,29 +1,21 @@
-"""What agents say to each other through the store: plain frozen records that travel as JSON.
-
-Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is
-what attribution, the service and cycle_info.json are given.
+"""What agents say to each other through the store: plain frozen records that travel as JSON; and
+what a source of verdicts is given and answers. Nothing here knows torch, files or clocks.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, Self, TypeVar
+
+from pydantic import TypeAdapter
 
 from aorta.attribution import Action
 
-__all__ = [
-    "HANG",
-    "Action",
-    "CycleEvidence",
-    "CycleStart",
-    "FailedCycle",
-    "JobEnding",
-    "Node",
-    "SourceVerdict",
-    "WorkerEnd",
-]
+__all__ = ["Action"]
+
+T = TypeVar("T")
 
 HANG = "hang"  # how a note about a hang begins
+_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
@@ -39,13 +31,6 @@ class Node:
     def order(self) -> tuple[int, str, int, str]:
         """Ranks follow this."""
         return self.rank or 0, self.address, self.pid, self.id
-
-    def encoded(self) -> str:
-        return json.dumps(astuple(self), separators=(",", ":"))
-
-    @classmethod
-    def decoded(cls, text: str) -> Self:
-        return cls(*json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -88,49 +73,32 @@ class JobEnding:
     reason: str
     cycle_id: str = ""
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """As cycle_info.json and the case spell it."""
+        return {"exit_code": self.exit_code, "reason": self.reason}
+
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How one rank ended. `stopped` ones were ended by their agent, because another rank had
-    failed; `time` is then when it did so.
+    """How one rank ended. Those `stopped_by_agent` were, because another rank had failed; `time` is
+    then when that was done.
     """
 
     rank: int
     exit_code: int | None = None
     signal: int | None = None
     error_file: str | None = None
-    stopped: bool = False
+    stopped_by_agent: bool = False
     time: float | None = None  # seconds since the epoch, when its agent noticed
-
-    @classmethod
-    def of(
-        cls,
-        rank: int,
-        status: int,
-        error_file: str | None = None,
-        *,
-        stopped: bool = False,
-        time: float | None = None,
-    ) -> Self:
-        """From a POSIX return code, where a negative one is a signal."""
-        exit_code, signal = (None, -status) if status < 0 else (status, None)
-        return cls(rank, exit_code, signal, error_file, stopped, time)
 
     @property
     def failed(self) -> bool:
-        return self.exit_code != 0 and not self.stopped
+        return self.exit_code != 0 and not self.stopped_by_agent
 
     def row(self, node: str) -> dict[str, Any]:
         """As attribution, the service and cycle_info.json spell it."""
-        return {
-            "rank": self.rank,
-            "node": node,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "time": self.time,
-            "error_file": self.error_file,
-            "stopped_by_agent": self.stopped,
-        }
+        return {"node": node, **asdict(self)}
 
     @property
     def words(self) -> str:
@@ -178,7 +146,7 @@ class CycleEvidence:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
-        return [end.row(self.node) for end in self.ends if end.failed or end.stopped]
+        return [end.row(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
     @property
     def _blamed(self) -> frozenset[int]:
@@ -208,40 +176,62 @@ class SourceVerdict:
     decision: Mapping[str, Any] = field(default_factory=dict)
     finding: Mapping[str, Any] | None = None
 
+    @classmethod
+    def of_answer(cls, answer: Mapping[str, Any], source: str) -> Self:
+        """From the JSON of a service, ours or the peer's. An action that is none is UNKNOWN."""
+        decision = answer.get("decision") or answer.get("recommendation")
+        if not isinstance(decision, Mapping):
+            raise SourceError("the answer holds no decision")
+        said, finding = str(decision.get("action", "")), answer.get("finding")
+        return cls(
+            action=Action(said) if said in {*Action} else Action.UNKNOWN,
+            reason=str(decision.get("reason", ""))[:_LONGEST_REASON],
+            source=source,
+            decision=dict(decision),
+            finding=dict(finding) if isinstance(finding, Mapping) else None,
+        )
+
     @property
     def last_step(self) -> int | None:
         step = (self.finding or {}).get("last_step")
         return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
-def encode(record: CycleStart | JobEnding | CycleEvidence) -> str:
-    return json.dumps(asdict(record), separators=(",", ":"))
+Everybody = Callable[[CycleStart], FailedCycle | None]
+"""What all agents know about a cycle; None until all have told."""
 
 
-def decode_start(text: bytes | str) -> CycleStart:
-    content = json.loads(text)
-    return CycleStart(
-        **{
-            **content,
-            **{key: tuple(content[key]) for key in ("nodes", "history", "master")},
-        }
-    )
+class SourceError(Exception):
+    """A source could not be reached or made no sense. It abstains; the job goes on."""
 
 
-def decode_ending(text: bytes | str) -> JobEnding:
-    return JobEnding(**json.loads(text))
+class DecisionSource(Protocol):
+    """Whom the launcher asks. Both methods may block: they are called in threads of their own."""
+
+    @property
+    def name(self) -> str:
+        """What cycle_info.json and the log call it."""
+
+    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
+        """Tell it what this agent knows, once a cycle; `everybody` on the leader alone."""
+
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
+        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
+        logged, so a source may go on waiting up to its own time limit.
+        """
 
 
-def decode_evidence(text: bytes | str) -> CycleEvidence:
-    content = json.loads(text)
-    return CycleEvidence(
-        **{
-            **content,
-            "ranks": tuple(content["ranks"]),
-            "ends": tuple(WorkerEnd(**end) for end in content["ends"]),
-            "log_paths": tuple(content["log_paths"]),
-            "dumps": tuple(content["dumps"]),
-            "lost": tuple(content["lost"]),
-            "tails": {int(rank): tail for rank, tail in content["tails"].items()},
-        }
-    )
+_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (Node, CycleStart, JobEnding, CycleEvidence)
+}
+
+
+def encode(record: Node | CycleStart | JobEnding | CycleEvidence) -> str:
+    """As one line of JSON."""
+    return _ADAPTERS[type(record)].dump_json(record).decode()
+
+
+def decode(kind: type[T], text: bytes | str) -> T:
+    """The record of that kind that `encode` wrote."""
+    record: T = _ADAPTERS[kind].validate_json(text)
+    return record

@@ -11,11 +11,14 @@ Torch sees a `RendezvousHandler` and nothing else; its own c10d and static handl
 
 import logging
 import os
+import socket
+import threading
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import cast
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
@@ -26,15 +29,16 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from aorta.core.errors import Exit, InfrastructureError, UsageError
-from aorta.launch.liveness import Heartbeats, LeaderConnection, LivingProcess, names
+from aorta.launch.decision import LeaderDecides
 from aorta.launch.records import CycleStart, JobEnding, Node
-from aorta.launch.store import JobStore
+from aorta.launch.store import JobStore, StoreLostError
 from aorta.launch.store_server import Meeting, WorkerStore
 
 log = logging.getLogger(__name__)
 
 _LEADER_GRACE = 5.0  # beyond the decision timeout, before followers give a leader up
 _SLICE = 0.5
+_CONNECT_WITHIN = 2.0
 _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at who is there, while the leader decides
 _CLOSER_LOOKS, _OTHERS_LOOK = 0.1, 1.0  # seconds between two looks at who has joined
 _LOOKS_PER_SECOND = 160.0  # by all who wait to join
@@ -48,21 +52,6 @@ class JobEndedError(RendezvousGracefulExitError):
     def __init__(self, ending: JobEnding) -> None:
         super().__init__(ending.reason)
         self.ending = ending
-
-
-class Decider(Protocol):
-    def outcome(
-        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
-    ) -> CycleStart | JobEnding:
-        """What the round leads to. Called on the leader alone; bounded in time."""
-
-    def final(
-        self, store: JobStore, start: CycleStart, ending: JobEnding | None = None
-    ) -> JobEnding:
-        """Why the job ends with this cycle: it has no restart left, or `ending` says so."""
-
-    def late_ending(self, start: CycleStart) -> JobEnding | None:
-        """Of a STOP on the cycle before `start`, which came after `start` began."""
 
 
 @dataclass
@@ -82,7 +71,7 @@ class DecidingRendezvous(RendezvousHandler):
         meeting: Meeting,
         job_store: JobStore,
         worker_store: WorkerStore,
-        decider: Decider,
+        decider: LeaderDecides,
         decision_timeout: float,
     ) -> None:
         self.job_store = job_store
@@ -274,7 +263,7 @@ class DecidingRendezvous(RendezvousHandler):
         self, coming: _Round, here: Sequence[Node], silent: frozenset[Node], waited: float
     ) -> None:
         meeting = self._meeting
-        lost = names(node for node in coming.before if node in silent)
+        lost = ", ".join(sorted({node.address for node in coming.before if node in silent}))
         if coming.before and not coming.said and waited > _OTHERS_LOOK:
             coming.said = True
             log.warning(
@@ -347,3 +336,126 @@ class DecidingRendezvous(RendezvousHandler):
         if self._leader is not None:
             self._leader.close()
             self._leader = None
+
+
+# -- which agents live: heartbeats in the store, and a connection that closes with its process
+
+
+@dataclass
+class Heartbeats:
+    """This agent's own, and what was seen of the others'."""
+
+    store: JobStore
+    node: Node
+    interval: float  # seconds between two beats
+    most_missed: int  # beats of a node that may fail to come
+    # Node -> its last beat, and the seconds for which that has not changed.
+    _heard: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    _last_look: float = 0.0
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> None:
+        """The first beat is in the store when this returns."""
+        self.store.beat(self.node.id, "0")
+        threading.Thread(target=self._beat, name="aorta-beat", daemon=True).start()
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._stopped.wait(self.interval):
+            count += 1
+            with suppress(StoreLostError):  # who needs the store finds out
+                if not self._stopped.is_set():
+                    self.store.beat(self.node.id, str(count))
+
+    def leave(self) -> None:
+        """Nobody needs to wait until this agent is missed."""
+        self._stopped.set()
+        self.store.mark_gone(self.node.id)
+
+    def silent(self, nodes: Sequence[Node]) -> frozenset[Node]:
+        """Those that have left, or were silent for the keep-alive time. One request.
+
+        A probe that was frozen itself counts no more than two intervals for the time it missed.
+        """
+        if not nodes:
+            return frozenset()
+        now = time.monotonic()
+        passed = min(now - self._last_look, 2 * self.interval) if self._last_look else 0.0
+        self._last_look = now
+        beats = self.store.beats([node.id for node in nodes])
+        return frozenset(
+            node
+            for node, beat in zip(nodes, beats, strict=True)
+            if self._missed(node, beat, passed)
+        )
+
+    def _missed(self, node: Node, beat: bytes, passed: float) -> bool:
+        before, silent_for = self._heard.get(node.id, (b"", 0.0))
+        silent_for = silent_for + passed if beat == before else 0.0
+        self._heard[node.id] = (beat, silent_for)
+        is_other = node.id != self.node.id
+        return is_other and (not beat or silent_for >= self.interval * self.most_missed)
+
+
+class LivingProcess:
+    """A port that listens as long as this process lives. Others hold a connection to it while this
+    agent leads: when the process is killed its kernel closes them at once, where heartbeats would
+    be missed only after their time."""
+
+    def __init__(self) -> None:
+        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        self._listener = socket.create_server(
+            ("", 0), family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6
+        )
+        self.port: int = self._listener.getsockname()[1]
+        self._held: list[socket.socket] = []
+        threading.Thread(target=self._accept, name="aorta-alive", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            with suppress(OSError):
+                fresh, _ = self._listener.accept()
+                self._held = [each for each in self._held if not _has_closed(each)]
+                self._held.append(fresh)
+
+
+class LeaderConnection:
+    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an
+    address where nobody listens any more counts as a dead leader."""
+
+    def __init__(self, leader: Node) -> None:
+        self._address = (leader.address, leader.port)
+        self._socket: socket.socket | None = None
+        with suppress(OSError):
+            self._connect()
+
+    def is_refused(self) -> bool:
+        """Whether the leader's process is gone for certain."""
+        if self._socket is None or not _has_closed(self._socket):
+            return False
+        self.close()
+        try:
+            self._connect()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address, _CONNECT_WITHIN)
+        self._socket.setblocking(False)
+
+
+def _has_closed(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:  # nothing was said, and nothing ever is
+        return False
+    except OSError:
+        return True

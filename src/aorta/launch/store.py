@@ -1,4 +1,5 @@
-"""What the agents of a job agreed on, in a store of their own.
+"""What the agents of a job agree on, in a store of their own, and calls to that store that always
+end: each has a deadline, and no thread that hears signals waits in C++.
 
 Every fact is written once: by compare-and-set where several agents might write it, or under a key
 that only one agent owns. Keys, below one prefix per job:
@@ -22,33 +23,212 @@ that only one agent owns. Keys, below one prefix per job:
 | `cycle/<n>/quiet/<g>` | for how long the ranks of g have been silent |
 """
 
-import json
+import logging
+import queue
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, TypeVar
 
-from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
-
-from aorta.launch.records import (
-    CycleEvidence,
-    CycleStart,
-    JobEnding,
-    Node,
-    decode_ending,
-    decode_evidence,
-    decode_start,
-    encode,
-)
-from aorta.launch.store_calls import (
-    DeadlineStore,
-    KeyWatch,
-    RoundStore,
-    StoreCalls,
-    StorePatience,
-    store_answers,
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistError,
+    DistStoreError,
+    PrefixStore,
+    Store,
 )
 
+from aorta.core.errors import InfrastructureError
+from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Node, decode, encode
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NEVER = timedelta(days=20)  # the longest that the store takes
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.25  # seconds, for a key that another agent will write
+_ASK_WHETHER_HOPELESS = 1.0
 _ENDING = "ending"
 _LEFT = "left"
+_NOBODY = "nobody"  # of a round that is closed without members
 _NEWEST = "newest_round"
+_DOES_NOT_ANSWER = "the rendezvous store does not answer; the agent that hosts it has probably died"
+
+
+class StoreLostError(InfrastructureError):
+    """The process that hosts the rendezvous store is gone or silent."""
+
+    kind = "store_lost"
+
+
+class StoreCalls:
+    """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
+    can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
+    hour.
+
+    A store that is silent for `say_after` seconds is named in the log; after `give_up_after`
+    seconds, or when it is gone, every call raises `StoreLostError`.
+    """
+
+    def __init__(self, endpoint: str, say_after: float, give_up_after: float) -> None:
+        self._endpoint = endpoint
+        self._say_after = min(say_after, give_up_after)
+        self._give_up_after = give_up_after
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = (
+            queue.SimpleQueue()
+        )
+        self._is_silent = False
+        self._is_lost = False
+        threading.Thread(target=self._serve, name="aorta-store", daemon=True).start()
+
+    def make(self, call: Callable[[], T]) -> T:
+        if self._is_lost:
+            raise StoreLostError(_DOES_NOT_ANSWER)
+        future: Future[T] = Future()
+        self._waiting.put((future, call))
+        if not _is_done_within(future, self._say_after):
+            self._say_silent()
+            if not _is_done_within(future, self._give_up_after - self._say_after):
+                self._is_lost = True
+                raise StoreLostError(_DOES_NOT_ANSWER)
+        if self._is_silent:
+            self._is_silent = False
+            log.warning("the rendezvous store at %s answers again", self._endpoint)
+        try:
+            return future.result()
+        except DistError as lost:
+            raise StoreLostError(_DOES_NOT_ANSWER) from lost
+
+    def _say_silent(self) -> None:
+        if not self._is_silent:
+            self._is_silent = True
+            log.warning(
+                "the rendezvous store at %s has not answered for %g s; its host may be frozen or "
+                "cut off. The workers here go on; they are stopped if it stays silent for %g s",
+                self._endpoint,
+                self._say_after,
+                self._give_up_after,
+            )
+
+    def _serve(self) -> None:
+        while True:
+            future, call = self._waiting.get()
+            try:
+                future.set_result(call())
+            # It is raised again where the answer is awaited.
+            except BaseException as wrong:  # noqa: BLE001
+                future.set_exception(wrong)
+
+
+def _is_done_within(future: Future[Any], seconds: float) -> bool:
+    try:
+        future.exception(seconds)
+    except TimeoutError:
+        return future.done()
+    return True
+
+
+class DeadlineStore:
+    """As much of torch's `Store` as is used here, through `StoreCalls`."""
+
+    def __init__(self, store: Store, calls: StoreCalls) -> None:
+        self.torch_store: Any = store  # the type stubs do not know all that every store has
+        self.calls = calls
+
+    def get(self, key: str) -> bytes:
+        return self.calls.make(lambda: bytes(self.torch_store.get(key)))
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return self.calls.make(lambda: list(self.torch_store.multi_get(keys)))
+
+    def set(self, key: str, value: Any) -> None:
+        self.calls.make(lambda: self.torch_store.set(key, value))
+
+    def multi_set(self, keys: list[str], values: list[Any]) -> None:
+        self.calls.make(lambda: self.torch_store.multi_set(keys, values))
+
+    def append(self, key: str, value: str) -> None:
+        self.calls.make(lambda: self.torch_store.append(key, value))
+
+    def add(self, key: str, amount: int) -> int:
+        return self.calls.make(lambda: int(self.torch_store.add(key, amount)))
+
+    def check(self, keys: list[str]) -> bool:
+        return self.calls.make(lambda: bool(self.torch_store.check(keys)))
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        return self.calls.make(lambda: bytes(self.torch_store.compare_set(key, expected, desired)))
+
+
+class RoundStore(DeadlineStore):
+    """What the agents of one round share. A key that only a lost node would write is given up."""
+
+    def __init__(self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], bool]) -> None:
+        super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
+        self._is_hopeless = is_hopeless
+        self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
+
+    def get(self, key: str) -> bytes:
+        self._wait_for([key])
+        return super().get(key)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        self._wait_for(keys)
+        return super().multi_get(keys)
+
+    def _wait_for(self, keys: list[str]) -> None:
+        pause = _FIRST_LOOK
+        while not self.check(keys):
+            if time.monotonic() >= self._next_question:
+                self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
+                if self._is_hopeless():
+                    raise DistStoreError("a node of this round was lost")
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LAST_LOOK)
+
+
+class KeyWatch:
+    """One blocking wait for a key, on a connection of its own."""
+
+    def __init__(self, connect: Callable[[], Store]) -> None:
+        self._connect = connect
+        self._idle: queue.SimpleQueue[Store] = queue.SimpleQueue()
+        self._key = ""
+        self._answer: Future[None] = Future()
+
+    def has_arrived(self, key: str, timeout: float = 0.0) -> bool:
+        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile. A wait
+        for another key is left behind.
+        """
+        if key != self._key:
+            self._key, self._answer = key, Future()
+            threading.Thread(
+                target=self._wait_in_store,
+                args=(key, self._answer),
+                name="aorta-watch",
+                daemon=True,
+            ).start()
+        if timeout > 0:
+            _is_done_within(self._answer, timeout)
+        if not self._answer.done():
+            return False
+        if self._answer.exception() is not None:
+            raise StoreLostError(_DOES_NOT_ANSWER)
+        return True
+
+    def _wait_in_store(self, key: str, answer: "Future[None]") -> None:
+        try:
+            try:
+                store = self._idle.get_nowait()
+            except queue.Empty:
+                store = self._connect()
+            store.wait([key], _NEVER)
+        except DistError as lost:
+            answer.set_exception(lost)
+        else:
+            self._idle.put(store)
+            answer.set_result(None)
 
 
 class JobStore:
@@ -57,22 +237,22 @@ class JobStore:
     """
 
     def __init__(
-        self, store: Store, another: Callable[[], Store], run_id: str, patience: StorePatience
+        self, store: Store, another: Callable[[], Store], run_id: str, calls: StoreCalls
     ) -> None:
         prefix = f"aorta/launch/{run_id}"
-        self._store = DeadlineStore(PrefixStore(prefix, store), StoreCalls(patience))
+        self._store = DeadlineStore(PrefixStore(prefix, store), calls)
         self._watch = KeyWatch(lambda: PrefixStore(prefix, another()))
 
     def mint(self, incarnation: str) -> str:
         """The id of this submission: the first one that an agent proposed."""
-        return self._compare_set("incarnation", incarnation).decode()
+        return self._store.compare_set("incarnation", "", incarnation).decode()
 
     def decide_round(
         self, round_number: int, outcome: CycleStart | JobEnding
     ) -> CycleStart | JobEnding:
         """Write a round's outcome unless it is written; returns what stands."""
         key = "start" if isinstance(outcome, CycleStart) else "end"
-        said = json.dumps({key: encode(outcome)})
+        said = f"{key} {encode(outcome)}"
         return _decode_outcome(self._agree(f"round/{round_number}", said))
 
     def outcome(self, round_number: int) -> CycleStart | JobEnding | None:
@@ -80,15 +260,14 @@ class JobStore:
         return _decode_outcome(found) if found is not None else None
 
     def beat(self, node: str, count: str) -> None:
-        self._set(f"beat/{node}", count)
+        self._store.set(f"beat/{node}", count)
 
     def mark_gone(self, node: str) -> None:
-        self._set(f"beat/{node}", "")
+        self._store.set(f"beat/{node}", "")
 
     def beats(self, nodes: Sequence[str]) -> list[bytes]:
         """Of agents that have beaten at least once, or left."""
-        with store_answers():
-            return self._store.multi_get([f"beat/{node}" for node in nodes])
+        return self._store.multi_get([f"beat/{node}" for node in nodes])
 
     def newest_round(self) -> int:
         """A round that is closed, or -1."""
@@ -96,19 +275,18 @@ class JobStore:
 
     def join(self, round_number: int, node: Node) -> int:
         """Ask to be a member; returns how many have asked so far."""
-        with store_answers():
-            self._store.append(f"round/{round_number}/joined", f"{node.encoded()}\n")
-        return self._add(f"round/{round_number}/count", 1)
+        self._store.append(f"round/{round_number}/joined", f"{encode(node)}\n")
+        return self._store.add(f"round/{round_number}/count", 1)
 
     def joined(self, round_number: int) -> list[Node]:
         told = self._get(f"round/{round_number}/joined") or b""
-        return list(dict.fromkeys(Node.decoded(line) for line in told.decode().splitlines()))
+        return list(dict.fromkeys(decode(Node, line) for line in told.splitlines()))
 
     def close_round(self, round_number: int, members: Sequence[Node]) -> tuple[Node, ...]:
         """Write who is in it unless it is written; returns who is."""
-        said = json.dumps([node.encoded() for node in members])
-        stands = self._agree(f"round/{round_number}/members", said)
-        self._set(_NEWEST, str(round_number))
+        said = "\n".join(map(encode, members))
+        stands = self._agree(f"round/{round_number}/members", said or _NOBODY)
+        self._store.set(_NEWEST, str(round_number))
         return _decode_members(stands)
 
     def members(self, round_number: int) -> tuple[Node, ...] | None:
@@ -137,25 +315,25 @@ class JobStore:
         return None
 
     def end(self, ending: JobEnding) -> JobEnding:
-        return decode_ending(self._agree(_ENDING, encode(ending)))
+        return decode(JobEnding, self._agree(_ENDING, encode(ending)))
 
     def ending(self) -> JobEnding | None:
         found = self._get(_ENDING)
-        return decode_ending(found) if found is not None else None
+        return decode(JobEnding, found) if found is not None else None
 
     def expect_ending(self, timeout: float) -> bool:
         return self._is_agreed(_ENDING, timeout)
 
     def leave(self) -> None:
         """Say that this agent has read the ending."""
-        self._add(_LEFT, 1)
+        self._store.add(_LEFT, 1)
 
     def left(self) -> int:
-        return self._add(_LEFT, 0)
+        return self._store.add(_LEFT, 0)
 
     def announce_failure(self, cycle: int, what: str) -> str:
         """Mark a cycle as failed; returns what the first agent said that marked it."""
-        first = self._compare_set(f"cycle/{cycle}/failed", what).decode()
+        first = self._store.compare_set(f"cycle/{cycle}/failed", "", what).decode()
         self.announce_over(cycle)
         return first
 
@@ -165,23 +343,20 @@ class JobStore:
 
     def announce_over(self, cycle: int) -> None:
         """Wake every agent: this cycle failed, succeeded everywhere, or is left for another."""
-        self._set(f"cycle/{cycle}/over", "1")
+        self._store.set(f"cycle/{cycle}/over", "1")
 
     def is_over(self, cycle: int, timeout: float = 0.0) -> bool:
         """Whether a cycle was announced as over. It costs no request: the store itself tells."""
-        self._watch.expect(f"cycle/{cycle}/over")
-        return self._watch.has_arrived(timeout)
+        return self._watch.has_arrived(f"cycle/{cycle}/over", timeout)
 
     def look_whether_over(self, cycle: int) -> bool:
         """Ask the store, for the case that its word was lost on the way."""
-        with store_answers():
-            return any(self._store.check([f"cycle/{cycle}/{key}"]) for key in ("over", "failed"))
+        return any(self._store.check([f"cycle/{cycle}/{key}"]) for key in ("over", "failed"))
 
     def give_evidence(self, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
-        self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
-        with store_answers():
-            self._store.append(f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
+        self._store.set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
+        self._store.append(f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
         return len(self._told(start.cycle)) == len(start.nodes)
@@ -191,15 +366,13 @@ class JobStore:
         keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
         if not keys:
             return ()
-        with store_answers():
-            return tuple(decode_evidence(text) for text in self._store.multi_get(keys))
+        return tuple(decode(CycleEvidence, text) for text in self._store.multi_get(keys))
 
     def forget_evidence(self, cycle: int) -> None:
         """Evidence of cycles that are long decided would pile up in the store's memory."""
         keys = [_evidence_key(cycle, group) for group in self._told(cycle)]
         if keys:
-            with store_answers():
-                self._store.multi_set(keys, [""] * len(keys))
+            self._store.multi_set(keys, [""] * len(keys))
 
     def _told(self, cycle: int) -> list[int]:
         """The groups that gave their evidence."""
@@ -207,54 +380,40 @@ class JobStore:
 
     def finish(self, cycle: int, agents: int) -> None:
         """Say that this agent's ranks all succeeded; the last one wakes the others."""
-        if self._add(f"cycle/{cycle}/done", 1) >= agents:
+        if self._store.add(f"cycle/{cycle}/done", 1) >= agents:
             self.announce_over(cycle)
 
     def finished(self, cycle: int) -> int:
-        return self._add(f"cycle/{cycle}/done", 0)
+        return self._store.add(f"cycle/{cycle}/done", 0)
 
     def mark_dumped(self, cycle: int) -> None:
         """Say that this agent has asked its ranks where they hang, and needs them no longer."""
-        self._add(f"cycle/{cycle}/dumped", 1)
+        self._store.add(f"cycle/{cycle}/dumped", 1)
 
     def dumped(self, cycle: int) -> int:
-        return self._add(f"cycle/{cycle}/dumped", 0)
+        return self._store.add(f"cycle/{cycle}/dumped", 0)
 
     def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
-        self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
+        self._store.set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
         """How long a group has been silent, by its own agent's clock; 0 before it said so."""
         found = self._get(f"cycle/{cycle}/quiet/{group_rank}")
         return float(found) if found is not None else 0.0
 
-    def _compare_set(self, key: str, value: str) -> bytes:
-        with store_answers():
-            return self._store.compare_set(key, "", value)
-
     def _agree(self, key: str, value: str) -> bytes:
         """The first value wins, and who waits for it is woken: by a second key, for a server of
         torch 2.4 wakes nobody for what was compared and set.
         """
-        stands = self._compare_set(key, value)
-        self._set(f"{key}/agreed", "1")
+        stands = self._store.compare_set(key, "", value)
+        self._store.set(f"{key}/agreed", "1")
         return stands
 
     def _is_agreed(self, key: str, timeout: float) -> bool:
-        self._watch.expect(f"{key}/agreed")
-        return self._watch.has_arrived(timeout)
+        return self._watch.has_arrived(f"{key}/agreed", timeout)
 
     def _get(self, key: str) -> bytes | None:
-        with store_answers():
-            return self._store.get(key) if self._store.check([key]) else None
-
-    def _set(self, key: str, value: str) -> None:
-        with store_answers():
-            self._store.set(key, value)
-
-    def _add(self, key: str, amount: int) -> int:
-        with store_answers():
-            return self._store.add(key, amount)
+        return self._store.get(key) if self._store.check([key]) else None
 
 
 def _evidence_key(cycle: int, group_rank: int) -> str:
@@ -262,11 +421,9 @@ def _evidence_key(cycle: int, group_rank: int) -> str:
 
 
 def _decode_members(text: bytes) -> tuple[Node, ...]:
-    return tuple(Node.decoded(node) for node in json.loads(text))
+    return tuple(decode(Node, line) for line in text.splitlines() if line != _NOBODY.encode())
 
 
 def _decode_outcome(text: bytes) -> CycleStart | JobEnding:
-    content = json.loads(text)
-    if "start" in content:
-        return decode_start(content["start"])
-    return decode_ending(content["end"])
+    key, _, record = text.partition(b" ")
+    return decode(CycleStart, record) if key == b"start" else decode(JobEnding, record)

@@ -23,8 +23,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from aorta.core.errors import UsageError
-from aorta.launch.store import JobStore
-from aorta.launch.store_calls import StoreCalls, StoreLostError, StorePatience
+from aorta.launch.store import JobStore, StoreCalls, StoreLostError
 from aorta.launch.torch_elastic import is_this_machine
 
 _DEFAULT_JOIN, _DEFAULT_LAST_CALL, _DEFAULT_READ = 600, 30, 60  # torch's own, in seconds
@@ -130,18 +129,18 @@ def _served_at(host: str, port: int) -> TCPStore:
 def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStore, WorkerStore]:
     """The agents' store, hosted here or elsewhere, and the workers'. Signals are heard."""
     try:
-        patience = StorePatience(
+        never = StoreCalls(meeting.endpoint, say_after=1e6, give_up_after=1e6)
+        store = never.make(lambda: _agents_store(parameters, meeting))
+        calls = StoreCalls(
             meeting.endpoint,
             say_after=meeting.keep_alive * max(1, meeting.most_missed - 1),
             give_up_after=meeting.read_timeout,
         )
-        never = StorePatience(meeting.endpoint, say_after=1e6, give_up_after=1e6)
-        store = StoreCalls(never).make(lambda: _agents_store(parameters, meeting))
-        job_store = JobStore(store, _another(store, meeting), meeting.run_id, patience)
+        job_store = JobStore(store, _another(store, meeting), meeting.run_id, calls)
         return job_store, WorkerStore(meeting, store)
     except ValueError as wrong:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
-    except (RendezvousConnectionError, DistError) as unreachable:
+    except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
         raise StoreLostError(
             f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
             "or correct --rdzv-endpoint (or --master-addr and --master-port)"

@@ -1,23 +1,26 @@
 """The one place that touches what torch elastic promises to nobody. Other modules know no
 underscore of torch's.
 
-| what | of | holds for | |---|---|---| | `_invoke_run`, `_worker_group`, `_remaining_restarts` |
-`SimpleElasticAgent` | 2.4 to 2.15 | | `_initialize_workers`, `_restart_workers`, `_rendezvous` |
-`SimpleElasticAgent` | 2.4 to 2.15 | | `_start_workers`, `_monitor_workers`, `_pcontext` |
-`LocalElasticAgent` | 2.4 to 2.15 | | `_stop_workers(group)` | `LocalElasticAgent` | 2.9 to 2.15; in
-2.4 `(group, is_restart)` | | `_shutdown(signal, timeout)` | `LocalElasticAgent` | 2.12 to 2.15; in
-2.9 `(signal)`, in 2.4 `(signal, is_restart)` | | `_shutdown_timeout` | `SimpleElasticAgent` | since
-2.12 | | `_pc` | `MultiprocessContext` | 2.4 to 2.15 | | `_terminate_process_handler` |
-`multiprocessing.api` | 2.4 to 2.15 | | `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to
-2.15 |
-
-Everything else that is used of torch elastic is public: `RendezvousHandler`, `LogsSpecs`,
-`WorkerSpec`, torchrun's parser, `create_backend` of the c10d rendezvous.
+| what | of | holds for |
+|---|---|---|
+| `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
+| `_stop_workers(group)` | `LocalElasticAgent` | since 2.9; in 2.4 `(group, is_restart)` |
+| `_shutdown(signal, timeout)` | `LocalElasticAgent` | since 2.12; older take fewer |
+| `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
+| `_pc` | `MultiprocessContext` | 2.4 to 2.15 |
+| `_terminate_process_handler` | `multiprocessing.api` | 2.4 to 2.15 |
+| `_matches_machine_hostname` | `rendezvous.utils` | 2.4 to 2.15 |
 """
 
 import inspect
+import json
+import logging
 import signal
 from abc import abstractmethod
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch.distributed import DistError
@@ -38,6 +41,8 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.output import CycleLogs
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -167,11 +172,8 @@ class TorchAgent(LocalElasticAgent):
                 super()._rendezvous(worker_group)
                 break
             except DistError:
-                self.ranks_were_not_assigned()
+                log.warning("a node was lost before the ranks were assigned; joining again")
         self.begin_cycle(worker_group)
-
-    def ranks_were_not_assigned(self) -> None:
-        """A member of the round was lost; it is joined again."""
 
     def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = True) -> None:
         del worker_group, is_restart
@@ -189,3 +191,17 @@ class TorchAgent(LocalElasticAgent):
         self.after_stop()
 
     _is_stopping = False
+
+
+def set_aside_if_broken(error_file: Path) -> None:
+    """Torch reads a rank's error file and falls over anything that is not its JSON."""
+    try:
+        message = json.loads(error_file.read_text())["message"]
+        broken = not (isinstance(message, str) or "extraInfo" in message)
+    except OSError:
+        return
+    except (ValueError, KeyError, TypeError):
+        broken = True
+    if broken:
+        with suppress(OSError):
+            error_file.replace(error_file.with_suffix(".broken"))

@@ -7,11 +7,10 @@ import ast
 import io
 import json
 import re
-import shutil
 import struct
 import subprocess
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -20,7 +19,6 @@ from typing import Any
 
 ARRAYS = (".npy", ".npz")
 TENSORS = ".pt"
-_PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _MAGIC = b"\x93NUMPY"
 _MOST_BYTES = 1 << 28
 
@@ -175,10 +173,3 @@ def tensor_rows(python: str | None, path: Path) -> TensorRows | None:
     process.kill()
     process.communicate()
     return None
-
-
-def python_of(command: str | Sequence[str]) -> str | None:
-    """The Python that a command names, as this machine finds it."""
-    words = command.split() if isinstance(command, str) else command
-    named = next((word for word in words if _PYTHON.fullmatch(word)), None)
-    return shutil.which(named) if named is not None else None

@@ -18,9 +18,9 @@ from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
 from aorta.reduce.experiment import DATA, IGNORED, PLACE, ReductionExperiment
+from aorta.reduce.files import watch_opened
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.materials import NONSENSE, folders_of, settings_of
-from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction

@@ -28,7 +28,7 @@ from aorta.core.axis import (
 )
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
-from aorta.reduce.arrays import TENSORS, Arrays, TensorRows, python_of, tensor_rows
+from aorta.reduce.arrays import TENSORS, Arrays, TensorRows, tensor_rows
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -41,6 +41,7 @@ from aorta.reduce.axis_spec import (
     WorldSizeAxis,
 )
 from aorta.reduce.config_files import Setting, rewritten, settings_in
+from aorta.reduce.launcher import python_of
 from aorta.reduce.spec import SpecFile
 from aorta.reduce.structure import JsonTree, Pieces, pieces_of
 

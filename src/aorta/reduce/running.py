@@ -42,9 +42,8 @@ from aorta.reduce.checks import (
     failed,
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
-from aorta.reduce.files import WorkloadFiles, with_files
+from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
 from aorta.reduce.materials import changed_names, changed_sources, settings_of
-from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped

@@ -2,6 +2,7 @@
 runs.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +20,11 @@ from aorta.report.pages import (
     solve,
     triage,
 )
-from aorta.report.run_reader import OpenedRun, RunReader
+from aorta.report.run_reader import Gather, OpenedRun, RunReader
 
-_PAGES = {
-    "run": (run.gather, run.page),
-    "reduce": (reduce.gather, reduce.page),
-    "triage": (triage.gather, triage.page),
-    "bisect": (bisect.gather, bisect.page),
-    "diverge": (diverge.gather, diverge.page),
-    "isolate": (isolate.gather, isolate.page),
-    "solve": (solve.gather, solve.page),
-    "launch": (launch.gather, launch.page),
-    "attribution": (attribution.gather, attribution.page),
+_PAGES: Mapping[str, tuple[Gather, Callable[[OpenedRun], Page]]] = {
+    module.__name__.rpartition(".")[2]: (module.gather, module.page)
+    for module in (run, reduce, triage, bisect, diverge, isolate, solve, launch, attribution)
 }
 
 
@@ -46,7 +40,9 @@ def page_of(opened: OpenedRun) -> Page:
 
 def write_page(run_dir: Path, place: Path, *, shared: bool = False) -> tuple[Page, str]:
     """The page and its document. `shared`: for other eyes, without paths and names."""
-    page = replace(page_of(reader_of(run_dir, shared=shared).open()), shared=shared)
+    page = page_of(reader_of(run_dir, shared=shared).open())
+    if shared:
+        page = replace(page, hidden="Names, addresses, paths and secrets are replaced")
     text = document(page)
     write_atomically(place, text)
     return page, text

@@ -42,12 +42,6 @@ _ICON = (
 )
 
 
-_REPLACED = {
-    True: "Names, addresses, paths and secrets are replaced",
-    False: "Secrets are replaced; a page for others is made with aorta report --share",
-}
-
-
 def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
     """The whole file. Only the live view has a script."""
     head = [
@@ -87,7 +81,7 @@ def content(page: Page) -> Markup:
             [_section(section) for section in page.sections],
             el(
                 "footer",
-                f"aorta {__version__}. {_REPLACED[page.shared]}; nothing is loaded from anywhere.",
+                f"aorta {__version__}. {page.hidden}; nothing is loaded from anywhere.",
             ),
         ]
     )

@@ -116,4 +116,5 @@ class Page:
     picture: Figure | None = None
     sections: Sequence[Section] = field(default_factory=tuple)
     missing: Sequence[str] = field(default_factory=tuple)  # what should be there and is not
-    shared: bool = False  # names, addresses and paths were replaced
+    # what is not as the run wrote it
+    hidden: str = "Secrets are replaced; a page for others is made with aorta report --share"

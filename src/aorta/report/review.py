@@ -5,12 +5,23 @@ The page shows what stays here, so it is for the eyes of this site alone: the ca
 private and removes it afterwards.
 """
 
-from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from collections.abc import Iterator
 
 from aorta.bundle.pack import PackedFile, Prepared
 from aorta.bundle.ship import UNKNOWN
-from aorta.report.markup import Markup, el
+from aorta.report.html import document
+from aorta.report.markup import el, joined
+from aorta.report.model import (
+    FactRows,
+    Headline,
+    Listing,
+    Page,
+    Section,
+    Table,
+    TextLine,
+    Tone,
+    Words,
+)
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
@@ -54,101 +65,48 @@ def _plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-_SHUT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_MARKS = Markup(
-    "del { background: var(--gone, #fbe3de); color: var(--reproduced); } "
-    "ins { background: var(--kept, #e3f1ea); color: var(--accent); text-decoration: none; "
-    "font-weight: 600; }"
-)
-
-
 def review_page(prepared: Prepared) -> str:
     removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
-    style = files("aorta.report").joinpath("style.css").read_text("utf-8")
-    head = [
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_SHUT),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{prepared.ticket} · aorta bundle"),
-        el("style", Markup(style), _MARKS),
+    unknown = [line.removeprefix("- ") for line in UNKNOWN if line.startswith("- ")]
+    changed = [_listing(file) for file in prepared.files if file.account.spans]
+    rows = [
+        [file.path, file.size, "NOT SCRUBBED (binary)" if file.unscrubbed else ""]
+        for file in prepared.files
     ]
-    changed = [file for file in prepared.files if file.account.spans]
-    main = [
-        el(
-            "p",
-            el("span", "aorta bundle", class_="verb"),
-            el("span", prepared.ticket),
-            class_="over",
+    page = Page(
+        verb="bundle",
+        title=prepared.ticket,
+        answer=Headline(
+            f"{len(prepared.files) + 1} files would leave; taken out: {removed or 'nothing'}",
+            Tone.UNSURE,
+            "This page shows what stays here. It is gone once you have answered.",
         ),
-        el(
-            "div",
-            el(
-                "h1",
-                f"{len(prepared.files) + 1} files would leave; taken out: {removed or 'nothing'}",
+        facts=FactRows([]),
+        sections=[
+            Section("What was looked for", [Words(LOOKED_FOR, is_list=True)]),
+            Section("What no scrubbing can know", [Words(unknown, is_list=True)]),
+            Section("What was replaced", changed or [Words(["Nothing."])]),
+            Section("Every file", [Table(["file", "bytes", ""], rows, frozenset({1}))]),
+            Section(
+                f"{len(prepared.left_out)} files stay here",
+                [Words([str(path) for path in prepared.left_out], is_list=True)],
             ),
-            el(
-                "p",
-                "This page shows what stays here. It is gone once you have answered.",
-                class_="more",
-            ),
-            class_="answer unsure",
-        ),
-        el("h2", "What was looked for"),
-        el("ul", [el("li", line) for line in LOOKED_FOR]),
-        el("h2", "What no scrubbing can know"),
-        el("ul", [el("li", line.removeprefix("- ")) for line in UNKNOWN if line.startswith("- ")]),
-        el("h2", "What was replaced"),
-        [_file(file) for file in changed] or el("p", "Nothing."),
-        el("h2", "Every file"),
-        _table(prepared.files),
-        el("h2", f"{len(prepared.left_out)} files stay here"),
-        el("ul", [el("li", path) for path in prepared.left_out]),
-    ]
-    return (
-        "<!doctype html>\n<html "
-        f'lang="en">{el("head", head)}{el("body", el("main", main))}</html>\n'
+        ],
+        hidden="Of secrets the first characters are shown",
     )
+    return document(page)
 
 
-def _file(file: PackedFile) -> Markup:
+def _listing(file: PackedFile) -> Listing:
     count = sum(file.account.counts.values())
     more = count - len(file.account.spans)
-    rows = [_span(span) for span in file.account.spans]
-    if more > 0:
-        rows.append(el("div", el("b", ""), el("i", ""), el("span", f"and {more} more like these")))
-    return el(
-        "details",
-        el("summary", f"{file.path}: {count} replaced"),
-        el("div", rows, class_="log"),
-        open=True,
-    )
+    note = f"{len(file.account.spans)} of them are shown" if more > 0 else ""
+    lines = [_line(span) for span in file.account.spans]
+    return Listing(f"{file.path}: {count} replaced", lines, note)
 
 
-def _span(span: Replacement) -> Markup:
-    return el(
-        "div",
-        el("b", span.where.removeprefix("line ")),
-        el("i", ""),
-        el(
-            "span",
-            span.before,
-            el("del", shown_value(span)),
-            " ",
-            el("ins", span.placeholder),
-            span.after,
-        ),
-    )
-
-
-def _table(packed: Sequence[PackedFile]) -> Markup:
-    rows = [
-        el(
-            "tr",
-            el("td", file.path),
-            el("td", str(file.size), class_="number"),
-            el("td", "NOT SCRUBBED (binary)" if file.unscrubbed else ""),
-        )
-        for file in packed
-    ]
-    head = el("tr", el("th", "file"), el("th", "bytes"), el("th", ""))
-    return el("div", el("table", el("thead", head), el("tbody", rows)), class_="scroll")
+def _line(span: Replacement) -> TextLine:
+    number = span.where.removeprefix("line ")
+    gone, put = el("del", shown_value(span)), el("ins", span.placeholder)
+    shown = joined([span.before, gone, " ", put, span.after])
+    return TextLine(shown, int(number) if number.isdecimal() else None)

@@ -92,11 +92,7 @@ def _own_objects(tree: str) -> Mapping[str, str]:
     shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
     own = f"{tree}.objects"
     os.makedirs(own, exist_ok=True)
-    return {
-        **os.environ,
-        "GIT_OBJECT_DIRECTORY": own,
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared,
-    }
+    return {**os.environ, "GIT_OBJECT_DIRECTORY": own, "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared}
 
 
 def _copy(source: str, target: str) -> None:

@@ -78,34 +78,37 @@ def container_launch(trial: TrialSpec) -> Launch:
     reference = _reference(trial)
     mounts = mounts_of(trial)  # a wrong one is refused before anything is pulled
     image = image_named(client, reference)
-    name = _name(trial)
     private = _private_directory(trial)
-    id_file = private / f"{name}.id"
     variables = {**variables_of(trial), **_image_variables(reference, image)}
     passed = passed_variables(engine, variables, private)
     _let_write(options, image, trial.trial_dir)
-    return Launch(
-        argv=client.command(
+    has_devices = names_devices(options) or not trial.resources.gpus
+    if environment.container and has_devices:
+        name = environment.container
+        words = _exec_words(trial, name, options, passed, image)
+        remove = client.remove(name)
+    else:
+        name = _name(trial)
+        id_file = private / f"{name}.id"
+        words = (
             "run",
             f"--name={name}",
             f"--cidfile={id_file}",
-            *_labels(trial),
-            *_defaults(options),
-            *engine.run_options,
-            *_user(client, options),
-            *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
-            *(f"--mount={_mount_option(mount)}" for mount in mounts),
+            *_run_options(trial, client, options, mounts),
             f"--workdir={trial.cwd.absolute()}",
             *passed.options,
             *options,
             image.id,
             *trial.argv,
-        ),
+        )
+        remove = ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name))
+    return Launch(
+        argv=client.command(*words),
         cwd=trial.cwd,
         env=passed.client_env,
         unset=passed.client_unset,
         cleanup=(
-            ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name)),
+            remove,
             *passed.cleanup,
             *_handed_over(client, options, image, trial.trial_dir.absolute()),
         ),
@@ -113,6 +116,42 @@ def container_launch(trial: TrialSpec) -> Launch:
         image_digest=image.digest,
         refusals=engine.refusals,
         ran_out_of_memory=client.command("inspect", "--format={{.State.OOMKilled}}", name),
+    )
+
+
+def _exec_words(
+    trial: TrialSpec,
+    container: str,
+    options: Sequence[str],
+    passed: "PassedVariables",
+    image: Image,
+) -> tuple[str, ...]:
+    """The command in a container that runs, as `run` would start it in a new one."""
+    named = [option for option in options if option.startswith("--workdir=")]
+    places = [option for option in named if option != "--workdir="]
+    own = [] if named else [f"--workdir={trial.cwd.absolute()}"]
+    return ("exec", *(places or own), *passed.options, container, *image.entrypoint, *trial.argv)
+
+
+def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
+    """The options of `run`, and of the engine, for a container in which this trial is to run."""
+    client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
+    own = _run_options(trial, client, options, mounts_of(trial))
+    return (*own, *trial.environment.options)
+
+
+def _run_options(
+    trial: TrialSpec, client: Client, options: Sequence[str], mounts: Sequence["Mount"]
+) -> tuple[str, ...]:
+    """All but its name, its variables, and the options that the environment names."""
+    engine = client.engine
+    return (
+        *_labels(trial),
+        *_defaults(options),
+        *engine.run_options,
+        *_user(client, options),
+        *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
+        *(f"--mount={_mount_option(mount)}" for mount in mounts),
     )
 
 

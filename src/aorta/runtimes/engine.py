@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import RuntimeKind
+from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.launch import Refusal
 
 _PATIENCE = 60.0  # seconds for a question that an engine answers in milliseconds
@@ -54,11 +54,14 @@ class Client:
 
 @dataclass(frozen=True)
 class Image:
-    """`digest`: the registry's, or a local image's id. `user`: whom it runs as."""
+    """`digest`: the registry's, or a local image's id. `user`: whom it runs as. `entrypoint`: the
+    words before every command.
+    """
 
     id: str
     digest: str
     user: str = ""
+    entrypoint: tuple[str, ...] = ()
 
 
 ROOT = ("", "0", "root", "0:0", "root:root")
@@ -145,13 +148,24 @@ def present_image(client: Client, reference: str) -> Image | None:
     )
 
 
+def is_at_hand(environment: Environment) -> bool:
+    """Whether the engine has the image, so that no registry is asked for it."""
+    if environment.kind not in ENGINES:
+        return False
+    client, _ = client_of(ENGINES[environment.kind], environment.options)
+    return present_image(client, str(environment.image)) is not None
+
+
 def _image(facts: dict[str, Any], reference: str) -> Image:
     repository = _repository(reference)
     digests: list[str] = facts.get("RepoDigests") or []
     own = [text for text in digests if f"/{text}".rpartition("@")[0].endswith(f"/{repository}")]
     digest = (own or digests or [facts["Id"]])[0].rpartition("@")[2]
-    user = str((facts.get("Config") or {}).get("User") or "")
-    return Image(facts["Id"], digest if ":" in digest else f"sha256:{digest}", user)
+    digest = digest if ":" in digest else f"sha256:{digest}"
+    config = facts.get("Config") or {}
+    entrypoint = config.get("Entrypoint") or ()
+    words = (entrypoint,) if isinstance(entrypoint, str) else tuple(entrypoint)
+    return Image(facts["Id"], digest, str(config.get("User") or ""), words)
 
 
 def _repository(reference: str) -> str:
@@ -201,8 +215,9 @@ DOCKER = ContainerEngine(
         Refusal(
             125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
         ),
-        Refusal(126, r"^docker: "),
-        Refusal(127, r"^docker: "),
+        Refusal(126, r"^docker: |^OCI runtime exec failed"),
+        Refusal(127, r"^docker: |^OCI runtime exec failed"),
+        Refusal(1, r"^Error response from daemon: .*[Cc]ontainer"),
     ),
     nvidia=("--gpus=all",),
     # The client's own configuration may add proxies to every container; naming them unset keeps

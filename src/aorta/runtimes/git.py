@@ -227,10 +227,6 @@ class Repository:
                 found.add(self.resolve(revision))
         return frozenset(found)
 
-    def first_parents(self, older: str, newer: str) -> frozenset[str]:
-        """The main line of `newer` down to `older`."""
-        return frozenset(self._asked("rev-list", "--first-parent", f"{older}..{newer}").split())
-
     def main_line(self) -> list[str]:
         """What is checked out and its first parents, newest first."""
         return self._asked("rev-list", "--first-parent", "HEAD").split()

@@ -2,11 +2,10 @@
 a container.
 
 What one step makes, the next one starts from; a step that is made already, or by somebody else at
-this moment, is not made again.
+this moment, is not made again. With docker and podman all steps run in one container.
 
 Runs as a process of its own, told by a file (standard library only), so that it goes through the
-executor like a trial. The container carries its owner, so that one whose maker was killed is swept
-away later.
+executor like a trial.
 """
 
 import fcntl
@@ -17,16 +16,18 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Self
 
-from aorta.core.trial import Environment, RuntimeKind
+from aorta.core.trial import RuntimeKind
 from aorta.runtimes.engine import ENGINES, ask, client_of
-from aorta.runtimes.owner import OWNER_LABEL, Owner
 
 SAVING = "saving"  # the directory of images that are not whole yet
+_IDLE = ("sleep", "2147483647")  # what a container does in which others are to run
 _SQUASHFS_HEAD = struct.Struct("<4s36xQ")
 _SAVE_POLL = 0.1
 _SAVE_PATIENCE = 120.0
@@ -42,39 +43,51 @@ class ImageStep:
 
 @dataclass(frozen=True)
 class ImageJob:
-    """The first step starts from `base`. `place` is a directory that the jobs of a run share."""
+    """The first step starts from `base`. `place` is a directory that the jobs of a run share.
+    `container` is the name of the one that it is made in; with `keep` it goes on running, for the
+    trial that is tested in it.
+    """
 
     kind: str
     base: str
     steps: Sequence[ImageStep]
     place: str
-    mounts: Sequence[str] = ()
+    container: str
+    mounts: Sequence[str] = ()  # of pyxis; with docker and podman they stand in the options
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: Sequence[str] = ()  # of the base
+    keep: bool = False
     push: str | None = None  # the last image under this name, to its registry
 
 
 def main() -> None:
     content = marshal.loads(Path(sys.argv[1]).read_bytes())  # noqa: S302 - from a process of ours
     job = ImageJob(**{**content, "steps": [ImageStep(**step) for step in content["steps"]]})
+    if job.kind == RuntimeKind.PYXIS:
+        raise SystemExit(_made(job, partial(_by_pyxis, job)))
+    # Turned into an exception, so that the container goes on every way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with _OneContainer(job) as container:
+        code = _made(job, container.make) or container.push()
+        container.kept = job.keep and code == 0
+    raise SystemExit(code)
+
+
+def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
+    """The exit code of the first step that fails. The last step is why there is a job; those
+    before it may be another's too.
+    """
     base = job.base
     for step in job.steps:
         with _one_maker(job, step):
-            # The last one is why there is a job; those before it may be another's too.
             shared = step is not job.steps[-1]
             is_there = shared and is_made(job.kind, job.options, step.target)
-            code = 0 if is_there else _make(job, base, step)
+            code = 0 if is_there else make(base, step)
         if code:
-            raise SystemExit(code)
+            return code
         base = step.target
-    if job.push:
-        client, _ = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
-        for words in (("tag", base, job.push), ("push", "--quiet", job.push)):
-            code = subprocess.run(
-                client.command(*words), stdin=subprocess.DEVNULL, check=False
-            ).returncode
-            if code:
-                raise SystemExit(code)
+    return 0
 
 
 @contextmanager
@@ -92,40 +105,50 @@ def is_made(kind: str, options: Sequence[str], target: str) -> bool:
     return ask(client, "image", "inspect", target).returncode == 0
 
 
-def _make(job: ImageJob, base: str, step: ImageStep) -> int:
-    make = _by_pyxis if job.kind == RuntimeKind.PYXIS else _by_engine
-    return make(job, base, step)
+class _OneContainer:
+    """docker and podman: one container, started from what is made already when the first step is
+    made, in which all further steps run. It is removed, unless it is kept.
+    """
 
+    def __init__(self, job: ImageJob) -> None:
+        self._job, self._is_started, self.kept = job, False, False
+        self._client, self._options = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
 
-def _by_engine(job: ImageJob, base: str, step: ImageStep) -> int:
-    environment = Environment("build", RuntimeKind(job.kind), options=tuple(job.options))
-    client, options = client_of(ENGINES[environment.kind], environment.options)
-    name = f"aorta-build-{os.getpid()}-{Path(step.target).name.replace(':', '-')}"
-    run = client.command(
-        "run",
-        f"--name={name}",
-        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
-        "--network=host",
-        "--log-driver=none",
-        *(f"--volume={mount}" for mount in job.mounts),
-        *(f"--env={variable}" for variable in job.env),
-        *options,
-        base,
-        "sh",
-        "-c",
-        step.script,
-    )
-    # Turned into an exception, so that the container goes on every way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        environ = {**os.environ, **job.env}
-        code = subprocess.run(run, stdin=subprocess.DEVNULL, env=environ, check=False).returncode
-        if code == 0:
-            commit = client.command("commit", name, step.target)
-            code = subprocess.run(commit, stdout=subprocess.DEVNULL, check=False).returncode
-    finally:
-        subprocess.run(client.remove(name), capture_output=True, check=False)
-    return code
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_started and not self.kept:
+            remove = self._client.remove(self._job.container)
+            subprocess.run(remove, capture_output=True, check=False)
+
+    def make(self, base: str, step: ImageStep) -> int:
+        job = self._job
+        if not self._is_started:
+            self._is_started = True
+            variables = (f"--env={variable}" for variable in job.env)
+            named = ("run", "--detach", f"--name={job.container}", *variables)
+            if code := self._done(*named, *self._options, base, *_IDLE):
+                return code
+        run = ("exec", job.container, *job.entrypoint, "sh", "-c", step.script)
+        return self._done(*run, shown=True) or self._done("commit", job.container, step.target)
+
+    def push(self) -> int:
+        if not self._job.push:
+            return 0
+        made = self._job.steps[-1].target
+        return self._done("tag", made, self._job.push) or self._done(
+            "push", "--quiet", self._job.push
+        )
+
+    def _done(self, *words: str, shown: bool = False) -> int:
+        return subprocess.run(
+            self._client.command(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=None if shown else subprocess.DEVNULL,
+            env={**os.environ, **self._job.env},
+            check=False,
+        ).returncode
 
 
 def _by_pyxis(job: ImageJob, base: str, step: ImageStep) -> int:

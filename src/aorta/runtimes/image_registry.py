@@ -171,8 +171,7 @@ class _Client:
         self, words: str, kind: type[InfrastructureError] = InfrastructureError
     ) -> InfrastructureError:
         return kind(
-            f"cannot list the tags of {self._repository.name}: {words}",
-            where=self._repository.host,
+            f"cannot list the tags of {self._repository.name}: {words}", where=self._repository.host
         )
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -87,7 +86,7 @@ def sources_of(
     if no_index:
         return Sources((), links, pre, yanked)
     if index_url is None:
-        configured = _configured()
+        configured = _pip_configured()
         links += tuple(configured.get("find-links", ()))
         if _TRUE & {word.lower() for word in configured.get("no-index", ())}:
             return Sources((), tuple(dict.fromkeys(links)), pre, yanked)
@@ -96,42 +95,6 @@ def sources_of(
     else:
         first = [index_url]
     return Sources(tuple(dict.fromkeys((*first, *extra))), tuple(dict.fromkeys(links)), pre, yanked)
-
-
-def _configured() -> dict[str, list[str]]:
-    """What uv and pip are told by their variables and files; uv's word counts before pip's."""
-    said = {
-        "index-url": _variables("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
-        "extra-index-url": _variables("UV_INDEX", "UV_EXTRA_INDEX_URL"),
-        "find-links": _variables("UV_FIND_LINKS"),
-        "no-index": _variables("UV_NO_INDEX"),
-    }
-    theirs = (_uv_configured(), _pip_configured())
-    return {
-        key: [*own, *(one for each in theirs for one in each.get(key, ()))]
-        for key, own in said.items()
-    }
-
-
-def _variables(*names: str) -> list[str]:
-    """Named indexes are written NAME=URL."""
-    words = (word for name in names for word in re.split(r"[\s,]+", os.environ.get(name, "")))
-    return [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in words if word]
-
-
-def _uv_configured() -> dict[str, list[str]]:
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    try:
-        said = tomllib.loads((Path(base) / "uv" / "uv.toml").read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError):
-        return {}
-    indexes = [one for one in said.get("index", []) if isinstance(one, dict) and one.get("url")]
-    found = {key: said.get(key, []) for key in ("index-url", "extra-index-url", "find-links")}
-    listed = {key: [one] if isinstance(one, str) else list(one) for key, one in found.items()}
-    listed["index-url"] += [one["url"] for one in indexes if one.get("default")]
-    listed["extra-index-url"] += [one["url"] for one in indexes if not one.get("default")]
-    listed["no-index"] = [str(said.get("no-index", False))]
-    return listed
 
 
 def _pip(*arguments: str) -> str:

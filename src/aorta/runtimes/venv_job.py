@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.runtimes.checkout import GIT_FAULT, TreeJob
+from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.pythons import find_uv
 
 if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
@@ -43,8 +43,7 @@ _UV_QUIETLY = (
 @dataclass(frozen=True)
 class EnvironmentJob:
     """`loose` is tried where `requirements` cannot be installed together. `overrides` are
-    requirements that no package may contradict. `trees` are checkouts that are installed over it,
-    by their build command or as they are.
+    requirements that no package may contradict.
     """
 
     place: str
@@ -56,7 +55,6 @@ class EnvironmentJob:
     find_links: Sequence[str] = ()
     pre: bool = False
     no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
-    trees: Sequence[TreeJob] = ()
     mark: str | None = None
     # By name the versions without which it is no such environment.
     firm: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +70,6 @@ class EnvironmentJob:
 def main() -> None:
     told = Path(sys.argv[1])
     content = marshal.loads(told.read_bytes())  # noqa: S302 - from a process of ours
-    content["trees"] = [TreeJob(**tree) for tree in content["trees"]]
     make(EnvironmentJob(**content), told.parent)
 
 
@@ -87,9 +84,6 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     if job.listed is not None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
-    for tree in job.trees:
-        tree.check_out()
-        _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")
 
@@ -144,32 +138,6 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
     raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
 
 
-def resolved(job: EnvironmentJob, beside: Path) -> list[str]:
-    """What would be installed, a line each; as asked, where that cannot be said."""
-    listed = _file(beside / "requirements.txt", job.requirements)
-    if uv := find_uv():
-        words = [uv, "pip", "compile", *_UV_QUIETLY, "--no-header", "--no-annotate", listed]
-        words += ["--python", job.python, *_uv_places(job)]
-        words += ["--prerelease=allow"] if job.pre else []
-    else:
-        words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "-r", listed]
-        words += ["--ignore-installed", "--report", "-", *(["--pre"] if job.pre else [])]
-    done = subprocess.run(
-        words,
-        env={**os.environ, **_where_from(job)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        return list(job.requirements)
-    if uv:
-        return [line.strip() for line in done.stdout.splitlines() if re.match(r"\w", line)]
-    said = [one["metadata"] for one in json.loads(done.stdout)["install"]]
-    return [f"{one['name']}=={one['version']}" for one in said]
-
-
 def _uv_places(job: EnvironmentJob) -> list[str]:
     words = [word for place in job.find_links for word in ("--find-links", place)]
     return words if job.indexes else [*words, "--no-index"]
@@ -201,19 +169,6 @@ def _installing(
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
     return words
-
-
-def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
-    place = Path(job.place)
-    if tree.build is None:
-        words = [*installer(f"{job.place}/bin/python"), "--no-deps", str(tree.tree)]
-    else:
-        words = ["sh", "-c", tree.build]
-    path = f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    variables = {**os.environ, **_where_from(job), "VIRTUAL_ENV": str(place), "PATH": path}
-    done = subprocess.run(words, cwd=tree.tree, env=variables, check=False)
-    if done.returncode:
-        raise SystemExit(1)
 
 
 def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:

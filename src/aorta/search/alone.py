@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.belief import Counts
+from aorta.search.belief import Counts, log_beta
 from aorta.search.timeline import Timeline
 
 _MOST = 60  # trials: rates so near to each other are not told apart by more
@@ -104,8 +104,4 @@ class AloneFirst:
 def _predicted(counts: Counts, seen: Counts, prior: tuple[float, float]) -> float:
     """The logarithm of the probability of these trials, after those that were seen."""
     hits, misses = seen[0] + prior[0], seen[1] + prior[1]
-    return _log_beta(hits + counts[0], misses + counts[1]) - _log_beta(hits, misses)
-
-
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    return log_beta(hits + counts[0], misses + counts[1]) - log_beta(hits, misses)

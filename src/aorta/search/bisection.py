@@ -19,10 +19,7 @@ from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
-from aorta.search.belief import Belief, Counts, MixedRates, Prior, Rates
-from aorta.search.contradiction import repaired_among
-from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
-from aorta.search.rates import (
+from aorta.search.belief import (
     BAD_RATE,
     FLAKY,
     GOOD_RATE,
@@ -32,7 +29,13 @@ from aorta.search.rates import (
     NOISY_SHARE_WITH_MERGES,
     QUIET,
     STEADY,
+    Belief,
+    Counts,
+    MixedRates,
+    Prior,
+    Rates,
 )
+from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict, repaired_among
 from aorta.search.testable import Testability
 from aorta.search.timeline import Change, Timeline, Vector, bits_of, lowest_bit
 

@@ -17,16 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import (
-    Axis,
-    NumberAxis,
-    Point,
-    Purpose,
-    StepsAxis,
-    Strategy,
-    SubsetAxis,
-    Value,
-)
+from aorta.core.axis import Axis, NumberAxis, Point, Purpose, StepsAxis, Strategy, SubsetAxis, Value
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, search_along

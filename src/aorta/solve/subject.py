@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.containers.image import is_at_hand
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle, oracle_from_json
@@ -19,7 +18,7 @@ from aorta.executors.evidence import json_object
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
-from aorta.runtimes.engine import ENGINES
+from aorta.runtimes.engine import ENGINES, is_at_hand
 from aorta.runtimes.git import Repository
 from aorta.runtimes.image_registry import digest_of
 from aorta.solve.request import SolveRequest

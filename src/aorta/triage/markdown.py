@@ -116,21 +116,17 @@ def _notes(matrix: Matrix) -> list[str]:
         "",
         (
             "- Rates are of trials that ran; failures other than this one (`Other`) and trials "
-            "that could not be told "
-            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the "
-            "baseline, one-sided in "
-            "the direction seen, corrected for the number of cells; below 2.5 % a cell works, or "
-            "makes it worse."
+            "that could not be told (`Errors`) are never counted as reproductions. p: Fisher's "
+            "exact test against the baseline, one-sided in the direction seen, corrected for the "
+            "number of cells; below 2.5 % a cell works, or makes it worse."
         ),
         f"- Sure of all of it: {STATEMENT}.",
         *lines,
         *whys,
         (
             "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
-            "it and copied sidecars "
-            "stay what they are; names of built-in and plugin mitigations and environments mean "
-            "what they mean then: "
-            "compare `resolved_env_vars` in matrix.json."
+            "it and copied sidecars stay what they are; names of built-in and plugin mitigations "
+            "and environments mean what they mean then: compare `resolved_env_vars` in matrix.json."
         ),
     ]
 
@@ -141,8 +137,7 @@ _LEGEND = {
     Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the "
     "baseline.",
     Call.NOT_KNOWN: "- `not known`: these trials do not tell; the number is how many more of each "
-    "of the cell and the "
-    "baseline would, if the rates stay as they are.",
+    "of the cell and the baseline would, if the rates stay as they are.",
     Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another "
     "name.",
     Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",

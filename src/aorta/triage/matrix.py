@@ -235,9 +235,8 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     if compared and not can_decide(caps):
         said.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
-            f"{trials} "
-            f"may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at least "
-            f"{caps.floor + 1} are needed"
+            f"{trials} may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at "
+            f"least {caps.floor + 1} are needed"
         )
     return said
 

@@ -182,9 +182,8 @@ def baseline_index(recipe: Recipe) -> int:
         if found is not None:
             return found
     raise SpecError(
-        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), "
-        "call one "
-        "baseline-..., or add a cell with mitigations: [none]",
+        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), call "
+        "one baseline-..., or add a cell with mitigations: [none]",
         where=f"{recipe.file}: cells",
     )
 
@@ -208,8 +207,7 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
         if cell.experiment.deciding != cells[0].experiment.deciding:
             raise SpecError(
                 f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix "
-                "compares one failure: "
-                "keep oracle in the workload_config of the recipe",
+                "compares one failure: keep oracle in the workload_config of the recipe",
                 where=f"{recipe.file}: cells[{cell.index}].workload_config.oracle",
             )
 

@@ -47,8 +47,7 @@ def checked_cell_name(name: str) -> str:
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
             f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
-            "letter, digit or _, "
-            f"and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
+            f"letter, digit or _, and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
         )
     return name
 

@@ -221,10 +221,9 @@ def _answer(found: Optimized) -> list[str]:
         "",
         (
             f"With {' + '.join(best.mitigations)}, {failures(best.tally).hits} of "
-            f"{best.tally.evidence} fresh trials "
-            f"failed: the rate is below {100 * best.rate_below:.0f} % (95 % sure), and luck alone "
-            "would do this "
-            f"with a chance of {best.luck:.1g}."
+            f"{best.tally.evidence} fresh trials failed: the rate is below "
+            f"{100 * best.rate_below:.0f} % (95 % sure), and luck alone would do this with a "
+            f"chance of {best.luck:.1g}."
         ),
     ]
 

@@ -36,9 +36,8 @@ _MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
     "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
-    "`works` (Fisher, Holm over the "
-    "cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact test that the rate is more than "
-    "half of the baseline's) together"
+    "`works` (Fisher, Holm over the cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact "
+    "test that the rate is more than half of the baseline's) together"
 )
 
 Test = Callable[[int, int, int, int], float]

@@ -12,11 +12,13 @@ from aorta.attribution.events import (
     QUOTED,
     RANDOM,
     Event,
+    RaisedAt,
+    Registry,
     event_of,
     occurrences,
     stable,
+    weak_event,
 )
-from aorta.attribution.events.patterns import RaisedAt, Registry
 from aorta.attribution.events.tracebacks import (
     HEADER,
     Traceback,
@@ -42,7 +44,7 @@ _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", 
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
 _FRAMES_IN_SIGNATURE = 3
-_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
 _ALONE = re.compile(
@@ -215,21 +217,9 @@ def _of_message(
 def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -> Event:
     """An event whose class is left to the classifier."""
     kind, _, message = text.partition("\n")[0].partition(":")
-    return Event(
-        failure_class=FailureClass.USER_EXCEPTION,
-        role=Role.ROOT,
-        certainty=Certainty.WEAK,
-        pattern=name,
-        text=(line.text if name == ANY_EXCEPTION else text)[:500],
-        signature=f"{kind}: {stable(message)}",
-        rank=line.rank,
-        source=source,
-        offset=line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
-    )
+    shown = line.text if name == ANY_EXCEPTION else text
+    words = f"{kind}: {stable(message)}"
+    return weak_event(line, source, name, FailureClass.USER_EXCEPTION, shown, words)
 
 
 def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:
@@ -261,7 +251,7 @@ def _whole_line(piece: Piece, begin: int) -> str:
 def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
     """Whose traceback torchrun quotes: it says so a few lines above."""
     above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
-    told = _TORCHRUN_RANK.findall(above)
+    told = TORCHRUN_RANK.findall(above)
     return int(told[-1]) if told else otherwise
 
 

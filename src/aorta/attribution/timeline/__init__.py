@@ -1,5 +1,10 @@
-"""All that was read about one cycle, and a candidate for what began it: what the questions of
-`causes` are asked about.
+"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
+
+Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
+a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
+further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
+process say last that it had never said before? That is a hint, for failures that no rule file
+knows. `causes` orders all of it, `finding` says how sure the answer is.
 """
 
 import re
@@ -7,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
-from aorta.attribution.events import Event, Reading, stable
+from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
 from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
@@ -42,9 +47,7 @@ class Facts:
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
     nodes: dict[int, str]
-    heard: frozenset[int] | None = (
-        None  # ranks whose output is known; None: all of them share a log
-    )
+    heard: frozenset[int] | None = None  # ranks whose output is known; None: they share a log
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
@@ -69,6 +72,9 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
     """The last event of a role that each rank shows."""
     return {event.rank: event for event in facts.reading.events if event.role is role}
+
+
+# ---- who went on
 
 
 _CAUSES = {Role.ROOT, Role.CONFIRM}
@@ -159,9 +165,11 @@ def _bytes(event: Event, begin: int, stop: int) -> bytes:
     )
 
 
+# ---- what was said last
+
+
 _TAIL = 32 << 10
 _LINES = 15
-_QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
 _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
@@ -231,21 +239,8 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
     guess = classified(said_of(inner[0] if inner else line.text, inner is not None))
     if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
         return None
-    event = Event(
-        failure_class=guess.failure_class,
-        role=Role.ROOT,
-        certainty=Certainty.WEAK,
-        pattern="last_words",
-        text=line.text[:500],
-        signature=stable(line.text),
-        rank=line.rank,
-        source=source,
-        offset=line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
-    )
+    words = (line.text, stable(line.text))
+    event = weak_event(line, source, "last_words", guess.failure_class, *words)
     return guess.confidence, event
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader
+from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, plugin_words
 from aorta.bisect.package import (
     Package,
     Versions,
@@ -26,17 +26,11 @@ from aorta.bisect.package import (
     version_words,
 )
 from aorta.bisect.run import BisectRun
-from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import (
-    OUTPUT_MOUNT,
-    BuildAndTest,
-    ProbedCommand,
-    VersionSets,
-    build_trial,
-    plugin_words,
-)
+from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
+from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.containers import options_of_run
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
@@ -64,22 +58,14 @@ class Images(VersionSets):
         root: Path,
         base: BaseImage,
         packages: Sequence[Package],
-        *,
-        mounts: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        bazel_cache: str | None = None,
-        build_timeout: float | None = None,
-        plugin: bool = False,
-        registry: str | None = None,
+        spec: BisectSpec,
+        bazel_cache: str | None,
     ) -> None:
-        """`plugin`: the command runs on the host and is told of the image, which is pushed to
-        `registry` where there is one.
-        """
-        super().__init__(root, packages, build_timeout)
-        self._base, self._plugin, self._registry = base, plugin, registry
+        super().__init__(root, packages, spec.build_timeout)
+        self._base, self._containers = base, spec.containers or ContainersSpec()
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
-        self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
+        self._build_env = {**self._cache_option, **spec.env}
         self._made: set[str] = set()
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
@@ -93,18 +79,30 @@ class Images(VersionSets):
             **trial.env,
         }
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
-        if self._plugin:
+        if self._containers.plugin:
             words = plugin_words(self._pushed(key) or target, trial.trial_dir)
             if workload := versions.get(WORKLOAD):
                 words = (*words, "--workload-version", workload)
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
-        build = self._build_trial(versions, key) if needed else None
-        return BuildAndTest(key, build, test, version_words(self._packages, versions))
+        first = self._in_its_container(test, key)
+        build = self._build_trial(versions, key, first) if needed else None
+        return BuildAndTest(key, build, test, version_words(self._packages, versions), first)
+
+    def _in_its_container(self, test: TrialSpec, key: str) -> TrialSpec | None:
+        """The test in the container that its version set is made in, once its image is kept: no
+        other is started for it. None where it needs one that starts otherwise.
+        """
+        place = test.environment
+        if place.kind not in ENGINES or any(o.startswith("--entrypoint") for o in place.options):
+            return None
+        return replace(test, environment=replace(place, container=f"{_TAG}-{key}"))
 
     def _pushed(self, key: str) -> str | None:
-        if not self._registry:
+        """The name under which a plugin's image is pushed, where a registry is named."""
+        registry = self._containers.registry
+        if not registry:
             return None
-        return f"{self._registry}{'' if ':' in self._registry.rpartition('/')[2] else ':'}{key}"
+        return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
 
     def built(self, key: str) -> None:
         self._made.add(key)
@@ -112,23 +110,12 @@ class Images(VersionSets):
     def _is_there(self, target: str) -> bool:
         """As this run made it before it was cut short; nobody else makes its images."""
         place = self._base.environment
-        return target in self._ordered() and is_made(place.kind, place.options, target)
-
-    def _ordered(self) -> list[str]:
-        kept = self._root / _ORDERED
-        return kept.read_text(encoding="utf-8").split("\n") if kept.exists() else []
+        return target in _ordered(self._root) and is_made(place.kind, place.options, target)
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
             return str(self._root.absolute() / f"{key}.sqsh")
         return f"{_TAG}:{key}"
-
-    def script(self, versions: Versions) -> str:
-        """What runs in the bisection container to make a version set."""
-        exports = version_variables(self._packages, versions)
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
-        layers = (self._layer(packages, versions) for packages in self._layers())
-        return "\n".join(["set -e", *lines, *(line for layer in layers for line in layer)])
 
     def _layers(self) -> list[Sequence[Package]]:
         """The packages in order, cut behind each build whose result can be used again."""
@@ -176,19 +163,8 @@ class Images(VersionSets):
             **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
-        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, self.script(versions)])
-
-    def remove(self) -> None:
-        """The images of this run; containers made from them are gone by then."""
-        if self._base.environment.kind not in ENGINES:
-            for file in self._root.glob("*.sqsh"):
-                file.unlink(missing_ok=True)
-            shutil.rmtree(self._root / SAVING, ignore_errors=True)
-            return
-        client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
-        if names := tuple(dict.fromkeys(filter(None, self._ordered()))):
-            ask(client, "image", "rm", "--force", *names)
-        (self._root / _ORDERED).unlink(missing_ok=True)
+        scripts = (step.script for step in self._steps(versions))
+        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, *scripts])
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
         """A package that says so is rebuilt only if it, or what it needs, has changed."""
@@ -207,22 +183,74 @@ class Images(VersionSets):
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
-    def _build_trial(self, versions: Versions, key: str) -> TrialSpec:
-        steps = self._steps(versions)
-        self._root.mkdir(parents=True, exist_ok=True)
-        with (self._root / _ORDERED).open("a", encoding="utf-8") as made:
-            made.writelines(f"{step.target}\n" for step in steps)
-        job = ImageJob(
-            self._base.environment.kind.value,
+    def _build_trial(self, versions: Versions, key: str, first: TrialSpec | None) -> TrialSpec:
+        job = _image_job(
+            self._base.environment,
             self._base.image,
-            steps,
-            str(self._root.absolute()),
-            self._mounts,
-            self._base.environment.options,
+            self._steps(versions),
+            self._root,
             self._build_env,
-            self._pushed(key),
+            first=first,
+            push=self._pushed(key),
         )
         return self._build(job, key)
+
+
+def _ordered(root: Path) -> list[str]:
+    kept = root / _ORDERED
+    return kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+
+
+def remove_images(root: Path, environment: Environment) -> None:
+    """The images of a run; containers made from them are gone by then."""
+    if environment.kind not in ENGINES:
+        for file in root.glob("*.sqsh"):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(root / SAVING, ignore_errors=True)
+        return
+    client, _ = client_of(ENGINES[environment.kind], environment.options)
+    if names := tuple(dict.fromkeys(_ordered(root))):
+        # A container whose test was called off is still there; most are gone with their test.
+        own = (name.replace(":", "-") for name in names if name.startswith(_TAG))
+        ask(client, *client.engine.remove, *own)
+        ask(client, "image", "rm", "--force", *names)
+    (root / _ORDERED).unlink(missing_ok=True)
+
+
+def _image_job(
+    environment: Environment,
+    image: str,
+    steps: Sequence[ImageStep],
+    root: Path,
+    env: Mapping[str, str],
+    *,
+    first: TrialSpec | None = None,
+    push: str | None = None,
+) -> ImageJob:
+    """Its images are written down before they are made. `first` is tested in its container."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / _ORDERED).open("a", encoding="utf-8") as made:
+        made.writelines(f"{name}\n" for name in (*(s.target for s in steps), push) if name)
+    options = environment.options
+    entrypoint: tuple[str, ...] = ()
+    if environment.kind in ENGINES:
+        entrypoint = image_named(client_of(ENGINES[environment.kind], options)[0], image).entrypoint
+        place = first or TrialSpec((), root, root, environment=environment)
+        place.trial_dir.mkdir(parents=True, exist_ok=True)
+        options = options_of_run(place)
+    return ImageJob(
+        environment.kind.value,
+        image,
+        steps,
+        str(root.absolute()),
+        steps[-1].target.replace(":", "-"),
+        environment.mounts,
+        options,
+        env,
+        entrypoint,
+        keep=first is not None,
+        push=push,
+    )
 
 
 Ends = Sequence[tuple[PackageSpec, str, str]]
@@ -276,18 +304,9 @@ def _made(
     key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]
     pyxis = environment.kind is RuntimeKind.PYXIS
     target = str(root.absolute() / f"{key}.sqsh") if pyxis else f"aorta-bisect:base-{key}"
-    job = ImageJob(
-        environment.kind.value,
-        str(environment.image),
-        [ImageStep(target, script)],
-        str(root.absolute()),
-        environment.mounts,
-        environment.options,
-        remotes,
-    )
+    steps = [ImageStep(target, script)]
+    job = _image_job(environment, str(environment.image), steps, root, remotes)
     fetch = build_trial(job, root / "fetch", name="fetch")
-    with (root / _ORDERED).open("a", encoding="utf-8") as made:
-        made.write(f"{target}\n")
     executor = run.request.executor()
     try:
         executor.start(fetch)
@@ -299,8 +318,7 @@ def _made(
         mend = "; give the package a remote" if remotes else ""
         what = "fetch the commits" if remotes else "get the container"
         raise InfrastructureError(
-            f"cannot {what}: {without_secrets(''.join(words))}{mend}",
-            where=str(environment.image),
+            f"cannot {what}: {without_secrets(''.join(words))}{mend}", where=str(environment.image)
         )
     return target
 

@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from aorta.bisect.containers.image import command_inside, is_at_hand
+from aorta.bisect.containers.image import command_inside, plugin_words
 from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
-from aorta.bisect.trials import BuildAndTest, ContainersExperiment
+from aorta.bisect.trials import UNTESTABLE, ProbedCommand
+from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
+from aorta.core.oracle import Deciding
 from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine.events import Listener
 from aorta.engine.question import Answer
-from aorta.engine.rundir import PRIVATE, fresh_dir
+from aorta.runtimes.engine import is_at_hand
 from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
@@ -56,6 +58,10 @@ class ContainerSides:
     confidence: float | None = None
     names: tuple[str, str] | None = None
 
+    @property
+    def document(self) -> dict[str, str | None]:
+        return {"last_good": self.passing, "first_bad": self.failing}
+
 
 def family_in(containers: ContainersSpec) -> Family:
     return family_of(containers, containers.url_template or JAX_URL_TEMPLATE)
@@ -67,15 +73,12 @@ def between_days(
     search = _search(run, containers, family)
     run.image_of = family.images.__getitem__
     command = command_inside(run.command(), environment)
-    experiment = ContainersExperiment(
-        command, lambda name: family.images[name], AXIS, plugin=containers.plugin
-    )
+    experiment = ContainersExperiment(command, family.images, AXIS, plugin=containers.plugin)
     listeners: list[Listener] = []
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    images = DayImages(run.stages.stage_path(STAGE) / PRIVATE / "gone")
-    answer = run.stages.drive(STAGE, search, experiment, images, listeners, run.metric)
+    answer = run.stages.drive(STAGE, search, experiment, None, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
         return _unfinished(search, answer, family, interval)
@@ -112,12 +115,7 @@ def _unfinished(
     code = exit_code(status, [answer])
     if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
         status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(
-        status=status,
-        warnings=[words],
-        counted=counted([answer]),
-        exit_code=code,
-    )
+    findings = Findings(status=status, warnings=[words], counted=counted([answer]), exit_code=code)
     if interval is None:
         return findings
     good, bad = _sides_in(family, interval)
@@ -152,29 +150,31 @@ def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
     return family.days[found.good[0] - 1], family.days[found.bad[0] - 1]
 
 
-class DayImages:
-    """The builder of dated images: there is nothing to build. A day whose image is gone since the
-    tags were listed is untestable; a registry that does not answer is no fault of the day, and ends
-    the run.
+class ContainersExperiment:
+    """The same command in one image after the other. A day whose image is gone since the tags were
+    listed is untestable; a registry that does not answer is no fault of the day.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(
+        self, test: ProbedCommand, images: Mapping[str, str], axis: str, *, plugin: bool
+    ) -> None:
+        self._test, self._images, self._axis, self._plugin = test, images, axis, plugin
 
-    def order(self, trial: TrialSpec) -> BuildAndTest:
-        image = str(trial.environment.image)
-        if is_at_hand(trial.environment) or not is_gone(image):
-            return BuildAndTest(image, None, trial)
-        words = f"the registry has {image} no more"
-        argv = ("sh", "-c", 'echo "$0" >&2; exit 1', words)
-        place = fresh_dir(self._root / str(trial.id))
-        return BuildAndTest(image, TrialSpec(argv, place, place, environment=LOCAL), trial)
+    @property
+    def oracle(self) -> Deciding:
+        return self._test.oracle
 
-    def built(self, key: str) -> None:
-        """Nothing is."""
-
-    def finished(self, trial_id: str) -> None:
-        """Containers are the runtime's business."""
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        image = self._images[str(point[self._axis])]
+        place = replace(self._test.environment, image=image)
+        if not is_at_hand(place) and is_gone(image):
+            words = f"the registry has {image} no more"
+            argv = ("sh", "-c", f'echo "$0" >&2; exit {UNTESTABLE}', words)
+            return replace(self._test.trial(trial_dir, LOCAL), argv=argv)
+        if self._plugin:
+            trial = self._test.trial(trial_dir, LOCAL)
+            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
+        return self._test.trial(trial_dir, place)
 
 
 _MOST_FAMILIES = 12

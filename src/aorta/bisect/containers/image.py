@@ -20,7 +20,7 @@ from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
-from aorta.runtimes.engine import ENGINES, client_of, present_image
+from aorta.runtimes.engine import ENGINES
 from aorta.runtimes.git import GitAnswer, RunGit
 from aorta.runtimes.launch import launch_for
 from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE
@@ -104,12 +104,9 @@ def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCo
     return replace(command, environment=replace(environment, options=options, image="unset"))
 
 
-def is_at_hand(environment: Environment) -> bool:
-    """Whether the engine has the image, so that no registry is asked for it."""
-    if environment.kind not in ENGINES:
-        return False
-    client, _ = client_of(ENGINES[environment.kind], environment.options)
-    return present_image(client, str(environment.image)) is not None
+def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
+    """What a command that runs on the host is told of a state."""
+    return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
 
 
 def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from aorta.bisect.containers.build import (
     Images,
     at_hand,
     base_of,
+    remove_images,
     reproduce_inside,
 )
 from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_in
@@ -72,7 +73,7 @@ def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     """Stopped outside any search: the containers are known, the versions in them are not."""
     return Findings(
         status="partial",
-        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        containers=sides.document,
         counted=counted(list(run.stages.answers.values())),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
@@ -145,14 +146,14 @@ class ContainerBisection:
                 found = inside.contents(self.specs, self._build_scripts)
                 ends = list(self._ends(inside, found))
                 if not any(good != bad for _, good, bad in ends):
-                    return _only_containers(self)
+                    return self._only_containers()
                 base = base_of(self.run, environment, inside, found, ends, self.root)
                 if base.image != inside.environment.image:
                     inside.close()
                 with inside.with_image(base.image) as in_base:
                     return self._in_base(base, ends, found, in_base)
         finally:
-            Images(self.root, BaseImage(environment, image, {}), []).remove()
+            remove_images(self.root, environment)
 
     def _in_base(
         self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
@@ -163,10 +164,10 @@ class ContainerBisection:
         command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
-            return self._images(base, those)
+            return Images(self.root, base, those, spec, self.bazel_cache)
 
         outcome = investigate(run.setting(images, command=command), packages)
-        findings = self._findings(outcome, base)
+        findings = self._findings(outcome)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
             side: reproduce_inside(base, command, recipe(versions))
@@ -174,31 +175,17 @@ class ContainerBisection:
         }
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
-    def _images(self, base: BaseImage, packages: Sequence[Package]) -> Images:
-        spec = self.run.request.spec
-        return Images(
-            self.root,
-            base,
-            packages,
-            mounts=base.environment.mounts,
-            env=spec.env,
-            bazel_cache=self.bazel_cache,
-            build_timeout=spec.build_timeout,
-            plugin=bool(spec.containers and spec.containers.plugin),
-            registry=spec.containers.registry if spec.containers else None,
-        )
-
-    def _findings(self, outcome: Investigation, base: BaseImage) -> Findings:
+    def _findings(self, outcome: Investigation) -> Findings:
         answers = list(self.run.stages.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
             findings,
             warnings=(*self.warnings, *findings.warnings),
-            containers={"last_good": self.sides.passing, "first_bad": self.sides.failing},
+            containers=self.sides.document,
             counted=counted(answers, outcome),
         )
         if findings.status in {"inconsistent", "did_not_reproduce"}:
-            return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
+            return self._with_hidden_variable(findings)
         return findings
 
     def _ends(
@@ -261,6 +248,67 @@ class ContainerBisection:
         given = self.run.request.spec.containers
         return given.build_scripts if given else None
 
+    def _only_containers(self) -> tuple[Findings, ShownStates]:
+        """The containers differ and no listed package does: they themselves are the answer."""
+        run, sides = self.run, self.sides
+        if sides.names is None:
+            raise UsageError(
+                "no listed package differs between the two containers; list the packages that may "
+                "in a spec"
+            )
+        good, bad = sides.names
+        nobody = dict.fromkeys(("title", "author", "date", "url"))
+        command = command_inside(run.command(), self.environment)
+        places = {"good": str(sides.passing), "bad": str(sides.failing)}
+        findings = Findings(
+            status="found",
+            culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
+            confidence=round(sides.confidence or 0.0, 4),
+            good={AXIS: good},
+            bad={AXIS: bad},
+            containers=sides.document,
+            warnings=[*self.warnings, "no listed package differs between the two containers"],
+            counted=counted(list(run.stages.answers.values())),
+            differences=self._differences(places),
+            reproduce={
+                side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")
+                for side, image in places.items()
+            },
+        )
+        return findings, {
+            side: (STAGE, Point.of({AXIS: name}).config_key)
+            for side, name in zip(("good", "bad"), sides.names, strict=True)
+        }
+
+    def _with_hidden_variable(self, findings: Findings) -> Findings:
+        passing, failing = self.sides.passing, self.sides.failing
+        if not passing or not failing:
+            return findings
+        found = self._differences({"good": passing, "bad": failing})
+        words = (
+            "a hidden variable: no listed version explains the difference of the two containers; "
+            f"their environments differ in {len(found)} places"
+        )
+        warnings = (*findings.warnings, words)
+        return replace(findings, differences=found, warnings=warnings, culprits=())
+
+    def _differences(self, images: Mapping[str, str]) -> list[dict[str, Any]]:
+        """As `aorta env probe --diff` inside both; without a Python there, of their variables."""
+        snapshots: dict[str, dict[str, Any]] = {}
+        for side, image in images.items():
+            place = replace(self.environment, image=image)
+            scratch = self.root / f"snapshot-{side}"
+            scratch.mkdir(parents=True, exist_ok=True)
+            taken = snapshot_of(place, {}, self.run.request.executor(), scratch, scratch)
+            if not is_captured(taken):
+                with ImageReader(place, scratch) as inside:
+                    taken = _variables_in(inside)
+            snapshots[side] = taken
+        return [
+            {"field": difference.path, "good": difference.before, "bad": difference.after}
+            for difference in differences(snapshots["good"], snapshots["bad"])
+        ]
+
 
 def _package(
     spec: PackageSpec,
@@ -275,80 +323,7 @@ def _package(
     path = found.paths[spec.name]
     repository = Repository(inside.git(path), path)
     repository.remote_address()  # for the answer, which must not start a container again
-    return git_package(
-        spec,
-        repository,
-        good,
-        bad,
-        find_fix=whole.find_fix,
-        first_parent=whole.first_parent,
-    )
-
-
-def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates]:
-    """The containers differ and no listed package does: they themselves are the answer."""
-    run, sides = between.run, between.sides
-    if sides.names is None:
-        raise UsageError(
-            "no listed package differs between the two containers; list the packages that may in "
-            "a spec"
-        )
-    good, bad = sides.names
-    nobody = dict.fromkeys(("title", "author", "date", "url"))
-    command = command_inside(run.command(), between.environment)
-    places = {"good": str(sides.passing), "bad": str(sides.failing)}
-    findings = Findings(
-        status="found",
-        culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
-        confidence=round(sides.confidence or 0.0, 4),
-        good={AXIS: good},
-        bad={AXIS: bad},
-        containers={"last_good": sides.passing, "first_bad": sides.failing},
-        warnings=[*between.warnings, "no listed package differs between the two containers"],
-        counted=counted(list(run.stages.answers.values())),
-        differences=differences_of(run, between.environment, sides, between.root),
-        reproduce={
-            side: reproduce_inside(BaseImage(between.environment, image, {}), command, "")
-            for side, image in places.items()
-        },
-    )
-    return findings, {
-        side: (STAGE, Point.of({AXIS: name}).config_key)
-        for side, name in zip(("good", "bad"), sides.names, strict=True)
-    }
-
-
-def with_hidden_variable(
-    run: BisectRun, findings: Findings, environment: Environment, sides: ContainerSides, root: Path
-) -> Findings:
-    if not sides.passing or not sides.failing:
-        return findings
-    found = differences_of(run, environment, sides, root)
-    words = (
-        "a hidden variable: no listed version explains the difference of the two containers; "
-        f"their environments differ in {len(found)} places"
-    )
-    return replace(findings, differences=found, warnings=(*findings.warnings, words), culprits=())
-
-
-def differences_of(
-    run: BisectRun, environment: Environment, sides: ContainerSides, root: Path
-) -> list[dict[str, Any]]:
-    """As `aorta env probe --diff` inside both; without a Python there, of their variables."""
-    snapshots: dict[str, dict[str, Any]] = {}
-    for side, image in (("good", sides.passing), ("bad", sides.failing)):
-        place = replace(environment, image=image)
-        scratch = root / f"snapshot-{side}"
-        scratch.mkdir(parents=True, exist_ok=True)
-        taken = snapshot_of(place, {}, run.request.executor(), scratch, scratch)
-        if not is_captured(taken):
-            with ImageReader(place, scratch) as inside:
-                taken = _variables_in(inside)
-        snapshots[side] = taken
-    return [
-        {"field": difference.path, "good": difference.before, "bad": difference.after}
-        for difference in differences(snapshots["good"], snapshots["bad"])
-    ]
+    return git_package(spec, repository, good, bad, whole)
 
 
 def _variables_in(inside: ImageReader) -> dict[str, Any]:

@@ -9,7 +9,7 @@ are linked from stays.
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
-from aorta.runtimes.checkout import TreeJob
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_python
 from aorta.runtimes.venv_job import EnvironmentJob, other_versions
@@ -127,25 +126,22 @@ class Environments(VersionSets):
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         recipe = self._recipe
         free = [p.name for p in self._packages if not p.firm and p.name in recipe.ends.packages]
-        sources = {p.name for p in self._git()}
-        requirements = recipe.requirements(versions)
-        loose = recipe.loose(versions, [name for name in free if name not in sources])
+        loose = recipe.loose(versions, free).values() if free else ()
         return EnvironmentJob(
             str(self._root / key),
             recipe.interpreter(versions),
-            [line for name, line in requirements.items() if name not in sources],
-            [line for name, line in loose.items() if name not in sources] if free else [],
+            list(recipe.requirements(versions).values()),
+            list(loose),
             recipe.overrides(versions),
-            trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
-            firm=self._firm(versions, sources),
+            firm=self._firm(versions),
             listed=str(self._listed(key)),
         ).of(recipe.sources)
 
-    def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
+    def _firm(self, versions: Versions) -> dict[str, str]:
         """The versions that make the state. What comes from no index has none to be told by."""
         lines = self._recipe.requirements(versions)
-        named = (p.name for p in self._packages if p.firm and p.name not in built)
+        named = (p.name for p in self._packages if p.firm)
         return {name: versions[name] for name in named if "==" in lines.get(name, "")}
 
     def _listed(self, key: str) -> Path:
@@ -161,21 +157,10 @@ class Environments(VersionSets):
         found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
         return found
 
-    def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
-        return TreeJob(
-            package.name,
-            tree=str(self._root / "trees" / key / package.name),
-            repository=package.spec.path,
-            sha=versions[package.name],
-            cherry_pick=package.spec.cherry_pick,
-            build=package.spec.build,
-        )
-
     def _key(self, versions: Versions) -> str:
         """By what is installed: neither place nor variables make another environment."""
         job = self._job(versions, "", None)
-        trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
-        content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
+        content = [sorted(job.requirements), sorted(job.overrides), job.python]
         key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         # One that was made where another version would do is no environment of this state.
         return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key

@@ -28,8 +28,6 @@ _SEGMENT = 50_000  # records in a file of the ring
 Place = tuple[str, str, str, int]  # phase, module, file, line
 Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
 Written = int | list[int]  # by which record, or by which in parts
-# Step, head, writers, kinds and offsets of what was read, kinds of what was given.
-_Record = tuple[int, int, Sequence[Written], Sequence[int], Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,11 @@ class Recorder:
         self._defined_in_file = 0
         self.digests: Any = None  # of tensors, where torch is
         self._own = array("d")  # numbers of values that are no tensors
-        self._pending: list[_Record] = []
+        # Of each record: step, head, how many numbers of what it read, how many results; then the
+        # writer, kind and offset of each tensor that it read, and the kind of each result.
+        self._pending: list[int] = []
+        self._parts: list[list[int]] = []  # writers that wrote in parts; -1 is the first of them
+        self._first = 0  # of the records that are pending
         self._fetching: Callable[[], None] | None = None
         self._file: TextIO | None = None
         self._segments: list[Path] = []
@@ -100,25 +102,23 @@ class Recorder:
 
     def head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> int:
         """Which operation a record is of, and where it stands in the program."""
-        number = self._numbers.get((op, place, tf32))
-        if number is None:
-            number = self.number_of((op, place, tf32), [op, *place, random, tf32])
-        return number
+        return self.number_of((op, place, tf32), (op, *place, random, tf32))
 
-    def emit(
-        self,
-        head: int,
-        writers: Sequence[Written],
-        read: Sequence[int],
-        offsets: Sequence[int],
-        given: Sequence[int],
-    ) -> int:
-        """One more record; its number. `read` and `given` are the kinds of tensors, by number;
-        `offsets` says where in their memory those that were read begin; nothing: at its start.
+    def parts(self, written: list[int]) -> int:
+        """In place of one writer: those that wrote parts."""
+        self._parts.append(written)
+        return -len(self._parts)
+
+    def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
+        """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
+        and where in its memory it begins; `given`: the kinds of the results.
         """
-        self._pending.append((self.step, head, writers, read, offsets, given))
+        pending = self._pending
+        pending += (self.step, head, len(read), len(given))
+        pending += read
+        pending += given
         self.count += 1
-        if len(self._pending) >= _PENDING or (self.digests is not None and self.digests.is_full):
+        if self.count - self._first >= _PENDING or (self.digests and self.digests.is_full):
             self.flush()
         return self.count - 1
 
@@ -126,14 +126,20 @@ class Recorder:
         """One more record, of a value that is no tensor."""
         kind = ([size], "float64", "cpu", len(numbers), False, -1)
         self._own.extend(numbers)
-        self.emit(head, [], [], [], [self.number_of(("numbers", size), kind)])
+        self.emit(head, (), [self.number_of(("numbers", size), kind)])
 
     def flush(self) -> None:
         """Sum up what waits, and write what the device has summed up since the last flush."""
-        pending, self._pending = self._pending, []
         own, self._own = self._own, array("d")
+        first, count = self._first, self.count - self._first
+        line = {
+            "first": first,
+            "records": _base64(array("q", self._pending).tobytes()),
+            "parts": self._parts,
+        }
+        self._pending, self._parts, self._first = [], [], self.count
         self._write_fetched()
-        if not pending:
+        if not count:
             return
         widths: Widths = [(-1, len(own))]
         fetch: Callable[[], bytes] | None = None
@@ -141,10 +147,10 @@ class Recorder:
         if self.digests is not None:
             more, waits, fetch = self.digests.launch()
             widths += more
-        first = self.count - len(pending)
 
         def write() -> None:
-            self._write(first, pending, widths, own.tobytes() + (fetch() if fetch else b""))
+            numbers = own.tobytes() + (fetch() if fetch else b"")
+            self._write({**line, "widths": widths, "numbers": _base64(numbers)}, count)
 
         self._fetching = write
         if not waits:
@@ -155,20 +161,13 @@ class Recorder:
         if write is not None:
             write()
 
-    def _write(self, first: int, records: list[_Record], widths: Widths, numbers: bytes) -> None:
-        """Doubles in base64: to spell them out takes longer than everything else does."""
+    def _write(self, line: dict[str, Any], count: int) -> None:
         file = self._stream()
-        line = {
-            "first": first,
-            "new": self._defined[self._defined_in_file :],
-            "records": records,
-            "widths": widths,
-            "numbers": b2a_base64(numbers, newline=False).decode(),
-        }
+        line["new"] = self._defined[self._defined_in_file :]
         self._defined_in_file = len(self._defined)
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
         file.flush()
-        self._in_segment += len(records)
+        self._in_segment += count
 
     def _stream(self) -> TextIO:
         if self._file is not None and self.settings.ring and self._in_segment >= _SEGMENT:
@@ -201,6 +200,11 @@ class Recorder:
         file = self._stream()
         file.write(json.dumps(end) + "\n")
         file.close()
+
+
+def _base64(numbers: bytes) -> str:
+    """To spell numbers out takes longer than everything else does."""
+    return b2a_base64(numbers, newline=False).decode()
 
 
 _current: Recorder | None = None
@@ -252,7 +256,7 @@ def record_value(name: str, value: Any) -> None:
     recorder = current()
     if recorder is None or not recorder.wants_more:
         return
-    head = recorder.head(f"record::{name}", ("f", "", *users_line()))
+    head = recorder.head(f"record::{name}", ("f", "", *_users_line()))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         importlib.import_module("aorta_recorder_torch").emit(recorder, torch, head, [value])
@@ -287,21 +291,19 @@ _LIBRARY = sysconfig.get_paths()["stdlib"]
 _users_files: dict[str, bool] = {}  # whether its lines are the user's
 
 
-def users_line(ours: tuple[str, ...] = ()) -> tuple[str, int]:
-    """The innermost line that is neither torch's, nor the standard library's, nor this file's."""
+def is_users(name: str, ours: tuple[str, ...] = ()) -> bool:
+    """Whether a file is neither the standard library's, nor ours, nor in one of those folders."""
+    found = _users_files.get(name)
+    if found is None:
+        found = not name.startswith((*ours, _PACKAGE, "<frozen"))
+        if name.startswith(_LIBRARY) and "site-packages" not in name:
+            found = False
+        _users_files[name] = found
+    return found
+
+
+def _users_line() -> tuple[str, int]:
     frame: Any = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        is_users = _users_files.get(name)
-        if is_users is None:
-            is_users = _users_files[name] = _is_users(name, ours)
-        if is_users:
-            return name, frame.f_lineno
+    while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
-    return "", 0
-
-
-def _is_users(name: str, ours: tuple[str, ...]) -> bool:
-    if name.startswith((*ours, _PACKAGE, "<frozen")):
-        return False
-    return not name.startswith(_LIBRARY) or "site-packages" in name
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -34,18 +34,26 @@ class _Lot:
         self._sizes: list[int] = []
         self.width = 0  # of all its numbers so far
 
-    def add(self, tensors: list[Any], sizes: list[int]) -> None:
-        """With one launch: the program may write over them before they are fetched."""
-        torch = self._torch
+    def add(self, tensors: Sequence[Any], kinds: Sequence["TensorKind"]) -> int:
+        """With one launch: the program may write over them before they are fetched. Gives the bytes
+        that wait.
+        """
+        if kinds[0].convert is not None:
+            tensors = [kinds[0].convert(tensor) for tensor in tensors]
         if self._sum_up is _of_large:
-            self._copies += [_statistics(torch, tensor) for tensor in tensors]
+            self._copies += [_statistics(self._torch, tensor) for tensor in tensors]
         elif len(tensors) > 1:
-            self._copies.append(torch._C._nn.flatten_dense_tensors(tensors))
+            self._copies.append(self._torch._C._nn.flatten_dense_tensors(tensors))
         elif tensors[0].is_contiguous():
             self._copies.append(tensors[0].clone())
         else:
             self._copies.append(tensors[0].contiguous())
-        self._sizes += sizes
+        size = 0
+        for kind in kinds:
+            self._sizes.append(kind.size)
+            self.width += kind.count
+            size += kind.size
+        return 8 * size
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
@@ -136,7 +144,7 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
     return torch.cat(columns, 1).reshape(-1)
 
 
-class _Kind:
+class TensorKind:
     """What follows from shape, type and device alone, for all tensors that share them."""
 
     __slots__ = ("convert", "count", "lot", "number", "size")
@@ -186,7 +194,7 @@ class Digests:
 
     def __init__(self, torch: Any, recorder: Recorder) -> None:
         self._torch, self._recorder = torch, recorder
-        self._kinds: dict[Any, _Kind] = {}
+        self.kinds: dict[Any, TensorKind] = {}
         self._lots: dict[int, _Lot] = {}
         self._held_bytes = 0
         self._streams: set[tuple[int, int]] = set()
@@ -195,44 +203,39 @@ class Digests:
     def is_full(self) -> bool:
         return self._held_bytes > _HELD_BYTES
 
-    def kinds(self, tensors: Sequence[Any]) -> list[_Kind]:
-        known, found, strided = self._kinds, [], self._torch.strided
-        for tensor in tensors:
-            key: tuple[Any, ...] = (tensor.shape, tensor.dtype, tensor.device)
-            if tensor.layout is not strided:
-                key = (*key, tensor.layout)
-            kind = known.get(key)
-            if kind is None:
-                kind = known[key] = _Kind(self._torch, self._recorder, *key)
-            found.append(kind)
-        return found
+    def kind(self, tensor: Any) -> TensorKind:
+        key: tuple[Any, ...] = (tensor.shape, tensor.dtype, tensor.device)
+        if tensor.layout is not self._torch.strided:
+            key = (*key, tensor.layout)
+        kind = self.kinds.get(key)
+        if kind is None:
+            kind = self.kinds[key] = TensorKind(self._torch, self._recorder, *key)
+        return kind
 
-    def take(self, tensors: Sequence[Any], kinds: Sequence[_Kind]) -> None:
+    def take(self, tensors: Sequence[Any], kinds: Sequence[TensorKind]) -> None:
         """Copies, whose numbers stand in their lots in the order in which they were taken."""
-        waiting: dict[int, tuple[list[Any], list[int]]] = {}
-        lots = self._lots
+        if len(tensors) == 1:
+            if kinds[0].lot is not None:
+                self._add(kinds[0].lot, tensors, kinds)
+            return
+        waiting: dict[int, tuple[list[Any], list[TensorKind]]] = {}
         for tensor, kind in zip(tensors, kinds, strict=True):
-            number = kind.lot
-            if number is None:
-                continue
-            copied = tensor if kind.convert is None else kind.convert(tensor)
-            if number in waiting:
-                together, sizes = waiting[number]
-                together.append(copied)
-                sizes.append(kind.size)
-            else:
-                waiting[number] = ([copied], [kind.size])
-                if number not in lots:
-                    device, _, sum_up = list(_lots)[number]
-                    lots[number] = _Lot(self._torch, device, sum_up)
-            lots[number].width += kind.count
-        for number, (together, sizes) in waiting.items():
-            lot = lots[number]
-            lot.add(together, sizes)
-            self._held_bytes += 8 * sum(sizes)
-            if lot.is_on_gpu:
-                index = lot.device.index
-                self._streams.add((index, self._torch._C._cuda_getCurrentRawStream(index)))
+            if kind.lot is not None:
+                together, alike = waiting.setdefault(kind.lot, ([], []))
+                together.append(tensor)
+                alike.append(kind)
+        for number, (together, alike) in waiting.items():
+            self._add(number, together, alike)
+
+    def _add(self, number: int, tensors: Sequence[Any], kinds: Sequence[TensorKind]) -> None:
+        lot = self._lots.get(number)
+        if lot is None:
+            device, _, sum_up = list(_lots)[number]
+            lot = self._lots[number] = _Lot(self._torch, device, sum_up)
+        self._held_bytes += lot.add(tensors, kinds)
+        if lot.is_on_gpu:
+            index = lot.device.index
+            self._streams.add((index, self._torch._C._cuda_getCurrentRawStream(index)))
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
         """Summed up and on its way: which numbers will be there, whether there is something to wait

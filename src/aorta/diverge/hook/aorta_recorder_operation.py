@@ -38,7 +38,8 @@ class Memory:
         self._storages = torch.UntypedStorage
         self._held: dict[int, int] = {}
         self._most = _MOST_HELD
-        self._writers: dict[int, Written] = {}
+        # By storage: the last that wrote all of it, or those that wrote parts since.
+        self.writers: dict[int, Written] = {}
         self._unwritten: dict[int, Place] = {}
 
     def _hold(self, storage: Any) -> None:
@@ -52,7 +53,7 @@ class Memory:
         storages = self._storages
         for key in [key for key, held in self._held.items() if storages._expired(held)]:
             storages._free_weak_ref(self._held.pop(key))
-            self._writers.pop(key, None)
+            self.writers.pop(key, None)
             self._unwritten.pop(key, None)
         self._most = max(_MOST_HELD, 2 * len(self._held))
 
@@ -60,12 +61,12 @@ class Memory:
         storage = _storage(tensor)
         if storage is not None:
             self._hold(storage)
-            self._writers.pop(storage._cdata, None)
+            self.writers.pop(storage._cdata, None)
             self._unwritten[storage._cdata] = place
 
     def written(self, tensors: Sequence[Any], index: int) -> None:
         """By the record of that number, of which they are the results."""
-        writers, unwritten = self._writers, self._unwritten
+        writers, unwritten = self.writers, self._unwritten
         for tensor in tensors:
             storage = _storage(tensor)
             if storage is not None:
@@ -83,14 +84,16 @@ class Memory:
                     writers[key] = [*parts, index][-_MOST_WRITERS:]
             index += 1 << _RECORD_BITS
 
-    def writers(self, tensors: list[Any]) -> list[Written | None]:
-        """Of each: the last that wrote all of it, and those that wrote parts since; or None."""
-        known = self._writers.get
+    def knows(self, tensors: list[Any]) -> bool:
+        """Whether all were written by something that is recorded."""
+        known = self.writers
         try:
-            return [known(tensor.untyped_storage()._cdata) for tensor in tensors]
+            for tensor in tensors:
+                if tensor.untyped_storage()._cdata not in known:
+                    return False
         except (NotImplementedError, RuntimeError):
-            storages = map(_storage, tensors)
-            return [None if storage is None else known(storage._cdata) for storage in storages]
+            return False
+        return True
 
     def requested_at(self, tensor: Any) -> Place | None:
         """Where memory was requested that nothing has written yet."""

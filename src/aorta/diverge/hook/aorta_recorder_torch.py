@@ -10,6 +10,7 @@ import gc
 import json
 import math
 import operator
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
         Recorder,
         Written,
         current,
+        is_users,
         rank,
-        users_line,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import Digests
+    from aorta.diverge.hook.aorta_recorder_digest import Digests, TensorKind
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
         OperationSignature,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
         wait_for,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place, Recorder, Written, current, rank, users_line
-    from aorta_recorder_digest import Digests
+    from aorta_recorder import Place, Recorder, Written, current, is_users, rank
+    from aorta_recorder_digest import Digests, TensorKind
     from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped, wait_for
 
 _MOST_KEPT_BYTES = 64 * 2**20
@@ -68,38 +69,34 @@ def emit(
     recorder: Recorder,
     torch: Any,
     head: int,
-    outputs: list[Any],
-    inputs: Sequence[Any] = (),
-    writers: Sequence[Written] = (),
+    outputs: Sequence[Any],
+    read: Sequence[int] = (),
+    kinds: Sequence[TensorKind] | None = None,
 ) -> int:
-    """One more record, of tensors. What that computes is nobody's operation, without gradient."""
+    """One more record, of tensors and, where they are known, their kinds. What that computes is
+    nobody's operation, without gradient.
+    """
     graded, was_paused, recorder.paused = torch.is_grad_enabled(), recorder.paused, True
     if graded:
         torch._C._set_grad_enabled(False)
     try:
-        if recorder.digests is None:
-            recorder.digests = Digests(torch, recorder)
-        digests = recorder.digests
-        read, count = digests.kinds(inputs), len(outputs)
-        # In place: what is given is what was read first.
-        in_place = count <= len(inputs) and all(map(operator.is_, outputs, inputs))
-        given = read[:count] if in_place else digests.kinds(outputs)
-        digests.take(outputs, given)
-        numbers = [kind.number for kind in read], _offsets(inputs), [kind.number for kind in given]
-        return recorder.emit(head, writers, *numbers)
+        digests = digests_of(recorder, torch)
+        if kinds is None:
+            kinds = [digests.kind(tensor) for tensor in outputs]
+        digests.take(outputs, kinds)
+        return recorder.emit(head, read, [kind.number for kind in kinds])
     finally:
         recorder.paused = was_paused
         if graded:
             torch._C._set_grad_enabled(True)
 
 
-def _offsets(tensors: Sequence[Any]) -> Sequence[int]:
-    """Nothing where all begin where their memory does, as most do."""
-    try:
-        found = [tensor.storage_offset() for tensor in tensors]
-    except (NotImplementedError, RuntimeError):  # a sparse tensor
-        return ()
-    return found if any(found) else ()
+def digests_of(recorder: Recorder, torch: Any) -> Digests:
+    """Of the tensors of this recorder."""
+    if recorder.digests is None:
+        recorder.digests = Digests(torch, recorder)
+    digests: Digests = recorder.digests
+    return digests
 
 
 class _Places:
@@ -112,6 +109,9 @@ class _Places:
         self._calls = 0
         self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
         self._names: list[dict[int, str]] = []
+        # Of each module that is being called: the frame of the call, and the user's line above it.
+        self._calls_of: list[tuple[int, tuple[str, int]]] = []
+        self._call_code = torch.nn.Module._call_impl.__code__
         self.parameters: dict[int, str] = {}
         self._of_node: dict[int, tuple[str, str, int]] = {}  # of a forward operation, for backward
         self._ours = (str(Path(torch.__file__).parent),)
@@ -136,12 +136,17 @@ class _Places:
         else:
             self._names.append(self._names[-1])
         self.stack.append(self._names[-1].get(id(module)) or type(module).__name__)
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not self._call_code:
+            frame = frame.f_back
+        self._calls_of.append((id(frame), self._line(frame and frame.f_back)))
 
     def _leave(self, _module: Any, _args: Any, _output: Any) -> None:
         if not self.stack:
             return
         self.stack.pop()
         self._names.pop()
+        self._calls_of.pop()
         recorder = current()
         if not self.stack and recorder is not None and not self._torch.is_grad_enabled():
             self._calls += 1
@@ -163,22 +168,35 @@ class _Places:
         if self._graph_task() != -1:
             node = self._torch._C._current_autograd_node()
             known = self._of_node.get(node._sequence_nr()) if node is not None else None
-            return ("b", *(known or ("", *users_line(self._ours))))
-        file, line = users_line(self._ours)
+            return ("b", *(known or ("", *self._line(sys._getframe(1)))))
         module = self.stack[-1] if self.stack else ""
+        place = (module, *self._line(sys._getframe(1)))
         if self._is_graded():
             # The first since its node came about is the one: another that follows may have no node
             # of its own.
-            self._of_node.setdefault(self._node_number() - 1, (module, file, line))
-        return (self.phase, module, file, line)
+            self._of_node.setdefault(self._node_number() - 1, place)
+        return (self.phase, *place)
 
     def note_node(self) -> None:
         """Of an operation that is not recorded: where it stands, should it have a backward."""
-        if self._is_graded() and self._graph_task() == -1:
-            node = self._node_number() - 1
-            if node not in self._of_node:
-                module = self.stack[-1] if self.stack else ""
-                self._of_node[node] = (module, *users_line(self._ours))
+        node = self._node_number() - 1
+        if node not in self._of_node and self._is_graded() and self._graph_task() == -1:
+            module = self.stack[-1] if self.stack else ""
+            self._of_node[node] = (module, *self._line(sys._getframe(1)))
+
+    def _line(self, frame: Any) -> tuple[str, int]:
+        """The user's innermost line from there on: what a module computes stands where the module
+        was called, which was found out then.
+        """
+        calls, call_code = self._calls_of, self._call_code
+        while frame is not None:
+            code = frame.f_code
+            if is_users(code.co_filename, self._ours):
+                return code.co_filename, frame.f_lineno
+            if code is call_code and calls and calls[-1][0] == id(frame):
+                return calls[-1][1]
+            frame = frame.f_back
+        return "", 0
 
     def _before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         self._record_parameters(optimizer, "grad")
@@ -260,11 +278,9 @@ class _Calls:
             out = self._recorded(recorder, signature, other.run, args, kwargs)
             other.remember(signature.outputs(out, args, kwargs))
             return out
-        if not signature.computes:
-            inputs = signature.inputs(args, kwargs)
-            if None not in self._memory.writers(inputs):
-                self._places.note_node()
-                return signature.call(*args, **kwargs)
+        if not signature.computes and self._memory.knows(signature.inputs(args, kwargs)):
+            self._places.note_node()
+            return signature.call(*args, **kwargs)
         return self._recorded(recorder, signature, signature.call, args, kwargs)
 
     def _recorded(
@@ -276,17 +292,19 @@ class _Calls:
         kwargs: Any,
     ) -> Any:
         if not recorder.wants_more or self._is_captured(recorder):
-            return self._waited_for(signature, func(*args, **kwargs))
+            out = func(*args, **kwargs)
+            if signature.is_collective:
+                wait_for(self._torch, out)
+            return out
         memory, place = self._memory, self._places.of_call()
         inputs = signature.inputs(args, kwargs)
-        writers: list[Any] = memory.writers(inputs)
-        if None in writers:
-            self._emit_unwritten(recorder, place, inputs)
-            writers = [[] if one is None else one for one in memory.writers(inputs)]
+        read, kinds = self._read(recorder, place, inputs)
         saved, keep = None, recorder.settings.keep
         if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
             saved = self._saved_before(recorder, signature, args, kwargs)
-        out = self._waited_for(signature, func(*args, **kwargs))
+        out = func(*args, **kwargs)
+        if signature.is_collective:
+            wait_for(self._torch, out)
         if not signature.computes:
             return out
         outputs = signature.outputs(out, args, kwargs)
@@ -296,23 +314,55 @@ class _Calls:
         elif outputs:
             tf32 = signature.is_product and self._allows_tf32(signature)
             head = recorder.head(signature.name, place, random=signature.is_random, tf32=tf32)
-            index = emit(recorder, self._torch, head, outputs, inputs, writers)
+            count = len(outputs)
+            # In place: what is given is what was read first.
+            in_place = count <= len(inputs) and all(map(operator.is_, outputs, inputs))
+            given = kinds[:count] if in_place else None
+            index = emit(recorder, self._torch, head, outputs, read, given)
             memory.written(outputs, index)
             if saved is not None:
                 self._save(recorder, saved, outputs)
         return out
 
-    def _emit_unwritten(self, recorder: Recorder, place: Place, inputs: list[Any]) -> None:
+    def _read(
+        self, recorder: Recorder, place: Place, inputs: list[Any]
+    ) -> tuple[list[int], list[TensorKind]]:
+        """Of each tensor its writer, its kind and its offset, one behind the other; and the kinds.
+        What nothing recorded wrote becomes a record of its own first.
+        """
+        digests = digests_of(recorder, self._torch)
+        known, writers = digests.kinds, self._memory.writers
+        read: list[int] = []
+        kinds: list[TensorKind] = []
+        for tensor in inputs:
+            try:
+                written = writers.get(tensor.untyped_storage()._cdata)
+                offset = tensor.storage_offset()
+                kind = known.get((tensor.shape, tensor.dtype, tensor.device))
+            except (NotImplementedError, RuntimeError):  # it has no one storage
+                written, offset, kind = None, 0, None
+            if written is None:
+                written = self._emit_unwritten(recorder, place, tensor)
+            if isinstance(written, list):
+                written = recorder.parts(written)
+            if kind is None:
+                kind = digests.kind(tensor)
+            kinds.append(kind)
+            read += (written, kind.number, offset)
+        return read, kinds
+
+    def _emit_unwritten(self, recorder: Recorder, place: Place, tensor: Any) -> Written:
         """What nothing recorded wrote is data from outside, or memory that was never written at
         all: a record here, of the place that asked for the memory, if one did.
         """
         memory = self._memory
-        for tensor in inputs:
-            if None not in memory.writers([tensor]) or tensor.numel() == 0:
-                continue
-            empty = memory.requested_at(tensor)
-            head = recorder.head("aten::empty" if empty else "input", empty or place)
-            memory.written([tensor], emit(recorder, self._torch, head, [tensor]))
+        if tensor.numel() == 0:
+            return []
+        empty = memory.requested_at(tensor)
+        head = recorder.head("aten::empty" if empty else "input", empty or place)
+        index = emit(recorder, self._torch, head, [tensor])
+        memory.written([tensor], index)
+        return index if memory.knows([tensor]) else []
 
     def _is_captured(self, recorder: Recorder) -> bool:
         """Inside a CUDA graph nothing has a value yet."""
@@ -321,11 +371,6 @@ class _Calls:
         if captured:
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
         return captured
-
-    def _waited_for(self, signature: OperationSignature, out: Any) -> Any:
-        if signature.is_collective:
-            wait_for(self._torch, out)
-        return out
 
     def _allows_tf32(self, signature: OperationSignature) -> bool:
         """Whether a GPU may round what a product reads to ten bits, as the program allows now."""

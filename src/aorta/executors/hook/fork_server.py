@@ -39,6 +39,10 @@ def receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), list(descriptors)
 
 
+def respond(line: socket.socket, content: Mapping[str, Any]) -> None:
+    line.sendall(json.dumps(content).encode() + b"\n")
+
+
 def import_libraries(names: list[str]) -> str:
     """Up to the first that is the program's own. Why nothing may be forked from here, if so."""
     paths = sysconfig.get_paths()
@@ -123,23 +127,18 @@ def main() -> None:
     sys.path[0] = libraries["front"]
     began = time.monotonic()
     unfit = import_libraries(libraries["modules"])
-    response = {"seconds": time.monotonic() - began, "unfit": unfit}
+    respond(line, {"seconds": time.monotonic() - began, "unfit": unfit})
     while True:
-        line.sendall(json.dumps(response).encode() + b"\n")
         trial, descriptors = receive(line)
-        read, write = os.pipe()
         if os.fork() == 0:
-            line.close()
-            if pid := os.fork():
-                os.write(write, str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            os.close(read)
-            os.close(write)
             become(trial, descriptors)
+            respond(line, {"pid": os.getpid()})
+            line.close()
             return run_program(trial)
         os.wait()
-        response = {"pid": int(os.read(read, 32))}
-        for number in (read, write, *descriptors):
+        for number in descriptors:
             os.close(number)
 
 

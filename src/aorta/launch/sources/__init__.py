@@ -1,31 +1,34 @@
-"""Whom the launcher asks: one small contract, four kinds of source behind it.
+"""The sources of verdicts: a service over HTTP, and attribution in this process."""
 
-`trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can
-begin begins there; `read` asks for the verdict. Both may block: the launcher calls them from
-threads of their own and keeps the time.
-"""
+import os
+import threading
+from pathlib import Path
 
-from collections.abc import Callable
-from typing import Protocol
+from aorta.attribution.client import JsonClient, token_for
+from aorta.launch.config import FaultTolerance
+from aorta.launch.records import DecisionSource
+from aorta.launch.sources.http import HttpSource
+from aorta.launch.sources.local import LocalSource, analyse, warm_up
 
-from aorta.launch.records import CycleStart, FailedCycle, SourceVerdict
-
-Everybody = Callable[[CycleStart], FailedCycle | None]
-"""What all agents know about a cycle; None until all have told."""
-
-
-class SourceError(Exception):
-    """A source could not be reached or made no sense. It abstains; the job goes on."""
+_TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 
-class DecisionSource(Protocol):
-    @property
-    def name(self) -> str:
-        """What cycle_info.json and the log call it."""
+def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSource]:
+    """From the settings to the one list of sources. No other place knows which kinds there are.
 
-    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Tell it what this agent knows, once a cycle; `everybody` on the leader alone."""
-
-    def read(self, failed: FailedCycle) -> SourceVerdict | None:
-        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
-        logged, so a source may go on waiting up to its own time limit."""
+    The token is taken out of this process's environment, which every worker inherits.
+    """
+    wanted = settings.attribution
+    token = os.environ.pop(_TOKEN, None)
+    timeout = wanted.timeout_seconds
+    sources: list[DecisionSource] = []
+    if wanted.attrsvc_url is not None:
+        client = JsonClient(wanted.attrsvc_url, token, find_token=token_for)
+        sources.append(HttpSource(client, "attrsvc", timeout))
+    if wanted.enable_mcp:  # what `aorta mcp` would answer, by the same function
+        sources.append(LocalSource("mcp", analyse))
+    sources += [HttpSource(JsonClient(url), "http", timeout) for url in wanted.http_urls]
+    sources = sources or [LocalSource("in-process", analyse)]
+    if any(isinstance(source, LocalSource) for source in sources):
+        threading.Thread(target=warm_up, daemon=True).start()
+    return sources

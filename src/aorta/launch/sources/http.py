@@ -9,32 +9,41 @@ know these is spoken to as `POST /logs` and `GET /logs`. Whatever a server does 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.client import HttpError, JsonClient
-from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
-from aorta.launch.sources import Everybody, SourceError
+from aorta.launch.records import (
+    CycleEvidence,
+    CycleStart,
+    Everybody,
+    FailedCycle,
+    SourceError,
+    SourceVerdict,
+)
+
+T = TypeVar("T")
 
 _LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
 _PEER_PAUSE = 1.0  # the peer allows 60 questions a minute
 _GRACE = 2.0  # what a long poll may take beyond the time it was given
 _NOT_FOUND = 404  # the server does not know this wire, or this cycle
-_LATER_KEYS = {"lived_sec", "heartbeat_step", "started", "ended"}
-_REFUSED = {400, 403, 422}  # it may not or cannot read the paths, or does not know a key
+_REFUSED = {400, 403, 422}  # it may not or cannot read the paths
 
 
+@dataclass
 class HttpSource:
-    def __init__(self, client: JsonClient, kind: str, timeout: float) -> None:
-        self._client = client
-        self._kind = kind
-        self._timeout = timeout
-        self._speaks_peer: bool | None = None  # until an answer has told
-        self._triggers = threading.RLock()
+    client: JsonClient
+    kind: str
+    timeout: float
+    _speaks_peer: bool | None = None  # until an answer has told
+    _triggers: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def name(self) -> str:
-        return f"{self._kind} {self._client.url}"
+        return f"{self.kind} {self.client.url}"
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
         del everybody  # the service hears every agent itself
@@ -47,49 +56,39 @@ class HttpSource:
     def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
         body = _cycle_body(evidence, start)
         with self._triggers:
-            if not self._is_peer(lambda: self._post(body, evidence)):
-                return
-            for path in _peer_paths(evidence):
-                self._client.call("POST", "/logs", self._timeout, _peer_body(evidence, path))
+            self._speak(lambda: self._post(body), lambda: self._post_to_peer(evidence))
 
-    def _is_peer(self, speak: Callable[[], None]) -> bool:
-        """Speak to it on our own wire unless it is known not to understand; learns which it is, as
-        a question does.
-        """
-        with self._triggers:
-            if self._speaks_peer:
-                return True
+    def _speak(self, ours: Callable[[], T], peers: Callable[[], T]) -> T:
+        """On our own wire unless the server is known to speak the peer's; learns which it is."""
+        if not self._speaks_peer:
             try:
-                speak()
+                answer = ours()
             except HttpError as wrong:
                 if wrong.status != _NOT_FOUND or self._speaks_peer is False:
                     raise
                 self._speaks_peer = True
-                return True
-            self._speaks_peer = False
-            return False
-
-    def _post(self, body: Mapping[str, Any], evidence: CycleEvidence) -> None:
-        """A service of an earlier release knows fewer keys; to one on another machine our paths
-        mean nothing, but what was read here does.
-        """
-        earlier = {key: value for key, value in body.items() if key not in _LATER_KEYS}
-        failures = [{**failure, "error_file": None} for failure in body["failures"]]
-        tails_alone = {"log_paths": [], "failures": failures}
-        bodies = [body, earlier]
-        if evidence.tails:
-            bodies = [body, {**body, **tails_alone}, earlier, {**earlier, **tails_alone}]
-        for number, each in enumerate(bodies, 1):
-            try:
-                self._client.call("POST", "/v1/cycles", self._timeout, each)
-            except HttpError as wrong:
-                if wrong.status not in _REFUSED or number == len(bodies):
-                    raise
             else:
-                return
+                self._speaks_peer = False
+                return answer
+        return peers()
+
+    def _post_to_peer(self, evidence: CycleEvidence) -> None:
+        for path in _peer_paths(evidence):
+            self.client.call("POST", "/logs", self.timeout, _peer_body(evidence, path))
+
+    def _post(self, body: Mapping[str, Any]) -> None:
+        """To a service on another machine our paths mean nothing, but what was read here does."""
+        try:
+            self.client.call("POST", "/v1/cycles", self.timeout, body)
+        except HttpError as wrong:
+            if wrong.status not in _REFUSED or not body["tails"]:
+                raise
+            failures = [{**failure, "error_file": None} for failure in body["failures"]]
+            tails_alone = {**body, "log_paths": [], "failures": failures}
+            self.client.call("POST", "/v1/cycles", self.timeout, tails_alone)
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self.timeout
         try:
             while True:
                 answer = self._ask(failed, deadline)
@@ -105,48 +104,28 @@ class HttpSource:
 
     def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
         """Under no lock: a long poll must not hold up the trigger that it waits for."""
-        left = max(0.1, deadline - time.monotonic())
-        if not self._speaks_peer:
-            wait = min(left, _LONGEST_POLL)
-            try:
-                answer = self._client.call("GET", _decision_path(failed, wait), wait + _GRACE)
-            except HttpError as wrong:
-                if wrong.status != _NOT_FOUND or self._speaks_peer is False:
-                    raise
-                self._speaks_peer = True
-            else:
-                self._speaks_peer = False
-                return answer
+        wait = min(max(0.1, deadline - time.monotonic()), _LONGEST_POLL)
+        ours = partial(self.client.call, "GET", _decision_path(failed, wait), wait + _GRACE)
+        return self._speak(ours, lambda: self._ask_peer(failed, deadline))
+
+    def _ask_peer(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
+        """It answers when it is done. Another agent may still be about to tell of the log."""
         paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
         if not paths:
             raise SourceError("no rank left a log to ask about")
-        return self._ask_peer(paths[0], max(0.1, deadline - time.monotonic()))
-
-    def _ask_peer(self, path: str, timeout: float) -> Mapping[str, Any]:
-        """It answers when it is done. Another agent may still be about to tell of the log."""
+        question = f"/logs?{urlencode({'log_path': paths[0]})}"
         try:
-            return self._client.call("GET", f"/logs?{urlencode({'log_path': path})}", timeout)
+            return self.client.call("GET", question, max(0.1, deadline - time.monotonic()))
         except HttpError as wrong:
             if wrong.status != _NOT_FOUND:
                 raise
         return {"status": "pending", "recommendation": {}}
 
-    def _verdict(self, answer: Mapping[str, Any], failed: FailedCycle) -> SourceVerdict | None:
-        decision = answer.get("decision") or answer.get("recommendation")
-        if not isinstance(decision, Mapping):
-            raise SourceError("the answer holds no decision")
-        said = str(decision.get("action", ""))
+    def _verdict(self, answer: Mapping[str, Any], failed: FailedCycle) -> SourceVerdict:
         cycle = answer.get("cycle_id", failed.start.cycle_id)
         if cycle != failed.start.cycle_id:
             raise SourceError(f"the answer is about another cycle: {str(cycle)[:80]!r}")
-        finding = answer.get("finding")
-        return SourceVerdict(
-            action=Action(said) if said in {*Action} else Action.UNKNOWN,
-            reason=str(decision.get("reason", ""))[:500],
-            source=self.name,
-            decision=dict(decision),
-            finding=dict(finding) if isinstance(finding, Mapping) else None,
-        )
+        return SourceVerdict.of_answer(answer, self.name)
 
 
 def _decision_path(failed: FailedCycle, wait: float) -> str:

@@ -1,20 +1,16 @@
-"""Sources that need no service: attribution in this process, or an MCP server that the user names.
+"""The source that needs no service: attribution in this process.
 
-They run on the leader, over what all agents left in the store. The agent that leads when a cycle
+It runs on the leader, over what all agents left in the store. The agent that leads when a cycle
 fails begins as soon as all have told, beside the rendezvous; if another one leads the next round,
 it begins when it is asked.
 """
 
-import asyncio
-import os
-import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.attribution import (
     Attribution,
@@ -26,30 +22,26 @@ from aorta.attribution import (
 )
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
-from aorta.core.errors import InfrastructureError
 from aorta.launch.cycle_dir import is_there
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
-from aorta.launch.sources import Everybody, SourceError
+from aorta.launch.records import (
+    Action,
+    CycleEvidence,
+    Everybody,
+    FailedCycle,
+    SourceVerdict,
+)
 
-Analyse = Callable[[FailedCycle], SourceVerdict]
-
-IN_PROCESS = "in-process"
-MCP = "mcp"
 _LOOK = 0.05  # seconds between two looks whether all agents have told
 _WAIT_FOR_ALL = 60.0
 
 
+@dataclass
 class LocalSource:
-    def __init__(self, name: str, analyse: Analyse) -> None:
-        self._name = name
-        self._analyse = analyse
-        self._begun: tuple[FailedCycle, Future[SourceVerdict]] | None = None
-        self._lock = threading.Lock()
-        self._asked_about = ""
-
-    @property
-    def name(self) -> str:
-        return self._name
+    name: str
+    analyse: Callable[[FailedCycle], SourceVerdict]
+    _begun: tuple[FailedCycle, Future[SourceVerdict]] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _asked_about: str = ""
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
         """Analyse as soon as all agents have told, unless the leader asks before that."""
@@ -76,7 +68,7 @@ class LocalSource:
             _, future = self._begun
         if mine:
             try:
-                future.set_result(self._analyse(failed))
+                future.set_result(replace(self.analyse(failed), source=self.name))
             except BaseException as wrong:
                 future.set_exception(wrong)
                 raise
@@ -168,80 +160,6 @@ def _of_attribution(attribution: Attribution) -> SourceVerdict:
     return SourceVerdict(
         action=Action(attribution.decision.action.value),
         reason=attribution.decision.reason,
-        source=IN_PROCESS,
         decision=decision_document(attribution.decision),
         finding=finding_document(attribution.finding),
-    )
-
-
-class McpAnalysis:
-    """Calls `attribute_log` of an MCP server: a URL, or a command that is started on the leader.
-
-    It knows one cycle at a time: what a job did before is left to the launcher's own limit on
-    cycles without progress.
-    """
-
-    def __init__(self, server: str, log_dir: Path, timeout: float) -> None:
-        try:
-            import mcp  # noqa: F401 - only to know that it is there, before the job starts
-        except ModuleNotFoundError:
-            raise InfrastructureError(
-                "--ft-attribution-mcp-server needs mcp, which is not installed; "
-                "pip install 'aorta-triage[launch,mcp]'"
-            ) from None
-        self._server = server
-        self._log_dir = log_dir
-        self._timeout = timeout
-
-    def __call__(self, failed: FailedCycle) -> SourceVerdict:
-        known = everything_known(failed)
-        folder = self._log_dir / f"cycle_{failed.start.cycle}" / "tails"
-        paths = [*(str(log.path) for log in known.logs), *_written(known.tails, folder)]
-        rows = [row for piece in failed.evidence for row in piece.failure_rows()]
-        try:
-            return _of_mcp(asyncio.run(self._ask({"log_paths": paths, "failures": rows})))
-        except TimeoutError:
-            raise SourceError(f"no answer within {self._timeout:g} s") from None
-
-    async def _ask(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        from mcp import Client, MCPError, StdioServerParameters
-
-        server: str | StdioServerParameters = self._server
-        if not self._server.startswith(("http://", "https://")):
-            command, *rest = shlex.split(self._server)
-            server = StdioServerParameters(command=command, args=rest, env=dict(os.environ))
-        try:
-            async with asyncio.timeout(self._timeout), Client(server) as client:
-                result = await client.call_tool("attribute_log", dict(arguments))
-        except (MCPError, OSError) as wrong:
-            raise SourceError(f"the MCP server failed: {wrong}") from None
-        except ExceptionGroup as several:  # the client's own tasks; a timeout among them is one
-            raise SourceError(f"the MCP server failed: {several.exceptions[0]}") from None
-        if result.is_error or not isinstance(result.structured_content, Mapping):
-            raise SourceError(f"the MCP server refused: {str(result.content)[:200]}")
-        answer = result.structured_content.get("result", result.structured_content)
-        return answer if isinstance(answer, Mapping) else {}
-
-
-def _written(tails: Sequence[LogTail], folder: Path) -> list[str]:
-    """Ends of logs from other machines, as files the server can read."""
-    paths = []
-    for tail in tails:
-        folder.mkdir(exist_ok=True)
-        path = folder / f"rank_{tail.rank}.err"
-        path.write_text(tail.text)
-        paths.append(str(path))
-    return paths
-
-
-def _of_mcp(answer: Mapping[str, Any]) -> SourceVerdict:
-    decision, finding = answer.get("decision"), answer.get("finding")
-    if not isinstance(decision, Mapping) or decision.get("action") not in {*Action}:
-        raise SourceError("the MCP server's answer holds no decision")
-    return SourceVerdict(
-        action=Action(decision["action"]),
-        reason=str(decision.get("reason", "")),
-        source=MCP,
-        decision=dict(decision),
-        finding=dict(finding) if isinstance(finding, Mapping) else None,
     )

@@ -1,20 +1,13 @@
-"""One merged timeline of changes: every probe where it was made, and the belief about the culprit
-as it sharpened.
-"""
+"""One merged timeline of changes, and every probe where it was made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aorta.core.trial import Outcome
-from aorta.report.charts.drawing import PixelScale, canvas, fitted, label, line, marks, rect, x_axis
+from aorta.report.charts.drawing import PixelScale, canvas, fitted, label, marks, rect, x_axis
 from aorta.report.markup import Markup, el
 
-Atoms = Sequence[tuple[int, int, float]]
-"""`(first candidate, one past the last, weight of each)`: candidates between the same trials
-share a weight.
-"""
-
-_LANE, _RIDGE = 30, 30
+_LANE = 30
 
 
 @dataclass(frozen=True)
@@ -58,27 +51,6 @@ def draw_timeline(strip: Strip, probes: Sequence[Probe], width: int, says: str) 
     return canvas(width, foot + 38, says, parts)
 
 
-def draw_posterior(beliefs: Sequence[Atoms], changes: int, width: int, says: str) -> Markup:
-    """A ridge a trial, the oldest on top: the belief gathers around the culprit."""
-    left, right = 44, width - 10
-    across = PixelScale(0, max(1, changes), left, right, whole=True)
-    parts: list[object] = []
-    for number, (trial, atoms) in enumerate(_spaced(beliefs, 14)):
-        foot = (number + 1) * _RIDGE + 6
-        parts += [
-            label(left - 8, foot, f"{trial}", "tick", "end"),
-            line(left, foot, right, foot, "grid"),
-            _ridge(atoms, across, foot),
-        ]
-    shown = min(14, len(beliefs))
-    foot = shown * _RIDGE + 16
-    parts += x_axis(across, foot, most=4 if width < 500 else 8)
-    parts.append(
-        label(right, foot + 30, "candidate change; rows: after so many trials", "tick", "end")
-    )
-    return canvas(width, foot + 38, says, parts)
-
-
 def _lanes(strip: Strip, across: PixelScale, width: int) -> list[object]:
     parts: list[object] = []
     for lane, package in enumerate(strip.packages):
@@ -109,24 +81,3 @@ def _hover(probes: Sequence[Probe], across: PixelScale, top: float, step: float)
         )
         for number, probe in enumerate(probes)
     ]  # fmt: skip
-
-
-def _ridge(atoms: Atoms, across: PixelScale, foot: float) -> Markup:
-    """Height by the weight of one candidate beside the heaviest; a group is as wide as it is."""
-    most = max((weight for *_, weight in atoms), default=1.0) or 1.0
-    path = ""
-    for start, stop, weight in atoms:
-        height = (_RIDGE - 8) * weight / most
-        x, end = across(start), max(across(stop), across(start) + 1.5)
-        path += f"M{x:.1f} {foot:.1f}v{-height:.1f}H{end:.1f}v{height:.1f}z"
-    return el("path", d=path, class_="ridge")
-
-
-def _spaced(beliefs: Sequence[Atoms], most: int) -> list[tuple[int, Atoms]]:
-    """The first, the last, and evenly between."""
-    last = len(beliefs) - 1
-    if last < most:
-        chosen = list(range(len(beliefs)))
-    else:
-        chosen = sorted({round(i * last / (most - 1)) for i in range(most)})
-    return [(index + 1, beliefs[index]) for index in chosen]

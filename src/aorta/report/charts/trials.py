@@ -1,21 +1,18 @@
 """Charts of trials. Of one thing, in the order they ended: how long each took and how it ended, and
-the rate they amount to. Of a reduction: how each axis shrank over the trials, what it came down to,
-which items were kept.
+the rate they amount to. Of a reduction: how each axis shrank over the trials.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aorta.core.stats import wilson
-from aorta.core.trial import Outcome
 from aorta.report.charts.drawing import (
     PixelScale,
     canvas,
     fitted,
     label,
     line,
-    linear_scale,
     log_scale,
     marks,
     rect,
@@ -24,28 +21,27 @@ from aorta.report.charts.drawing import (
     x_axis,
     y_axis,
 )
-from aorta.report.markup import Markup, el
+from aorta.report.markup import Markup
+
+Places = Sequence[tuple[float, float]]
+Up = Callable[[float, float], PixelScale]
 
 
-@dataclass(frozen=True)
-class TrialBar:
-    outcome: Outcome
-    seconds: float
-
-
-def draw_trials(trials: Sequence[TrialBar], width: int, says: str) -> Markup:
-    left, right, top, bottom = 52, width - 14, 14, 190
-    across = PixelScale(0.5, len(trials) + 0.5, left, right, whole=True)
-    up = linear_scale([trial.seconds for trial in trials], bottom, top)
-    parts: list[Markup | None] = [*y_axis(up, left, right, "s"), *x_axis(across, bottom + 8)]
-    for outcome in Outcome:
-        places = [
-            (across(number), up(trial.seconds))
-            for number, trial in enumerate(trials, 1)
-            if trial.outcome is outcome
-        ]
-        parts.append(marks(outcome.value, places))
-    parts.append(label(right, bottom + 40, "trial", "tick", "end"))
+def draw_dots(
+    dots: Mapping[str, Places], up: Up, width: int, says: str, name: str, unit: str = ""
+) -> Markup:
+    """A mark at each place, by the kind of mark; `name` is of what is counted from left to right.
+    `up` makes the scale of the heights from their pixels at the foot and at the head.
+    """
+    left, right, top, bottom = 52, width - 14, 14, 210
+    counted = [x for places in dots.values() for x, _ in places]
+    first = min(counted)
+    across = PixelScale(first, max(*counted, first + 1), left, right, whole=True)
+    height = up(bottom, top)
+    parts: list[Markup | None] = [*y_axis(height, left, right, unit), *x_axis(across, bottom + 8)]
+    for kind, places in dots.items():
+        parts.append(marks(kind, [(across(x), height(y)) for x, y in places]))
+    parts.append(label(right, bottom + 40, name, "tick", "end"))
     return canvas(width, bottom + 48, says, parts)
 
 
@@ -108,30 +104,6 @@ def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: s
     return canvas(width, foot + 38, says, parts)
 
 
-def draw_shares(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
-    """Every axis in one picture, each as a share of its start, on a logarithmic scale."""
-    left, right, top, bottom = 52, width - 150, 14, 214
-    across = PixelScale(0, max(1, trials), left, right, whole=True)
-    least = min(max(track.final, track.initial * 1e-9) / track.initial for track in tracks)
-    up = log_scale([1.0, least], bottom, top)
-    parts: list[object] = [*y_axis(up, left, right), *x_axis(across, bottom + 8)]
-    taken: list[float] = []
-    for track in sorted(tracks, key=lambda track: -track.final / track.initial):
-        kept = [
-            (across(each.trial), up(each.size / track.initial))
-            for each in track.tried
-            if each.accepted
-        ]
-        end = up(track.final / track.initial)
-        parts.append(step_line([(across(0), up(1.0)), *kept, (right, end)]))
-        place = max([end + 4, *(y + 14 for y in taken[-1:])])
-        taken.append(place)
-        words = f"{track.name} {short(track.final)}"
-        parts.append(label(right + 6, place, fitted(words, 140), "value"))
-    parts.append(label(right, bottom + 40, "trial", "tick", "end"))
-    return canvas(width, max(bottom + 48, *taken, 0) + 8, says, parts)
-
-
 def draw_strip(kinds: Sequence[str], width: int, says: str) -> Markup:
     """One mark a trial, in rows from left to right."""
     across = max(1, width // 9)
@@ -169,46 +141,3 @@ def _panel(
         marks("accepted", kept[1:]),
         label(right + 6, end[1] + 4, short(track.final), "value"),
     ]
-
-
-def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Markup:
-    """`numbers` count from 1."""
-    across = PixelScale(0, max(1, total), 0, width)
-    least = max(2.0, width / max(1, total) - 1)
-    path = "".join(
-        f"M{x:.1f} 2h{least:.1f}v20h-{least:.1f}z"
-        for x in dict.fromkeys(round(across(number - 1), 1) for number in numbers)
-    )
-    return canvas(
-        width,
-        40,
-        says,
-        rect(0, 2, width, 20, class_="cell", rx=3),
-        el("path", d=path, class_="bar on"),
-        label(0, 37, "1", "tick"),
-        label(width, 37, total, "tick", "end"),
-    )
-
-
-_ROW = 34
-
-
-def draw_bars(bars: Sequence[tuple[str, float, str]], width: int, says: str) -> Markup:
-    """`(name, value, how it is written)`, one row each; the last in the accent colour."""
-    across = linear_scale([value for _, value, _ in bars], 0, width - 110)
-    parts: list[Markup] = []
-    for number, (name, value, said) in enumerate(bars):
-        y = number * _ROW
-        parts += [
-            label(0, y + 11, fitted(name, width), "label"),
-            rect(
-                0,
-                y + 16,
-                max(2.0, across(value)),
-                9,
-                class_="bar on" if number == len(bars) - 1 else "bar",
-                rx=2,
-            ),
-            label(max(2.0, across(value)) + 8, y + 25, said, "value"),
-        ]
-    return canvas(width, len(bars) * _ROW + 4, says, parts)

@@ -1,5 +1,5 @@
-"""`aorta bisect`: which container, and which commit of which package, broke it? And what was
-believed about the culprit after each trial, replayed from the timeline and the journal.
+"""`aorta bisect`: which container, and which commit of which package, broke it? And what is
+believed about the culprit, replayed from the timeline and the journal.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from aorta.bisect.report import HEADLINES, compared_logs, headline, sides_words
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
-from aorta.report.charts.timeline import Atoms, Probe, Strip, draw_posterior, draw_timeline
+from aorta.report.charts.timeline import Probe, Strip, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
     Beside,
@@ -31,13 +31,11 @@ from aorta.report.pages.common import (
     missing_result,
     moment,
     percent,
-    seconds,
     seen_outcomes,
     standing,
     table_section,
     trials_section,
     usual_facts,
-    values_of,
     warnings_section,
 )
 from aorta.report.run_reader import OpenedRun, Trial, read_json, read_tail
@@ -45,21 +43,25 @@ from aorta.search.belief import Belief, Counts
 from aorta.search.bisection import rates_for
 from aorta.search.timeline import GraphHistory, GraphTimeline, History, Timeline, Vector
 
-_MOST_BELIEFS = 400
+Atoms = Sequence[tuple[int, int, float]]
+"""`(first candidate, one past the last, weight of each)`: candidates between the same trials
+share a weight.
+"""
 
 
 @dataclass(frozen=True)
 class BeliefReplay:
+    """The trials on the timeline, and what is believed about the culprit after them."""
+
     strip: Strip
     probes: Sequence[Probe]
-    beliefs: Sequence[Atoms]
+    belief: Atoms
 
 
-def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
+def replayed_belief(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
     """Trials that are not on the timeline (other orders, other stages) are left out."""
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
-    beliefs: list[Atoms] = []
     for order, trial in enumerate(trials, 1):
         vector = _vector(timeline, trial)
         position = _position(timeline, vector) if vector is not None else None
@@ -71,15 +73,11 @@ def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefRepla
         hits, misses = counts.get(vector, (0, 0))
         hit = trial.outcome is Outcome.REPRODUCED
         counts[vector] = (hits + hit, misses + (not hit))
-        if len(beliefs) < _MOST_BELIEFS:
-            beliefs.append(_believed(timeline, counts))
     names = [history.package for history in timeline.histories]
-    return BeliefReplay(Strip(names, timeline.order, _likeliest(beliefs)), probes, beliefs)
-
-
-def _believed(timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
-    belief = Belief.after(rates_for(timeline), timeline, counts)
-    return list(belief.runs(timeline.changes))
+    belief: Atoms = ()
+    if counts:
+        belief = list(Belief.after(rates_for(timeline), timeline, counts).runs(timeline.changes))
+    return BeliefReplay(Strip(names, timeline.order, _likeliest(belief)), probes, belief)
 
 
 def _position(timeline: Timeline, vector: Vector) -> int | None:
@@ -119,16 +117,17 @@ def _says(number: int, position: int, trial: Trial) -> str:
     return f"trial {number}, after {position} changes: {trial.outcome.value} ({trial.why})"
 
 
-def _likeliest(beliefs: Sequence[Atoms]) -> tuple[int, int] | None:
-    """The group of candidates that is believed in most, in the end."""
-    if not beliefs:
+def _likeliest(belief: Atoms) -> tuple[int, int] | None:
+    """The group of candidates that is believed in most."""
+    if not belief:
         return None
-    start, stop, _ = max(beliefs[-1], key=lambda atom: atom[2])
+    start, stop, _ = max(belief, key=lambda atom: atom[2])
     return start, stop
 
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 _MOST_LOG_LINES = 300
+_MOST_CANDIDATES = 20
 _NO_ANSWERS = {"inconsistent", "did_not_reproduce", "never_good"}
 
 
@@ -155,7 +154,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
 def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
-    sharp = replayed_beliefs(timeline, run.trials) if timeline else None
+    sharp = replayed_belief(timeline, run.trials) if timeline else None
     missing = missing_result(result)
     if sharp is None:
         missing.append(
@@ -170,11 +169,10 @@ def page(run: OpenedRun) -> Page:
         sections=[
             *warnings_section(result),
             *_culprits(result),
-            *_posterior(sharp),
+            *_belief(sharp),
             *_logs(run),
             *_versions(result),
             *_reproduce(result),
-            *_probes(run),
             *trials_section(run),
         ],
         missing=missing,
@@ -192,9 +190,9 @@ def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Hea
         return Headline(said, tone, _rates(result))
     more = f"The run is {standing(run)}."
     tone = Tone.RUNNING if run.running else Tone.UNSURE
-    if sharp and sharp.strip.culprit and sharp.beliefs:
+    if sharp and sharp.strip.culprit:
         start, stop = sharp.strip.culprit
-        mass = sum((b - a) * w for a, b, w in sharp.beliefs[-1] if (a, b) == (start, stop))
+        mass = sum((b - a) * w for a, b, w in sharp.belief if (a, b) == (start, stop))
         left = counted(stop - start, "change")
         return Headline(
             f"So far it is among {left} of {sharp.strip.changes} (probability {percent(mass)})",
@@ -232,27 +230,17 @@ def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
     )
 
 
-def _posterior(sharp: BeliefReplay | None) -> list[Section]:
-    if sharp is None or not sharp.beliefs:
-        return []
-    last = sharp.beliefs[-1]
-    says = f"after {len(sharp.beliefs)} trials, most of the belief lies on few changes"
-    heavy = sorted(last, key=lambda atom: -(atom[1] - atom[0]) * atom[2])[:20]
-    table = Table(
+def _belief(sharp: BeliefReplay | None) -> list[Section]:
+    heavy = sorted(sharp.belief if sharp else (), key=lambda atom: -(atom[1] - atom[0]) * atom[2])
+    return table_section(
+        "How sure",
         ["changes", "probability of each", "together"],
         [
             [f"{a + 1} to {b}" if b > a + 1 else f"{b}", percent(w), percent((b - a) * w)]
-            for a, b, w in heavy
+            for a, b, w in heavy[:_MOST_CANDIDATES]
         ],
         frozenset({1, 2}),
     )
-    figure = Figure(
-        "The belief about the culprit, as it sharpened",
-        lambda width: draw_posterior(sharp.beliefs, sharp.strip.changes, width, says),
-        says,
-        table,
-    )
-    return [Section("How sure, and since when", [figure])]
 
 
 def _culprits(result: Document) -> list[Section]:
@@ -347,21 +335,3 @@ def _reproduce(result: Document) -> list[Section]:
         Command(words(commands, side), why) for side, why in said.items() if words(commands, side)
     ]
     return [Section("See it yourself", blocks)] if blocks else []
-
-
-def _probes(run: OpenedRun) -> list[Section]:
-    """What was tried at each state, most failing first."""
-    states: dict[str, list[Any]] = {}
-    for trial in run.trials:
-        row = states.setdefault(trial.config, [values_of(trial), 0, 0, 0, 0.0])
-        row[1] += trial.outcome.value == "reproduced"
-        row[2] += trial.outcome.value in {"clean", "other"}
-        row[3] += trial.outcome.value == "error"
-        row[4] += trial.duration
-    return table_section(
-        "Every state",
-        ["state", "failed", "passed", "error", "time"],
-        [[*row[:4], seconds(row[4])] for row in states.values()],
-        frozenset({1, 2, 3, 4}),
-        open=False,
-    )

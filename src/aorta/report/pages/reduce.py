@@ -12,14 +12,11 @@ from aorta.core.stats import counted, wilson
 from aorta.report.charts.trials import (
     AxisTrack,
     CandidateTried,
-    draw_bars,
-    draw_kept,
     draw_rate,
     draw_shrinking,
 )
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
-    Command,
     FactRows,
     Figure,
     Headline,
@@ -34,6 +31,7 @@ from aorta.report.pages.common import (
     factor,
     listed,
     missing_result,
+    next_section,
     percent,
     rate,
     seconds,
@@ -42,7 +40,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import OpenedRun, Trial, read_json, read_json_lines
+from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
 _MOST_LINES = 400
 
@@ -89,13 +87,12 @@ def page(run: OpenedRun) -> Page:
         title=run.name,
         answer=_answer(run, result, tracks),
         facts=FactRows([*usual_facts(run), *_spent(result)]),
-        picture=_picture(tracks, len(run.trials)),
+        picture=picture_of(tracks, len(run.trials)),
         sections=[
             *_axes(result),
             *remaining(run, result),
-            *_cost(result),
             *_confirmed(result),
-            *_next(result),
+            *next_section(result, "Next"),
             *trials_section(run),
         ],
         missing=missing_result(result),
@@ -142,7 +139,7 @@ def _short(value: float) -> str:
 
 
 def tracks_of(run: OpenedRun, result: Document) -> list[AxisTrack]:
-    candidates = _from_trace(run) or _from_trials(run.trials)
+    candidates = _from_trace(run)
     names = list(dict.fromkeys(name for _, sizes, _ in candidates for name in sizes))
     facts = {words(row, "name"): row for row in rows(result, "axes")}
     tracks = []
@@ -180,25 +177,11 @@ def _from_trace(run: OpenedRun) -> list[Candidate]:
     return found
 
 
-def _from_trials(trials: Sequence[Trial]) -> list[Candidate]:
-    """Without a trace, a candidate whose trials mostly failed counts as accepted."""
-    by_key: dict[str, list[tuple[int, Trial]]] = {}
-    for spent, trial in enumerate(trials, 1):
-        by_key.setdefault(trial.key, []).append((spent, trial))
-    found = []
-    for group in by_key.values():
-        hits = sum(trial.outcome.value == "reproduced" for _, trial in group)
-        last, trial = group[-1]
-        sizes = {name: v for name, v in trial.values.items() if isinstance(v, int | float)}
-        found.append((last, sizes, 2 * hits >= len(group)))
-    return sorted(found, key=lambda candidate: candidate[0])
-
-
-def _picture(tracks: Sequence[AxisTrack], trials: int) -> Figure | None:
+def picture_of(tracks: Sequence[AxisTrack], trials: int = 0) -> Figure | None:
+    """Each axis over the trials; `trials` where more ran than the last candidate needed."""
     if not tracks:
         return None
-    last = max((tried.trial for track in tracks for tried in track.tried), default=trials)
-    most = max(trials, last)
+    most = max([trials, *(tried.trial for track in tracks for tried in track.tried)])
     says = "; ".join(f"{t.name} from {_short(t.initial)} to {_short(t.final)}" for t in tracks)
     table = Table(
         ["axis", "after trial", "value", "accepted"],
@@ -249,14 +232,12 @@ def remaining(run: OpenedRun, result: Document) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
     accepted = [line for line in rows(run.material, "trace") if line.get("accepted") is True]
     ranges = section(accepted[-1], "kept") if accepted else {}
-    blocks: list[Figure | Listing] = []
+    blocks: list[Listing] = []
     for row in rows(result, "axes"):
         name, kept, total = words(row, "name"), items(row, "final_items"), count(row, "initial")
         if not kept or not total:
             continue
         numbers = _numbers(words(ranges, name), len(kept)) or _own_numbers(kept)
-        if numbers:
-            blocks.append(_strip(name, numbers, total))
         blocks.append(_kept_lines(name, kept, numbers, total))
     return [Section("What remains", blocks)] if blocks else []
 
@@ -278,11 +259,6 @@ def _own_numbers(kept: Sequence[Any]) -> list[int]:
     return list(kept) if all(isinstance(item, int) for item in kept) else []
 
 
-def _strip(name: str, numbers: Sequence[int], total: int) -> Figure:
-    says = f"{name}: {len(numbers)} of {total} kept"
-    return Figure(says, lambda width: draw_kept(numbers, total, width, says), says)
-
-
 def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: int) -> Listing:
     gone = total - len(kept)
     lines: list[TextLine] = []
@@ -298,24 +274,6 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
     elif numbers and before < total:
         lines.append(TextLine(f"… {counted(total - before, 'line')} gone …", mark="gone"))
     return Listing(f"{name}: what is left", lines, f"{len(kept)} of {total} kept, {gone} gone")
-
-
-def _cost(result: Document) -> list[Section]:
-    before = number(section(result, "original"), "median_sec")
-    after = number(section(result, "final"), "median_sec")
-    if before is None or after is None:
-        return []
-    bars = [("the original", before, seconds(before)), ("the reduced one", after, seconds(after))]
-    gain = factor(before, after)
-    title = f"A trial took {seconds(before)}, and takes {seconds(after)} now" + (
-        f": {gain}" if gain else ""
-    )
-    return [
-        Section(
-            "What a trial costs",
-            [Figure(title, lambda width: draw_bars(bars, width, title), title)],
-        )
-    ]
 
 
 def _confirmed(result: Document) -> list[Section]:
@@ -339,10 +297,13 @@ def _confirmed(result: Document) -> list[Section]:
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
-    candidates = count(result, "candidates")
-    return [("Candidates", candidates)] if candidates else []
-
-
-def _next(result: Document) -> list[Section]:
-    commands = [Command(str(words_)) for words_ in items(result, "next")]
-    return [Section("Next", commands)] if commands else []
+    found: list[tuple[str, object]] = []
+    if candidates := count(result, "candidates"):
+        found.append(("Candidates", candidates))
+    before = number(section(result, "original"), "median_sec")
+    after = number(section(result, "final"), "median_sec")
+    if before is not None and after is not None:
+        gain = factor(before, after)
+        less = f": {gain}" if gain else ""
+        found.append(("A trial takes", f"{seconds(after)}, was {seconds(before)}{less}"))
+    return found

@@ -1,19 +1,15 @@
 """`aorta solve`: what fails, what makes it stop, what brought it, and what each stage came to."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
 from aorta.executors.evidence import read_end
-from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, rect
-from aorta.report.charts.trials import AxisTrack, draw_shares, draw_strip
+from aorta.report.charts.trials import draw_strip
 from aorta.report.documents import Document, items, number, rows, section, words
-from aorta.report.markup import Markup
 from aorta.report.model import (
-    Command,
     FactRows,
     Figure,
     Headline,
@@ -26,12 +22,17 @@ from aorta.report.model import (
     Words,
 )
 from aorta.report.pages import reduce
-from aorta.report.pages.common import listed, rate, seconds, table_section, usual_facts
+from aorta.report.pages.common import (
+    listed,
+    next_section,
+    rate,
+    seconds,
+    table_section,
+    usual_facts,
+)
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
-_BAR, _ROW = 14, 24
 _TAIL, _MOST_LINES, _MOST_PATCH = 16 << 10, 30, 120
-_MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed": "error"}
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -97,12 +98,14 @@ def page(run: OpenedRun) -> Page:
     stages = rows(result, "stages") or rows(run.material, "stages")
     reduced = replace(run, material=section(run.material, "reduced"), trials=())
     tracks = reduce.tracks_of(reduced, section(reduced.material, "result"))
+    moved = [track for track in tracks if track.final < track.initial]
+    strip = _strip(run)
     return Page(
         verb="solve",
         title=run.name,
         answer=_answer(run, result, stages),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
-        picture=_shrinking(tracks) or _picture(stages),
+        picture=reduce.picture_of(moved) or strip,
         sections=[
             *_failure(run),
             *_reproducer(result, run),
@@ -111,9 +114,9 @@ def page(run: OpenedRun) -> Page:
             *_cure(result),
             *_divergence(result),
             *_isolation(result),
-            *_next(result),
+            *next_section(result, "What to do now"),
             *_open_questions(result),
-            *_strip(run),
+            *([Section("Every trial", [strip])] if strip and moved else []),
             *_stages(stages),
         ],
         missing=[] if result else ["solve.json: not every stage is over yet"],
@@ -125,44 +128,22 @@ def _failure(run: OpenedRun) -> list[Section]:
     return [Section("What fails", [Listing("What it said last", lines)])] if lines else []
 
 
-def _shrinking(tracks: Sequence[AxisTrack]) -> Figure | None:
-    """Every axis as a share of its start, over the trials."""
-    moved = [track for track in tracks if track.final < track.initial]
-    if not moved:
-        return None
-    says = "; ".join(f"{t.name} from {t.initial:g} to {t.final:g}" for t in moved)
-    last = max(tried.trial for track in moved for tried in track.tried)
-    table = Table(
-        ["what", "from", "to"],
-        [[t.name, f"{t.initial:g}", f"{t.final:g}"] for t in moved],
-        frozenset({1, 2}),
-    )
-    return Figure(
-        "How the workload shrank: each axis as a share of its start",
-        lambda width: draw_shares(moved, last, width, says),
-        says,
-        table,
-    )
-
-
-def _strip(run: OpenedRun) -> list[Section]:
+def _strip(run: OpenedRun) -> Figure | None:
     """One mark a trial."""
     trials = rows(run.material, "trials")
     if not trials:
-        return []
+        return None
     counts = Counter(words(trial, "stage") for trial in trials)
     said = ", ".join(f"{stage} {count}" for stage, count in counts.items())
     says = f"{counted(len(trials), 'trial')}: {said}"
     kinds = [words(trial, "kind") for trial in trials]
-    seen = dict.fromkeys(kinds)
     meaning = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
-    figure = Figure(
+    return Figure(
         says,
         lambda width: draw_strip(kinds, width, says),
         says,
-        legend=[(kind, meaning[kind]) for kind in seen if kind in meaning],
+        legend=[(kind, meaning[kind]) for kind in dict.fromkeys(kinds) if kind in meaning],
     )
-    return [Section("Every trial", [figure])]
 
 
 def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
@@ -223,36 +204,6 @@ def _facts(result: Document) -> list[tuple[str, object]]:
     return found
 
 
-def _picture(stages: list[Document]) -> Figure | None:
-    timed = [(words(s, "name"), words(s, "status"), number(s, "seconds") or 0.0) for s in stages]
-    timed = [row for row in timed if row[2] > 0]
-    if not timed:
-        return None
-    says = "; ".join(f"{name}: {status} after {seconds(spent)}" for name, status, spent in timed)
-    seen = dict.fromkeys(status for _, status, _ in timed)
-    return Figure(
-        "How long each stage took, and what became of it",
-        lambda width: _draw(timed, width, says),
-        says,
-        legend=[(_MARKS[status], status.replace("_", " ")) for status in seen if status in _MARKS],
-    )
-
-
-def _draw(timed: list[tuple[str, str, float]], width: int, says: str) -> Markup:
-    left = 12 * CHARACTER
-    longest = max(spent for _, _, spent in timed)
-    parts = []
-    for at, (name, status, spent) in enumerate(timed):
-        y = at * _ROW + 4
-        long = (width - left - 9 * CHARACTER) * spent / longest
-        parts += [
-            label(0, y + _BAR - 3, fitted(name, left)),
-            rect(left, y, max(2.0, long), _BAR, class_=f"bar {_MARKS.get(status, 'clean')}"),
-            label(left + max(2.0, long) + 6, y + _BAR - 3, seconds(spent), "tick"),
-        ]
-    return canvas(width, len(timed) * _ROW + 8, says, *parts)
-
-
 def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
     found = section(result, "reproducer")
     axes = [
@@ -289,13 +240,7 @@ def _cure(result: Document) -> list[Section]:
 
 def _culprits(result: Document, run: OpenedRun) -> list[Section]:
     found = [
-        [
-            words(c, "package"),
-            words(c, "bad"),
-            words(c, "title"),
-            words(c, "author"),
-            words(c, "date"),
-        ]
+        [words(c, key) for key in ("package", "bad", "title", "author", "date")]
         for c in rows(result, "culprits")
     ]
     sure = number(result, "confidence")
@@ -331,11 +276,6 @@ def _isolation(result: Document) -> list[Section]:
 def _open_questions(result: Document) -> list[Section]:
     said = [str(one) for one in items(result, "not_found_out")]
     return [Section("What was not found out", [Words(said, is_list=True)])] if said else []
-
-
-def _next(result: Document) -> list[Section]:
-    commands = [Command(str(one)) for one in items(result, "next")]
-    return [Section("What to do now", commands)] if commands else []
 
 
 def _stages(stages: list[Document]) -> list[Section]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
-from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
+from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.pages import optimize
@@ -219,11 +219,8 @@ def _call(cell: Document) -> str:
 
 
 def _step_times(cells: Sequence[Document]) -> list[Section]:
-    spreads = [spread for cell in cells if (spread := _spread(cell))]
-    if not spreads:
-        return []
-    says = "; ".join(f"{s.name}: median {s.middle:.4g} ms" for s in spreads)
-    table = Table(
+    return table_section(
+        "Does it mend, or only slow? Milliseconds a step",
         ["cell", "min", "median", "p90", "max", "beside the baseline"],
         [
             [
@@ -232,50 +229,15 @@ def _step_times(cells: Sequence[Document]) -> list[Section]:
                 words(cell, "confound"),
             ]
             for cell in cells
-            if _spread(cell)
+            if count(cell, "steps_counted")
         ],
         frozenset({1, 2, 3, 4}),
-        "milliseconds a step",
     )
-    figure = Figure(
-        "Step time of each cell; the band is the baseline's middle half",
-        lambda width: draw_spreads(spreads, " ms", width, says),
-        says,
-        table,
-    )
-    return [Section("Does it mend, or only slow?", [figure])]
 
 
 def _ms(cell: Document, key: str) -> str:
     value = number(cell, f"{key}_step_time_ms")
     return "" if value is None else f"{value:.4g}"
-
-
-def _spread(cell: Document) -> Spread | None:
-    times = sorted(t for t in items(cell, "step_times_ms") if isinstance(t, int | float))
-    values = {key: number(cell, f"{key}_step_time_ms") for key in ("min", "p50", "p90", "max")}
-    low, middle, p90, high = values.values()
-    if not count(cell, "steps_counted") or low is None or middle is None or high is None:
-        return None
-    quarter = len(times) // 4
-    return Spread(
-        name=words(cell, "name"),
-        low=low,
-        q1=times[quarter] if len(times) > 3 else low,
-        middle=middle,
-        q3=times[-1 - quarter] if len(times) > 3 else p90 if p90 is not None else high,
-        high=high,
-        values=times if len(times) <= 24 else (),
-        baseline=words(cell, "call") == "(baseline)",
-        note=_beside(cell),
-    )
-
-
-def _beside(cell: Document) -> str:
-    ratio = number(cell, "step_time_ratio")
-    if words(cell, "call") == "(baseline)":
-        return "· the baseline"
-    return "" if ratio is None else f"· {ratio:.2f} times the baseline"
 
 
 def _table(cells: Sequence[Document]) -> list[Section]:

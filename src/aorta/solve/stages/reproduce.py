@@ -27,8 +27,8 @@ from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
+from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
-from aorta.reduce.opened_files import watch_opened
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
 from aorta.solve.state import StageResult, State, Status
