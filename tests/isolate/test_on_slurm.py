@@ -34,21 +34,6 @@ def test_nodes_that_the_cluster_does_not_have_are_one_line_before_anything_runs(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_broken_node_is_named_and_how_to_drain_it(
-    slurm_cluster: SlurmCluster, tmp_path: Path
-) -> None:
-    bad = sorted(slurm_cluster.nodes)[1]
-    script = f'[ "$SLURMD_NODENAME" = {bad} ] && {{ echo "Xid 79 on $(hostname)" >&2; exit 7; }}\nexit 0\n'
-    result = isolated(slurm_cluster, tmp_path, script).json()
-    assert result["status"] == "found"
-    assert [(one["kind"], one["name"]) for one in result["guilty"]] == [("node", bad)]
-    assert any(
-        line.startswith(f"scontrol update NodeName={bad} State=DRAIN") for line in result["next"]
-    )
-    for placement in result["placements"]:
-        assert (placement["outcome"] == "reproduced") == (bad in placement["nodes"])
-
-
 def test_a_job_that_only_runs_whole_is_permuted_and_the_rank_is_named(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
