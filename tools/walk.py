@@ -1,9 +1,11 @@
-"""The files that one trial crosses, counted by profile: `python tools/walk.py [slurm]`.
+"""The files that one trial crosses, counted by profile: `python tools/walk.py [slurm] [launch]`.
 
 A reduction, or with `slurm` a run on a small cluster of this machine (with `PYTHONPATH=src:tests`),
 goes on in this process, with a profiler on between the end of one trial and the end of the next.
 The usual trial is listed, and the one that crosses most files counted. A supervisor and a cluster's
 worker, which are processes of their own, count with the modules that they load.
+
+With `launch`: the files that one failure crosses, from the agent that sees it to the case on disk.
 """
 
 import os
@@ -13,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -66,6 +69,31 @@ def files_of_a_run_on_slurm() -> list[set[str]]:
         run(request, lambda: [walk])
 
     return _walked(on_slurm)
+
+
+def files_of_a_failure() -> set[str]:
+    """Of a job of two ranks that lack a module: it is stopped, and leaves a case."""
+    from aorta.launch.job import launch
+
+    seen: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        name = frame.f_code.co_filename
+        begun = bool(seen) or frame.f_code.co_name == "_note_failure"
+        if event == "call" and begun and name.startswith(str(PACKAGE)):
+            seen.add(str(Path(name).relative_to(PACKAGE)))
+
+    with tempfile.TemporaryDirectory(prefix="aorta-walk-") as scratch, chdir(scratch):
+        Path("job.py").write_text("import surely_not_installed\n", encoding="utf-8")
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            job = ["--standalone", "--nproc-per-node", "2", "--log-dir", "logs", "job.py"]
+            launch(job, lambda _: nullcontext(""))
+        finally:
+            sys.setprofile(None)
+        assert Path("logs/case/aorta.yaml").exists()
+    return seen
 
 
 def _walked(run: Callable[[Path, Walk], None]) -> list[set[str]]:
@@ -123,6 +151,8 @@ def main(words: Sequence[str]) -> None:
             _show_trials("a trial of run --executor slurm, in the run", files_of_a_run_on_slurm())
         finally:
             cluster.stop()
+    if "launch" in words:
+        _show("a failure, from the agent to the case", files_of_a_failure())
     _show("its supervisor loads", files_of("aorta.executors.supervisor"))
     _show("a worker on a cluster loads", files_of("aorta.executors.worker"))
 

@@ -34,6 +34,30 @@ def test_nodes_that_the_cluster_does_not_have_are_one_line_before_anything_runs(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_broken_node_is_named_and_how_to_drain_it(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    bad = sorted(slurm_cluster.nodes)[1]
+    script = (
+        f'[ "$SLURMD_NODENAME" = {bad} ] || exit 0\n'
+        'echo "[rank$((8 * SLURM_PROCID + 5))]: RuntimeError: CUDA error: uncorrectable ECC error'
+        ' encountered" >&2; exit 1\n'
+    )
+    result = isolated(slurm_cluster, tmp_path, script, "--ranks-per-node", "8").json()
+    assert result["status"] == "found"
+    assert [(one["kind"], one["name"]) for one in result["guilty"]] == [("node", bad)]
+    assert any(
+        line.startswith(f"scontrol update NodeName={bad} State=DRAIN") for line in result["next"]
+    )
+    for placement in result["placements"]:
+        assert (placement["outcome"] == "reproduced") == (bad in placement["nodes"])
+    assert set(result["local_ranks"]) == {"5"}
+    # Four of four and more: one GPU of eight by chance in 1 of 512 draws.
+    is_clear = result["local_ranks"]["5"] >= 4
+    which_gpu = f"which GPU of it: srun -w {bad} aorta isolate --nodes 0-7 -- bash"
+    assert is_clear != any(line.startswith(which_gpu) for line in result["next"])
+
+
 def test_a_job_that_only_runs_whole_is_permuted_and_the_rank_is_named(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -135,8 +135,7 @@ def test_a_file_system_that_does_not_answer_well_ends_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from aorta.launch.cycle import AgentCycle, SignsOfLife, collect_dumps
-    from aorta.launch.options import Shown
-    from aorta.launch.output import CycleLogs
+    from aorta.launch.output import CycleLogs, Shown
 
     def stale(*_: object, **__: object) -> None:
         raise OSError(errno.ESTALE, "Stale file handle")

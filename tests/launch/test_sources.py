@@ -141,7 +141,7 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
         return SourceVerdict(Action.RESTART, "why")
 
     sources = AttributionSources([LocalSource("here", analyse)], "any")
-    sources.trigger(FAILED, lambda _: FAILED)
+    sources.trigger(lambda: FAILED, lambda _: FAILED)
     assert begun.wait(30), "the agent that leads analyses from the trigger on"
     assert sources.read(FAILED, 30).action is Action.RESTART
     assert sources.read(FAILED, 30).action is Action.RESTART

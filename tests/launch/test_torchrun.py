@@ -95,7 +95,7 @@ def test_the_console_shows_what_torchrun_would(
 def test_redirects_and_tees_mean_what_they_mean_to_torchrun(
     asked: dict[str, Any], plain: list[str], teed: list[str]
 ) -> None:
-    from aorta.launch.options import Shown
+    from aorta.launch.output import Shown
 
     shown = Shown(**asked)
     assert [shown.plain_of(rank, 2).name for rank in (0, 1)] == plain
@@ -125,7 +125,7 @@ def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(si
         ((), "training_script"),
         (("--ft-attribution-aggregation", "most", "x.py"), "aggregation"),
         (("--nproc-per-node", "0", "x.py"), "above 0"),
-        (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected seconds"),
+        (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected a number"),
         (("--rdzv-conf", "nonsense", "x.py"), "must have a value"),
         (("-r", "7", "x.py"), "does not match"),
         (("--max-restarts", "-1", "x.py"), "max_restarts"),

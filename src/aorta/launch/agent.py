@@ -9,7 +9,6 @@ How processes are started, watched and stopped is torch's business.
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -63,7 +62,6 @@ class DecidingAgent(TorchAgent):
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
-        self._triggers: threading.Thread | None = None
         self._swept: object = None
 
     def go(self) -> RunResult:
@@ -178,7 +176,7 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         store, number = self._handler.job_store, cycle.start.cycle
         agents = len(cycle.start.nodes)
-        self._show_the_rest()
+        self._logs.stop()
         store.give_evidence(self._evidence(cycle))
         store.finish(number, agents)
         while not store.is_over(number, self.group.spec.monitor_interval):
@@ -235,17 +233,13 @@ class DecidingAgent(TorchAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            self._triggers = threading.Thread(
-                target=self._trigger_sources, args=(cycle,), daemon=True
-            )
-            self._triggers.start()
+            everybody = self._everybodys_evidence if cycle.is_leader else None
+            self._sources.trigger(lambda: self._own_evidence(cycle), everybody)
 
-    def _trigger_sources(self, cycle: AgentCycle) -> None:
+    def _own_evidence(self, cycle: AgentCycle) -> FailedCycle:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
-        evidence = cycle.evidence or self._evidence(cycle)
-        mine = FailedCycle(cycle.start, (evidence,))
-        self._sources.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
+        return FailedCycle(cycle.start, (cycle.evidence or self._evidence(cycle),))
 
     def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
         """What all agents know about a cycle, once all have told; None while some have not."""
@@ -276,10 +270,6 @@ class DecidingAgent(TorchAgent):
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
-    def ranks_were_not_assigned(self) -> None:
-        self._handler.job_store.ending()  # raises where not a member but the store was lost
-        log.warning("a node was lost before the ranks were assigned; joining again")
-
     def begin_cycle(self, group: WorkerGroup) -> None:
         start = self._handler.start
         assert start is not None, "a round that was joined has an outcome"
@@ -308,7 +298,7 @@ class DecidingAgent(TorchAgent):
 
     def after_stop(self) -> None:
         self.kill_leftovers()
-        self._show_the_rest()
+        self._logs.stop()
 
     def _kill_process_groups(self) -> None:
         job = self._cycle.start.job_id if self._cycle is not None else ""
@@ -320,16 +310,11 @@ class DecidingAgent(TorchAgent):
             self._kill_process_groups()
             self._swept = self.processes
 
-    def _show_the_rest(self) -> None:
-        self._logs.stop()
-
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
-        if self._triggers is not None:
-            deadline = time.monotonic() + _LAST_WORDS
-            self._current().down.set()  # nothing here is still to end
-            self._triggers.join(_LAST_WORDS)
-            self._sources.finish_triggers(deadline - time.monotonic())
+        if self._cycle is not None:
+            self._cycle.down.set()  # nothing here is still to end
+        self._sources.finish_triggers(_LAST_WORDS)
 
     def leave_job(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""

@@ -28,30 +28,30 @@ _MOST_TAILS = 8
 _DEPUTY = 1  # the group rank that looks as often as the leader
 
 
+@dataclass
 class SignsOfLife:
     """When the ranks of this agent were last seen to do something. No file system is asked: output
     comes through pipes, and heartbeats are written into memory of this process.
     """
 
-    def __init__(self, logs: CycleLogs, ranks: Iterable[int]) -> None:
-        self._logs = logs
-        self._seen: dict[int, int] = {}
-        self._last_sign = time.monotonic()
-        self._last_beat: dict[int, float] = {}
-        self._ranks = tuple(ranks)
+    logs: CycleLogs
+    ranks: Sequence[int]
+    _seen: dict[int, int] = field(default_factory=dict)
+    _last_sign: float = field(default_factory=time.monotonic)
+    _last_beat: dict[int, float] = field(default_factory=dict)
 
     def look(self, running: Iterable[int]) -> None:
         """Notice what has changed. Ranks that have ended need not beat any more."""
         alive = set(running)
         now = time.monotonic()
-        for rank in self._ranks:
-            beaten = self._logs.last_beat(rank)
+        for rank in self.ranks:
+            beaten = self.logs.last_beat(rank)
             if beaten and beaten != self._seen.get(rank):
                 self._last_beat[rank] = self._last_sign = now
             self._seen[rank] = beaten
             if rank not in alive:
                 self._last_beat.pop(rank, None)
-        self._last_sign = max(self._last_sign, self._logs.last_output())
+        self._last_sign = max(self._last_sign, self.logs.last_output())
 
     def silence(self) -> float:
         return time.monotonic() - self._last_sign
@@ -65,7 +65,7 @@ class SignsOfLife:
 
     def step(self) -> int | None:
         """The furthest step any heartbeat of this cycle told."""
-        told = [self._logs.reported_step(rank) for rank in self._ranks]
+        told = [self.logs.reported_step(rank) for rank in self.ranks]
         return max((step for step in told if step is not None), default=None)
 
 

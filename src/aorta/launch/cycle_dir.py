@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +43,15 @@ def complain_once(what: str, error: OSError | AortaError) -> None:
     if kind not in _complaints:
         _complaints.add(kind)
         log.warning("%s could not be written or read: %s; the job goes on", what, why)
+
+
+@contextmanager
+def never_fatal(what: Path) -> Iterator[None]:
+    """What cannot be written is said once, and the job goes on."""
+    try:
+        yield
+    except (OSError, AortaError) as full:
+        complain_once(str(what), full)
 
 
 def is_there(path: Path) -> bool:
@@ -103,7 +112,7 @@ class LogDir:
         """Every agent asks for itself: agents that share a directory find the claim of their own
         job, and those on disks of their own need not know what is on the others."""
         lock = RunDir(self._base).private / _CLAIM
-        try:
+        with never_fatal(self._base):
             lock.parent.mkdir(parents=True, exist_ok=True)
             if _take(lock, job_id) and not _holds_newer(self._base, job_id, first_cycle):
                 self.path = self._base
@@ -115,9 +124,6 @@ class LogDir:
                 )
             own.mkdir(exist_ok=True)
             self.path = own
-        # a full disk must not end the job; what cannot be written is said where it is tried
-        except OSError as full:
-            complain_once(str(self._base), full)
 
 
 def _take(lock: Path, job_id: str) -> bool:
@@ -162,12 +168,10 @@ def _job_of(directory: CycleDir) -> str | None:
 def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
     """The directory of the coming cycle, with `current` pointing at it."""
     directory = CycleDir(log_dir, start.cycle)
-    try:
+    with never_fatal(directory.path):
         directory.path.mkdir(parents=True, exist_ok=True)
         (directory.path / f".{_CLAIM}").write_text(start.job_id)
         _point_at(log_dir / "current", directory.path.name)
-    except OSError as full:
-        complain_once(str(directory.path), full)
     return directory
 
 
@@ -188,31 +192,24 @@ def sign_as_leader(log_dir: Path, job_id: str) -> None:
     over.
     """
     run = RunDir(log_dir)
-    try:
+    with never_fatal(run.private):
         owner = Owner.of_this_process().label
         run.describe(verb="launch", state="")
         write_atomically(run.lock, owner)
         write_atomically(run.private / _CLAIM, f"{job_id} {owner}")
-    except (OSError, AortaError) as full:
-        complain_once(str(run.private), full)
 
 
 def sign_off(log_dir: Path, state: str) -> None:
     """Record how it ended, if this process led last; give back the claim it made."""
     run = RunDir(log_dir)
     owner = Owner.of_this_process().label
-    try:
+    with never_fatal(run.private), suppress(FileNotFoundError):  # this process never led
         lock = run.private / _CLAIM
         if lock.exists() and lock.read_text().endswith(f" {owner}"):
             lock.unlink()
-        if run.lock.read_text() != owner:
-            return
-        run.describe(state=state)
-        run.lock.unlink()
-    except FileNotFoundError:
-        return  # this process never led
-    except (OSError, AortaError) as full:
-        complain_once(str(run.private), full)
+        if run.lock.read_text() == owner:
+            run.describe(state=state)
+            run.lock.unlink()
 
 
 @dataclass(frozen=True)
@@ -272,11 +269,9 @@ def write_cycle_info(
         "lost_nodes": sorted({node for piece in evidence for node in piece.lost}),
     }
     directory = CycleDir(log_dir, start.cycle)
-    try:
+    with never_fatal(directory.info):
         directory.path.mkdir(parents=True, exist_ok=True)
         write_whole(directory.info, json.dumps(content, indent=2) + "\n")
-    except OSError as full:
-        complain_once(str(directory.info), full)
 
 
 def _moment(seconds: float) -> str:

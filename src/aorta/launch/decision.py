@@ -51,15 +51,10 @@ class AttributionSources:
         self._aggregation = aggregation
         self._triggers: list[threading.Thread] = []
 
-    def trigger(self, failed: FailedCycle, everybody: Everybody | None = None) -> None:
-        """Tell every source, without waiting for any."""
+    def trigger(self, known: Callable[[], FailedCycle], everybody: Everybody | None = None) -> None:
+        """Tell every source what this agent knows, without waiting for any."""
         self._triggers = [
-            threading.Thread(
-                target=_tell,
-                args=(source, failed, everybody),
-                name=f"tell-{source.name}",
-                daemon=True,
-            )
+            threading.Thread(target=_tell, args=(source, known, everybody), daemon=True)
             for source in self._sources
         ]
         for thread in self._triggers:
@@ -159,16 +154,15 @@ def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
     )
 
 
-def _tell(source: DecisionSource, failed: FailedCycle, everybody: Everybody | None) -> None:
+def _tell(
+    source: DecisionSource, known: Callable[[], FailedCycle], everybody: Everybody | None
+) -> None:
+    failed = known()
     try:
         source.trigger(failed, everybody)
     except (SourceError, OSError) as wrong:
-        log.warning(
-            "%s was not told about cycle %s, going on: %s",
-            source.name,
-            failed.start.cycle_id,
-            wrong,
-        )
+        cycle = failed.start.cycle_id
+        log.warning("%s was not told about cycle %s, going on: %s", source.name, cycle, wrong)
 
 
 @dataclass(frozen=True)
@@ -178,21 +172,6 @@ class FinalDecision:
     ending: JobEnding
     failed: FailedCycle
     ruling: Ruling
-
-
-@dataclass(frozen=True)
-class _Judged:
-    ending: JobEnding | None
-    so_far: JobProgress
-    verdict: SourceVerdict
-
-    @property
-    def memory(self) -> tuple[Mapping[str, Any], ...]:
-        """What later cycles are compared with; no evidence lines, as every start carries it."""
-        finding = self.verdict.finding
-        if finding is None:
-            return ()
-        return ({key: finding.get(key) for key in REMEMBERED},)
 
 
 @dataclass
@@ -223,25 +202,25 @@ class LeaderDecides:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
             write_cycle_info(self.log_dir.path, previous, store.evidence(previous))
             return coming
-        judged = self._judge(store, previous)
-        if judged.ending is not None:
-            return judged.ending
+        ending, so_far, finding = self._judge(store, previous)
+        if ending is not None:
+            return ending
         store.forget_evidence(previous.cycle - 1)
         return replace(
             coming,
             restarts=previous.restarts + 1,
-            best_step=judged.so_far.best_step,
-            idle_cycles=judged.so_far.idle,
-            history=(*previous.history, *judged.memory)[-_REMEMBERED:],
+            best_step=so_far.best_step,
+            idle_cycles=so_far.idle,
+            history=(*previous.history, *_remembered(finding))[-_REMEMBERED:],
             started=time.time(),
         )
 
     def final(
         self, store: JobStore, start: CycleStart, ending: JobEnding | None = None
     ) -> JobEnding:
-        judged = self._judge(store, start, ending)
-        assert judged.ending is not None, "a cycle without restarts left always ends the job"
-        return judged.ending
+        ending, _, _ = self._judge(store, start, ending)
+        assert ending is not None, "a cycle without restarts left always ends the job"
+        return ending
 
     def late_ending(self, start: CycleStart) -> JobEnding | None:
         late = self._late
@@ -267,8 +246,10 @@ class LeaderDecides:
 
     def _judge(
         self, store: JobStore, start: CycleStart, known: JobEnding | None = None
-    ) -> "_Judged":
-        """Whether the job ends with this cycle (or with a `known` ending), and what is next."""
+    ) -> tuple[JobEnding | None, JobProgress, Mapping[str, Any] | None]:
+        """Whether the job ends with this cycle (or with a `known` ending), how far it came, and
+        what attribution found.
+        """
         failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
         attribution = self.settings.attribution
@@ -293,7 +274,7 @@ class LeaderDecides:
             self.final_decision = FinalDecision(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
-        return _Judged(ending, so_far, verdict)
+        return ending, so_far, verdict.finding
 
     def _ending(
         self, start: CycleStart, verdict: SourceVerdict, so_far: JobProgress, failure: str
@@ -323,6 +304,11 @@ class LeaderDecides:
             f"{so_far.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
+
+
+def _remembered(finding: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """What later cycles are compared with; no evidence lines, as every start carries it."""
+    return () if finding is None else ({key: finding.get(key) for key in REMEMBERED},)
 
 
 def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:

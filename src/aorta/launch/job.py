@@ -25,13 +25,13 @@ from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case
 from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import AttributionSources, FinalDecision, LeaderDecides
-from aorta.launch.options import Options, parse, rendezvous_parameters
+from aorta.launch.options import Options, parse
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.sources import build_sources
 from aorta.launch.store import StoreLostError
-from aorta.launch.store_server import Meeting, connect
+from aorta.launch.store_server import connect
 from aorta.launch.torch_elastic import (
     demand_known_agent,
     event_log_handler,
@@ -114,11 +114,9 @@ class _Launch:
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
         demand_known_agent()
-        parameters = rendezvous_parameters(options)
-        self._meeting = Meeting.of(parameters, options.fixed_rank, options.master)
-        stores = connect(parameters, self._meeting)
+        stores = connect(options.rendezvous, options.meeting)
         self._rendezvous = DecidingRendezvous(
-            self._meeting, *stores, self._decider, attribution.decision_timeout_seconds
+            options.meeting, *stores, self._decider, attribution.decision_timeout_seconds
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
@@ -171,9 +169,8 @@ class _Launch:
 
     def _store_lost(self, lost: Exception) -> StoreLostError:
         what = (
-            f"the rendezvous store at {self._meeting.endpoint} was lost: the agent that hosts "
-            "it is gone or silent; "
-            "the workers here were stopped"
+            f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent that "
+            "hosts it is gone or silent; the workers here were stopped"
         )
         self._agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
         log.debug("%s", lost)
@@ -241,7 +238,7 @@ def _agent(
     config = options.torch
     if hasattr(config, "signals_to_handle"):
         os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
-    address, port = options.master or (None, None)
+    address, port = options.meeting.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
         wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing import LogsSpecs, Std
-from torch.distributed.elastic.multiprocessing.api import to_map
+from torch.distributed.elastic.multiprocessing import LogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
@@ -23,41 +22,10 @@ from torch.distributed.launcher.api import LaunchConfig
 from aorta.core.errors import UsageError
 from aorta.launch import ft_launcher
 from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
+from aorta.launch.output import Shown
+from aorta.launch.store_server import Meeting
 
-DEFAULT_JOIN_TIMEOUT = 600
 _STATIC_PORT = 29500
-
-
-@dataclass(frozen=True)
-class Shown:
-    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template`, as torchrun has them."""
-
-    redirects: str = "0"
-    tee: str = "0"
-    only: frozenset[int] = frozenset()
-    prefix: str = "[${role_name}${local_rank}]:"
-    out_filters: tuple[str, ...] = ()
-    err_filters: tuple[str, ...] = ()
-
-    def tee_of(self, local_rank: int, world: int) -> Std:
-        """Streams that are shown line by line behind a prefix."""
-        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
-
-    def plain_of(self, local_rank: int, world: int) -> Std:
-        """Streams that are shown as they are: neither redirected nor teed."""
-        if not self._wanted(local_rank):
-            return Std.NONE
-        hidden = self._streams(self.redirects, local_rank, world)
-        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
-
-    def filters_of(self, stream: Std) -> tuple[str, ...]:
-        return self.out_filters if stream is Std.OUT else self.err_filters
-
-    def _wanted(self, local_rank: int) -> bool:
-        return not self.only or local_rank in self.only
-
-    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
-        return to_map(Std.from_str(spelled), world)[local_rank]
 
 
 @dataclass(frozen=True)
@@ -71,9 +39,8 @@ class Options:
     watch: bool
     log_dir: Path | None
     shown: Shown
-    fixed_rank: int | None  # the node rank of a static rendezvous
-    # The address workers must find each other at, where the user chose it.
-    master: tuple[str, int] | None
+    meeting: Meeting
+    rendezvous: RendezvousParameters  # as torch's c10d store needs them
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
     users_logs: LogsSpecs | None = None  # what `--logs-specs` names
 
@@ -112,8 +79,14 @@ def parse(arguments: Sequence[str]) -> Options:
     settings = fault_tolerance(given)
     _choose_rendezvous(given)
     torch_config, entrypoint, worker_arguments = _torch_config(given)
-    _check_timeouts(settings, torch_config)
-    static = given.rdzv_backend == "static"
+    rendezvous, meeting = _meeting(given, torch_config)
+    decision = settings.attribution.decision_timeout_seconds
+    if decision >= meeting.join_timeout:  # the others would not wait for what the leader decides
+        raise UsageError(
+            f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join "
+            f"timeout ({meeting.join_timeout:g} s); "
+            "lower --ft-attribution-decision-timeout or raise --rdzv-conf join_timeout"
+        )
     return Options(
         torch=torch_config,
         entrypoint=entrypoint,
@@ -122,8 +95,8 @@ def parse(arguments: Sequence[str]) -> Options:
         watch=given.watch,
         log_dir=Path(given.log_dir).absolute() if given.log_dir else None,
         shown=_shown(given),
-        fixed_rank=given.node_rank if static else None,
-        master=_master(torch_config) if static else None,
+        meeting=meeting,
+        rendezvous=rendezvous,
         command=_user_command(given),
         users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
     )
@@ -171,29 +144,25 @@ def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | 
     return config, entrypoint, arguments
 
 
-def _master(config: LaunchConfig) -> tuple[str, int]:
-    """Where the workers of a static rendezvous meet."""
+def _meeting(given: Namespace, config: LaunchConfig) -> tuple[RendezvousParameters, Meeting]:
+    """Who meets where. All nodes must, where the user numbered them (a static rendezvous)."""
+    static = given.rdzv_backend == "static"
+    parameters = RendezvousParameters(
+        backend="c10d",
+        endpoint=config.rdzv_endpoint,
+        run_id=config.run_id,
+        min_nodes=config.max_nodes if static else config.min_nodes,
+        max_nodes=config.max_nodes,
+        local_addr=config.local_addr,
+        **config.rdzv_configs,
+    )
     try:
-        host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_STATIC_PORT)
+        if not static:
+            return parameters, Meeting.of(parameters, None, None)
+        master = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_STATIC_PORT)
+        return parameters, Meeting.of(parameters, given.node_rank, master)
     except ValueError as wrong:
         raise UsageError(str(wrong)) from None
-    return host, port
-
-
-def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
-    """A leader that decides longer than the others wait would lose them."""
-    decision = settings.attribution.decision_timeout_seconds
-    told = config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT)
-    try:
-        join = float(told)
-    except ValueError:
-        raise UsageError(f"--rdzv-conf join_timeout={told}: expected seconds") from None
-    if decision >= join:
-        raise UsageError(
-            f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join "
-            f"timeout ({join:g} s); "
-            "lower --ft-attribution-decision-timeout or raise --rdzv-conf join_timeout"
-        )
 
 
 def _shown(given: Namespace) -> Shown:
@@ -219,18 +188,3 @@ def _user_command(given: Namespace) -> tuple[str, ...]:
         return (given.training_script, *given.training_script_args)
     module = ("-m",) if given.module else ()
     return (sys.executable, *module, given.training_script, *given.training_script_args)
-
-
-def rendezvous_parameters(options: Options) -> RendezvousParameters:
-    """What torch's c10d store needs, and the nodes that meet: all, where they are numbered."""
-    config = options.torch
-    least = config.max_nodes if options.fixed_rank is not None else config.min_nodes
-    return RendezvousParameters(
-        backend="c10d",
-        endpoint=config.rdzv_endpoint,
-        run_id=config.run_id,
-        min_nodes=least,
-        max_nodes=config.max_nodes,
-        local_addr=config.local_addr,
-        **config.rdzv_configs,
-    )

@@ -23,9 +23,9 @@ from string import Template
 from typing import Any, BinaryIO, TextIO, cast
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.api import to_map
 
 from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
-from aorta.launch.options import Shown
 from aorta.launch.records import CycleStart
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,38 @@ _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
 CYCLES_UNASKED = 4
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template`, as torchrun has them."""
+
+    redirects: str = "0"
+    tee: str = "0"
+    only: frozenset[int] = frozenset()
+    prefix: str = "[${role_name}${local_rank}]:"
+    out_filters: tuple[str, ...] = ()
+    err_filters: tuple[str, ...] = ()
+
+    def tee_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown line by line behind a prefix."""
+        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
+
+    def plain_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown as they are: neither redirected nor teed."""
+        if not self._wanted(local_rank):
+            return Std.NONE
+        hidden = self._streams(self.redirects, local_rank, world)
+        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
+
+    def filters_of(self, stream: Std) -> tuple[str, ...]:
+        return self.out_filters if stream is Std.OUT else self.err_filters
+
+    def _wanted(self, local_rank: int) -> bool:
+        return not self.only or local_rank in self.only
+
+    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
+        return to_map(Std.from_str(spelled), world)[local_rank]
 
 
 @dataclass
@@ -66,17 +98,14 @@ class OutputPump:
 
     merged: Path | None = None
     limit: int | None = None  # bytes of each file; the oldest are dropped
-    _streams: list[_Stream] = field(default_factory=list)
+    streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     last_output: float = 0.0  # on the monotonic clock
 
-    def add(self, stream: _Stream) -> None:
-        self._streams.append(stream)
-
     def start(self) -> None:
         """Files first: also a rank that writes nothing has its logs."""
-        for stream in self._streams:
+        for stream in self.streams:
             self._write(stream, b"")
         self._thread = threading.Thread(target=self._carry, name="aorta-output", daemon=True)
         self._thread.start()
@@ -90,23 +119,23 @@ class OutputPump:
 
     def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.tail for stream in self._streams if stream.rank == rank)
+        told = (stream.tail for stream in self.streams if stream.rank == rank)
         return "".join(text.decode("utf-8", "replace") for text in told)
 
     @property
     def incomplete(self) -> frozenset[int]:
         """Ranks whose files do not hold all that they wrote last."""
-        return frozenset(stream.rank for stream in self._streams if not stream.is_complete)
+        return frozenset(stream.rank for stream in self.streams if not stream.is_complete)
 
     def _carry(self) -> None:
-        by_pipe = {stream.reads: stream for stream in self._streams}
+        by_pipe = {stream.reads: stream for stream in self.streams}
         poll = select.poll()
         for pipe in by_pipe:
             poll.register(pipe, select.POLLIN)
         while not self._stopping.is_set():
             for pipe, _ in poll.poll(_INTERVAL * 1000):
                 self._pass_on(by_pipe[pipe])
-        for stream in self._streams:
+        for stream in self.streams:
             while self._pass_on(stream):
                 pass
             self._finish(stream)
@@ -309,7 +338,7 @@ class CycleLogs(LogsSpecs):
                 carried = self._stream(stream, file, local_rank, env, len(envs))
                 if users_files.get(local_rank):
                     carried.copy = Path(users_files[local_rank])
-                pump.add(carried)
+                pump.streams.append(carried)
                 pipe = f"/proc/{os.getpid()}/fd/{carried.writes}"
                 paths[local_rank] = "" if self.functions else pipe
                 if self.functions:

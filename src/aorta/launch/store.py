@@ -197,8 +197,10 @@ class KeyWatch:
         self._key = ""
         self._answer: Future[None] = Future()
 
-    def expect(self, key: str) -> None:
-        """Wait for `key` from now on. A wait without an answer is left behind."""
+    def has_arrived(self, key: str, timeout: float = 0.0) -> bool:
+        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile. A wait
+        for another key is left behind.
+        """
         if key != self._key:
             self._key, self._answer = key, Future()
             threading.Thread(
@@ -207,9 +209,6 @@ class KeyWatch:
                 name="aorta-watch",
                 daemon=True,
             ).start()
-
-    def has_arrived(self, timeout: float = 0.0) -> bool:
-        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile."""
         if timeout > 0:
             _is_done_within(self._answer, timeout)
         if not self._answer.done():
@@ -246,7 +245,7 @@ class JobStore:
 
     def mint(self, incarnation: str) -> str:
         """The id of this submission: the first one that an agent proposed."""
-        return self._compare_set("incarnation", incarnation).decode()
+        return self._store.compare_set("incarnation", "", incarnation).decode()
 
     def decide_round(
         self, round_number: int, outcome: CycleStart | JobEnding
@@ -261,10 +260,10 @@ class JobStore:
         return _decode_outcome(found) if found is not None else None
 
     def beat(self, node: str, count: str) -> None:
-        self._set(f"beat/{node}", count)
+        self._store.set(f"beat/{node}", count)
 
     def mark_gone(self, node: str) -> None:
-        self._set(f"beat/{node}", "")
+        self._store.set(f"beat/{node}", "")
 
     def beats(self, nodes: Sequence[str]) -> list[bytes]:
         """Of agents that have beaten at least once, or left."""
@@ -277,7 +276,7 @@ class JobStore:
     def join(self, round_number: int, node: Node) -> int:
         """Ask to be a member; returns how many have asked so far."""
         self._store.append(f"round/{round_number}/joined", f"{encode(node)}\n")
-        return self._add(f"round/{round_number}/count", 1)
+        return self._store.add(f"round/{round_number}/count", 1)
 
     def joined(self, round_number: int) -> list[Node]:
         told = self._get(f"round/{round_number}/joined") or b""
@@ -287,7 +286,7 @@ class JobStore:
         """Write who is in it unless it is written; returns who is."""
         said = "\n".join(map(encode, members))
         stands = self._agree(f"round/{round_number}/members", said or _NOBODY)
-        self._set(_NEWEST, str(round_number))
+        self._store.set(_NEWEST, str(round_number))
         return _decode_members(stands)
 
     def members(self, round_number: int) -> tuple[Node, ...] | None:
@@ -327,14 +326,14 @@ class JobStore:
 
     def leave(self) -> None:
         """Say that this agent has read the ending."""
-        self._add(_LEFT, 1)
+        self._store.add(_LEFT, 1)
 
     def left(self) -> int:
-        return self._add(_LEFT, 0)
+        return self._store.add(_LEFT, 0)
 
     def announce_failure(self, cycle: int, what: str) -> str:
         """Mark a cycle as failed; returns what the first agent said that marked it."""
-        first = self._compare_set(f"cycle/{cycle}/failed", what).decode()
+        first = self._store.compare_set(f"cycle/{cycle}/failed", "", what).decode()
         self.announce_over(cycle)
         return first
 
@@ -344,12 +343,11 @@ class JobStore:
 
     def announce_over(self, cycle: int) -> None:
         """Wake every agent: this cycle failed, succeeded everywhere, or is left for another."""
-        self._set(f"cycle/{cycle}/over", "1")
+        self._store.set(f"cycle/{cycle}/over", "1")
 
     def is_over(self, cycle: int, timeout: float = 0.0) -> bool:
         """Whether a cycle was announced as over. It costs no request: the store itself tells."""
-        self._watch.expect(f"cycle/{cycle}/over")
-        return self._watch.has_arrived(timeout)
+        return self._watch.has_arrived(f"cycle/{cycle}/over", timeout)
 
     def look_whether_over(self, cycle: int) -> bool:
         """Ask the store, for the case that its word was lost on the way."""
@@ -357,7 +355,7 @@ class JobStore:
 
     def give_evidence(self, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
-        self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
+        self._store.set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
         self._store.append(f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
@@ -382,50 +380,40 @@ class JobStore:
 
     def finish(self, cycle: int, agents: int) -> None:
         """Say that this agent's ranks all succeeded; the last one wakes the others."""
-        if self._add(f"cycle/{cycle}/done", 1) >= agents:
+        if self._store.add(f"cycle/{cycle}/done", 1) >= agents:
             self.announce_over(cycle)
 
     def finished(self, cycle: int) -> int:
-        return self._add(f"cycle/{cycle}/done", 0)
+        return self._store.add(f"cycle/{cycle}/done", 0)
 
     def mark_dumped(self, cycle: int) -> None:
         """Say that this agent has asked its ranks where they hang, and needs them no longer."""
-        self._add(f"cycle/{cycle}/dumped", 1)
+        self._store.add(f"cycle/{cycle}/dumped", 1)
 
     def dumped(self, cycle: int) -> int:
-        return self._add(f"cycle/{cycle}/dumped", 0)
+        return self._store.add(f"cycle/{cycle}/dumped", 0)
 
     def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
-        self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
+        self._store.set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
         """How long a group has been silent, by its own agent's clock; 0 before it said so."""
         found = self._get(f"cycle/{cycle}/quiet/{group_rank}")
         return float(found) if found is not None else 0.0
 
-    def _compare_set(self, key: str, value: str) -> bytes:
-        return self._store.compare_set(key, "", value)
-
     def _agree(self, key: str, value: str) -> bytes:
         """The first value wins, and who waits for it is woken: by a second key, for a server of
         torch 2.4 wakes nobody for what was compared and set.
         """
-        stands = self._compare_set(key, value)
-        self._set(f"{key}/agreed", "1")
+        stands = self._store.compare_set(key, "", value)
+        self._store.set(f"{key}/agreed", "1")
         return stands
 
     def _is_agreed(self, key: str, timeout: float) -> bool:
-        self._watch.expect(f"{key}/agreed")
-        return self._watch.has_arrived(timeout)
+        return self._watch.has_arrived(f"{key}/agreed", timeout)
 
     def _get(self, key: str) -> bytes | None:
         return self._store.get(key) if self._store.check([key]) else None
-
-    def _set(self, key: str, value: str) -> None:
-        self._store.set(key, value)
-
-    def _add(self, key: str, amount: int) -> int:
-        return self._store.add(key, amount)
 
 
 def _evidence_key(cycle: int, group_rank: int) -> str:

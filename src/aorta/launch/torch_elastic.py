@@ -16,6 +16,7 @@ underscore of torch's.
 
 import inspect
 import json
+import logging
 import signal
 from abc import abstractmethod
 from contextlib import suppress
@@ -40,6 +41,8 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.output import CycleLogs
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -169,11 +172,8 @@ class TorchAgent(LocalElasticAgent):
                 super()._rendezvous(worker_group)
                 break
             except DistError:
-                self.ranks_were_not_assigned()
+                log.warning("a node was lost before the ranks were assigned; joining again")
         self.begin_cycle(worker_group)
-
-    def ranks_were_not_assigned(self) -> None:
-        """A member of the round was lost; it is joined again."""
 
     def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = True) -> None:
         del worker_group, is_restart

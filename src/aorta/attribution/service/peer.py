@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, StrictInt
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
-from aorta.attribution.service.path_checker import DOOR, PathChecker, SilentError
+from aorta.attribution.service.path_checker import ADMISSION, PathChecker, SilentError
 from aorta.attribution.service.server import ERROR_RESPONSES, ApiError
 from aorta.attribution.service.store import CycleKey, Store
 from aorta.attribution.service.workers import CycleReport, Id
@@ -106,7 +106,7 @@ class PeerWire:
         if self._path_checker.was_seen(known):
             return path
         try:
-            (seen,) = await self._path_checker.look(str(path.parent), [text], DOOR)
+            (seen,) = await self._path_checker.look(str(path.parent), [text], ADMISSION)
         except SilentError:
             return path
         self._jail.check_seen(seen.what)
@@ -128,7 +128,7 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], DOOR)
+                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], ADMISSION)
             except SilentError:
                 return
             size = seen.size

@@ -102,10 +102,7 @@ class Recorder:
 
     def head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> int:
         """Which operation a record is of, and where it stands in the program."""
-        number = self._numbers.get((op, place, tf32))
-        if number is None:
-            number = self.number_of((op, place, tf32), [op, *place, random, tf32])
-        return number
+        return self.number_of((op, place, tf32), (op, *place, random, tf32))
 
     def parts(self, written: list[int]) -> int:
         """In place of one writer: those that wrote parts."""

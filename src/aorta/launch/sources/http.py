@@ -8,9 +8,10 @@ know these is spoken to as `POST /logs` and `GET /logs`. Whatever a server does 
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.client import HttpError, JsonClient
@@ -22,6 +23,8 @@ from aorta.launch.records import (
     SourceError,
     SourceVerdict,
 )
+
+T = TypeVar("T")
 
 _LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
 _PEER_PAUSE = 1.0  # the peer allows 60 questions a minute
@@ -51,20 +54,27 @@ class HttpSource:
             raise SourceError(str(wrong)) from None
 
     def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
-        """On our own wire unless the server is known to speak the peer's; learns which it is."""
+        body = _cycle_body(evidence, start)
         with self._triggers:
-            if not self._speaks_peer:
-                try:
-                    self._post(_cycle_body(evidence, start))
-                except HttpError as wrong:
-                    if wrong.status != _NOT_FOUND or self._speaks_peer is False:
-                        raise
-                    self._speaks_peer = True
-                else:
-                    self._speaks_peer = False
-                    return
-            for path in _peer_paths(evidence):
-                self.client.call("POST", "/logs", self.timeout, _peer_body(evidence, path))
+            self._speak(lambda: self._post(body), lambda: self._post_to_peer(evidence))
+
+    def _speak(self, ours: Callable[[], T], peers: Callable[[], T]) -> T:
+        """On our own wire unless the server is known to speak the peer's; learns which it is."""
+        if not self._speaks_peer:
+            try:
+                answer = ours()
+            except HttpError as wrong:
+                if wrong.status != _NOT_FOUND or self._speaks_peer is False:
+                    raise
+                self._speaks_peer = True
+            else:
+                self._speaks_peer = False
+                return answer
+        return peers()
+
+    def _post_to_peer(self, evidence: CycleEvidence) -> None:
+        for path in _peer_paths(evidence):
+            self.client.call("POST", "/logs", self.timeout, _peer_body(evidence, path))
 
     def _post(self, body: Mapping[str, Any]) -> None:
         """To a service on another machine our paths mean nothing, but what was read here does."""
@@ -94,27 +104,18 @@ class HttpSource:
 
     def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
         """Under no lock: a long poll must not hold up the trigger that it waits for."""
-        left = max(0.1, deadline - time.monotonic())
-        if not self._speaks_peer:
-            wait = min(left, _LONGEST_POLL)
-            try:
-                answer = self.client.call("GET", _decision_path(failed, wait), wait + _GRACE)
-            except HttpError as wrong:
-                if wrong.status != _NOT_FOUND or self._speaks_peer is False:
-                    raise
-                self._speaks_peer = True
-            else:
-                self._speaks_peer = False
-                return answer
+        wait = min(max(0.1, deadline - time.monotonic()), _LONGEST_POLL)
+        ours = partial(self.client.call, "GET", _decision_path(failed, wait), wait + _GRACE)
+        return self._speak(ours, lambda: self._ask_peer(failed, deadline))
+
+    def _ask_peer(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
+        """It answers when it is done. Another agent may still be about to tell of the log."""
         paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
         if not paths:
             raise SourceError("no rank left a log to ask about")
-        return self._ask_peer(paths[0], max(0.1, deadline - time.monotonic()))
-
-    def _ask_peer(self, path: str, timeout: float) -> Mapping[str, Any]:
-        """It answers when it is done. Another agent may still be about to tell of the log."""
+        question = f"/logs?{urlencode({'log_path': paths[0]})}"
         try:
-            return self.client.call("GET", f"/logs?{urlencode({'log_path': path})}", timeout)
+            return self.client.call("GET", question, max(0.1, deadline - time.monotonic()))
         except HttpError as wrong:
             if wrong.status != _NOT_FOUND:
                 raise
