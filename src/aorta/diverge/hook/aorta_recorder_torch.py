@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         is_users,
         rank,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import Digests, Kind
+    from aorta.diverge.hook.aorta_recorder_digest import Digests, TensorKind
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
         OperationSignature,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, Recorder, Written, current, is_users, rank
-    from aorta_recorder_digest import Digests, Kind
+    from aorta_recorder_digest import Digests, TensorKind
     from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped
 
 _MOST_KEPT_BYTES = 64 * 2**20
@@ -70,7 +70,7 @@ def emit(
     head: int,
     outputs: Sequence[Any],
     read: Sequence[Written] = (),
-    kinds: Sequence[Kind] | None = None,
+    kinds: Sequence[TensorKind] | None = None,
 ) -> int:
     """One more record, of tensors and, where they are known, their kinds. What that computes is
     nobody's operation, without gradient.
@@ -320,14 +320,14 @@ class _Calls:
 
     def _read(
         self, recorder: Recorder, place: Place, inputs: list[Any]
-    ) -> tuple[list[Written], list[Kind]]:
+    ) -> tuple[list[Written], list[TensorKind]]:
         """Of each tensor its writer, its kind and its offset, one behind the other; and the kinds.
         What nothing recorded wrote becomes a record of its own first.
         """
         digests = digests_of(recorder, self._torch)
         known, writers = digests.kinds, self._memory.writers
         read: list[Written] = []
-        kinds: list[Kind] = []
+        kinds: list[TensorKind] = []
         for tensor in inputs:
             try:
                 written = writers.get(tensor.untyped_storage()._cdata)
