@@ -132,7 +132,7 @@ class _Work:
             parted = self._self_difference(runs)
         good = self.sides.good
         any_type = good is not None and "dtype" in good.orders
-        usable = _usable(runs)
+        usable = good is not None and all(any(side) and all(side) for side in runs.values())
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
         if comparison is not None and comparison.first is not None:
             comparison = replace(comparison, first=self._kept(comparison.first))
@@ -242,10 +242,6 @@ def _side_stage(path: Path) -> Session:
     if not run.journal.exists():
         run.describe(verb="diverge", stage=path.name)
     return Session(run, resumed=run.journal.exists())
-
-
-def _usable(runs: Mapping[str, Sequence[Sequence[Stream]]]) -> bool:
-    return GOOD in runs and all(any(side) and all(side) for side in runs.values())
 
 
 def _notes(runs: Mapping[str, Sequence[Sequence[Stream]]]) -> tuple[str, ...]:
