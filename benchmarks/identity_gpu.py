@@ -146,8 +146,8 @@ def fails(folder: Path, **variables: str) -> bool:
 
 
 def solved(folder: Path) -> None:
-    """The same program, unattended and within a minute."""
-    how = ("solve", "--budget", "1m", "--jobs", "4", "--json", "-q")
+    """The same program, unattended and within two minutes."""
+    how = ("solve", "--budget", "2m", "--jobs", "4", "--json", "-q")
     found, seconds, code = aorta(folder, *how, "--", sys.executable, "train.py")
     failure: dict[str, Any] = found.get("failure") or {}
     rate = failure.get("rate") or {}

@@ -129,8 +129,8 @@ def _starts(scratch: Path) -> None:
     times: dict[Start, list[tuple[float, float]]] = {Start.COLD: [], Start.WARM: []}
     saved = 0.0
     try:
-        # Imports are seen, the environment is used once more, then the server is started.
-        for start in (Start.WATCHED, Start.WATCHED, Start.WARM):
+        # Imports are seen, then the server is started.
+        for start in (Start.WATCHED, Start.WARM):
             trials.run(start, sys.executable, "job.py")
         for _ in range(STARTS):
             for start, found in times.items():
@@ -238,7 +238,7 @@ def _pairs(scratch: Path, pairs: int) -> None:
     differ = failed = 0
     memory: list[int] = []
     try:
-        for start in (Start.WATCHED, Start.WATCHED, Start.WARM):
+        for start in (Start.WATCHED, Start.WARM):
             trials.run(start, *command, PAIR_SEED="0")
         for seed in range(pairs):
             ends = [trials.run(s, *command, PAIR_SEED=str(seed)) for s in (Start.COLD, Start.WARM)]

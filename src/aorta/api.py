@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from aorta.attribution.analysis import AttributeRequest
-from aorta.attribution.analysis import attribute_files as _attribute
 from aorta.attribution.nouns import Attribution
+from aorta.attribution.request import AttributeRequest
+from aorta.attribution.request import attribute as _attribute
 from aorta.bisect.findings import Findings
 from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
 from aorta.bisect.request import bisect as _bisect

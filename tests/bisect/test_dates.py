@@ -37,7 +37,7 @@ def test_what_lies_between_two_commits_does_not_depend_on_dates(tmp_path: Path, 
             assert (states[0], states[-1]) == (shas[good], shas[bad])
 
 
-@pytest.mark.parametrize("dates", ["the good end later", "reversed", "shuffled"])
+@pytest.mark.parametrize("dates", ["reversed", "shuffled"])
 def test_a_bisection_ends_at_the_commit_whatever_the_dates(tmp_path: Path, dates: str) -> None:
     draw = random.Random(dates)
     parents = [[], *([n] for n in range(39))]

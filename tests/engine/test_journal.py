@@ -92,7 +92,9 @@ def test_two_questions_of_one_run_are_kept_apart(written: Path) -> None:
 def test_cut_at_any_byte_it_gives_every_whole_line_and_can_be_written_on(written: Path) -> None:
     content = written.read_bytes()
     header = content.index(b"\n") + 1
-    for cut in range(header, len(content) + 1):
+    ends = [at + 1 for at, byte in enumerate(content) if byte == ord("\n")][1:]
+    beside = {end + by for end in ends for by in (-1, 0, 1)}
+    for cut in sorted({*range(header, len(content), 7), *beside} & {*range(len(content) + 1)}):
         written.write_bytes(content[:cut])
         journal = Journal.resume(written, PARTS)
         whole = content[:cut].count(b"\n") - 1

@@ -120,13 +120,13 @@ def test_a_budget_is_spent_with_its_last_trial_or_second_and_not_before() -> Non
     assert [budget.allows(trials) for trials in (0, 2, 3, 4)] == [True, True, False, False]
     assert budget.spent(2, 2.4) == ""
     assert budget.spent(3, 0.0) == "3 trials are spent"
-    assert budget.spent(2, 2.5) == budget.spent(0, 99.0) == "2.5 s are spent"
+    assert budget.spent(2, 2.5) == budget.spent(0, 99.0) == "2.5s are spent"
     assert Budget().allows(10**9)
     assert Budget().spent(10**9, 1e9) == ""
     nothing = Budget(max_trials=0, max_seconds=0.0)
     assert not nothing.allows(0)
     assert nothing.spent(0, 0.0) == "0 trials are spent"
-    assert Budget(max_seconds=0.0).spent(0, 0.0) == "0 s are spent"
+    assert Budget(max_seconds=0.0).spent(0, 0.0) == "0.0s are spent"
 
 
 def test_what_varies_elsewhere_is_no_accident_of_the_failure() -> None:

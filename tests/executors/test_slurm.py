@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, TrialEnd
 from aorta.executors import Executor
@@ -22,7 +21,6 @@ from aorta.executors.slurm import SlurmJobs, slurm_executor
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_for_file, wait_until_gone
-from support.searched import disturb, search_on
 from support.services.slurm import CPUS, NODES, SlurmCluster
 from support.waiting import eventually, patience
 
@@ -213,37 +211,6 @@ def test_a_preempted_trial_is_lost_and_its_node_avoided(
         assert again.stdout.path.read_text().strip() in set(NODES) - {lost_on}
     finally:
         executor.close()
-
-
-def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
-    cluster: SlurmCluster, tmp_path: Path
-) -> None:
-    def victim() -> str | None:
-        told = (path.read_text().strip() for path in tmp_path.rglob("node"))
-        return next(filter(None, told), None)  # one that is only being written names nobody yet
-
-    def kill_a_node() -> None:
-        try:
-            if eventually(lambda: bool(victim())):
-                killed.append(str(victim()))
-                cluster.kill_node(killed[0])
-        finally:
-            disturb(tmp_path)
-
-    killed: list[str] = []
-    killer = threading.Thread(target=kill_a_node)
-    killer.start()
-    try:
-        # One after the other: beside others the one on that node may be cancelled meanwhile.
-        found = search_on(opened(jobs=1), tmp_path, threshold=11, disturbed=True)
-    finally:
-        killer.join()
-        for name in killed:
-            cluster.replace_node(name)
-        cluster.wait_until_idle()
-    assert killed
-    assert found.errors
-    assert found.answer == Point.of({"N": 11})
 
 
 def test_killing_the_owner_empties_the_queue_and_the_nodes(

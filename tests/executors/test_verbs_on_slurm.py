@@ -13,7 +13,7 @@ import pytest
 from aorta.engine.journal import read_records
 from support.aorta_cli import ROOT, Finished, aorta, start_aorta
 from support.git_repositories import numbered
-from support.reductions import finals, numeric, reduce_spec, write_spec
+from support.reductions import finals, numeric, write_spec
 from support.services.slurm import SlurmCluster
 from support.waiting import eventually, patience
 
@@ -71,18 +71,6 @@ def disturbed(
     return done
 
 
-def test_a_reduction_survives_the_loss_of_a_node(
-    slurm_cluster: SlurmCluster, tmp_path: Path
-) -> None:
-    spec = write_spec(tmp_path, WHERE + '[ "$N" -ge 13 ] && echo BOOM\n', [numeric("N", 40, 5)])
-    done = disturbed(
-        slurm_cluster, tmp_path, lambda env: reduce_spec(spec, *ON_SLURM, env=env, timeout=300)
-    )
-    assert done.exit_code == 0, done.stderr
-    assert finals(done.json()) == {"N": 13}
-    assert lost_in(tmp_path)
-
-
 def test_a_reduction_in_an_allocation_that_outlives_its_nodes_ends_though_one_dies(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -107,36 +95,21 @@ def test_a_reduction_in_an_allocation_that_outlives_its_nodes_ends_though_one_di
     assert lost_in(tmp_path)
 
 
-def test_a_bisection_survives_the_loss_of_a_node(
+def test_a_bisection_names_the_commit_with_its_trials_on_the_cluster(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 9)
-    script = WHERE + "test $(cat number) -lt 5 || { echo Error: broken; exit 1; }"
-    words = (
-        "--good",
-        shas[0],
-        "--bad",
-        "HEAD",
-        "--no-checks",
-        "--json",
-        *ON_SLURM,
-        "--",
-        "bash",
-        "-c",
-        script,
+    script = 'test -n "$SLURM_JOB_ID" || exit 125; test $(cat number) -lt 5'
+    words = ("--good", shas[0], "--no-checks", "--json", *ON_SLURM, "--", "bash", "-c", script)
+    done = aorta(
+        *("bisect", "--output-prefix", tmp_path / "out", *words),
+        cwd=repository.path,
+        env={**slurm_cluster.environ, "AORTA_CACHE_DIR": str(tmp_path / "cache")},
+        timeout=300,
     )
-    done = disturbed(
-        slurm_cluster,
-        tmp_path,
-        lambda env: aorta(
-            "bisect", "--output-prefix", tmp_path / "out", *words, cwd=repository.path, timeout=300,
-            env={**env, "AORTA_CACHE_DIR": str(tmp_path / "cache")},
-        ),
-    )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     [culprit] = done.json()["culprits"]
     assert culprit["bad"] == shas[5]
-    assert lost_in(tmp_path)
 
 
 def test_a_run_killed_on_the_cluster_goes_on_and_runs_nothing_again_that_was_written_down(

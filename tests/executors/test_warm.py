@@ -4,6 +4,7 @@ and that nothing is left of them.
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from aorta.core.trial import Start, Watch
 from aorta.executors.local import LocalExecutor
-from aorta.executors.warm import python_command
+from aorta.executors.warm import HOOK, python_command, read_imports
 from support.executor_contract import looking_for, pid_in
 from support.processes import wait_until_gone
 from support.waiting import wait_until
@@ -132,6 +133,25 @@ def test_a_command_that_does_anything_else_starts_cold(tmp_path: Path, command: 
     for name in ("x.py", "run.sh"):
         (tmp_path / name).touch()
     assert python_command(command, dict(os.environ), tmp_path) is None
+
+
+def test_a_module_counts_for_as_long_as_it_is_imported_and_no_longer(
+    slow_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import slow, xml, time\nprint(time.monotonic())\ntime.sleep(0.1)\n"
+        "from xml import dom\n\ndef later():\n    import wave\nlater()\n"
+        "import os\nos.environ['A'] = '1'\nimport csv\n"
+    )
+    file = tmp_path / "imports.txt"
+    watching = f"AORTA_IMPORTS=$$:{file} PYTHONPATH={HOOK} exec {slow_python} train.py"
+    done = subprocess.run(
+        ["bash", "-c", watching], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    modules, seconds = read_imports(file)
+    assert modules == ["slow", "xml"]
+    assert seconds >= IMPORT_SECONDS
+    assert float(file.read_text().split()[-1]) <= float(done.stdout)
 
 
 def test_each_fork_draws_its_own_random_numbers(bench: WarmBench, slow_python: str) -> None:

@@ -38,8 +38,12 @@ def test_the_broken_node_is_named_and_how_to_drain_it(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     bad = sorted(slurm_cluster.nodes)[1]
-    script = f'[ "$SLURMD_NODENAME" = {bad} ] && {{ echo "Xid 79 on $(hostname)" >&2; exit 7; }}\nexit 0\n'
-    result = isolated(slurm_cluster, tmp_path, script).json()
+    script = (
+        f'[ "$SLURMD_NODENAME" = {bad} ] || exit 0\n'
+        'echo "[rank$((8 * SLURM_PROCID + 5))]: RuntimeError: CUDA error: uncorrectable ECC error'
+        ' encountered" >&2; exit 1\n'
+    )
+    result = isolated(slurm_cluster, tmp_path, script, "--ranks-per-node", "8").json()
     assert result["status"] == "found"
     assert [(one["kind"], one["name"]) for one in result["guilty"]] == [("node", bad)]
     assert any(
@@ -47,6 +51,11 @@ def test_the_broken_node_is_named_and_how_to_drain_it(
     )
     for placement in result["placements"]:
         assert (placement["outcome"] == "reproduced") == (bad in placement["nodes"])
+    assert set(result["local_ranks"]) == {"5"}
+    # Four of four and more: one GPU of eight by chance in 1 of 512 draws.
+    is_clear = result["local_ranks"]["5"] >= 4
+    which_gpu = f"which GPU of it: srun -w {bad} aorta isolate --nodes 0-7 -- bash"
+    assert is_clear != any(line.startswith(which_gpu) for line in result["next"])
 
 
 def test_a_job_that_only_runs_whole_is_permuted_and_the_rank_is_named(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.attribution import attribute
-from aorta.attribution.analysis import collect
+from aorta.attribution.request import collect
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
 from support.waiting import patience, wait_until
 

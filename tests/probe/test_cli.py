@@ -98,35 +98,6 @@ def test_two_snapshots_differ_in_nothing_but_their_time(tmp_path: Path) -> None:
     assert without_time[0] == without_time[1]
 
 
-def test_a_field_is_printed_as_it_is(tmp_path: Path) -> None:
-    env = {"NCCL_ALGO": "Ring"}
-    assert aorta("env", "probe", "--field", "env_vars.NCCL_ALGO", env=env).stdout == "Ring\n"
-    assert aorta("env", "probe", "--field", "env_vars.NCCL_PROTO", env=env).stdout == "null\n"
-    as_json = aorta("env", "probe", "--field", "host.machine", "--json", cwd=tmp_path).json()
-    assert as_json["field"] == "host.machine"
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("field", "said"),
-    [
-        ("nonsense", "no field 'nonsense' in the snapshot; expected one of: schema,"),
-        ("host.nonsense", "no field 'nonsense' in host"),
-        ("gpus.99", "no field '99' in gpus"),
-        ("python_version.major", "it holds a single value"),
-        ("", "no field ''"),
-        ("host..x", "no field '' in host"),
-    ],
-)
-def test_a_field_that_is_not_there_is_answered_with_those_that_are(
-    tmp_path: Path, field: str, said: str
-) -> None:
-    done = aorta("env", "probe", "--field", field, cwd=tmp_path)
-    assert done.exit_code == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("place", "code", "said"),
     [

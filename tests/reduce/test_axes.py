@@ -114,21 +114,6 @@ def test_files_of_a_folder_are_real_files_in_a_trial_and_in_what_ships(tmp_path:
     assert not shipped.is_symlink()
 
 
-def test_an_original_that_fails_only_where_its_files_are_is_told_so(tmp_path: Path) -> None:
-    (tmp_path / "shards").mkdir()
-    for number in range(3):
-        (tmp_path / "shards" / f"s{number}").write_text("fine")
-    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
-    script = f'[ "$(realpath "$SHARDS")" = "{tmp_path}/shards" ] && echo BOOM'
-    done = reduce_spec(write_spec(tmp_path, script, [axis]))
-    assert done.exit_code == 3
-    assert done.json()["status"] == "did_not_reproduce"
-    assert (
-        f"it does fail with the files where they are (SHARDS={tmp_path}/shards)"
-        in done.json()["why"]
-    )
-
-
 def test_a_folder_reduced_to_nothing_ships_no_place_of_ours(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     for number in range(3):

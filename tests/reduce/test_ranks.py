@@ -127,6 +127,16 @@ def test_a_recipe_with_ranks_that_mean_nothing_is_refused(
         ),
         (("bash run.sh",), 2, ("bash run.sh",)),
         (
+            ("bash setup.sh; python -V; torchrun t.py",),
+            2,
+            ("bash setup.sh; python -V; torchrun --nproc-per-node 2 t.py",),
+        ),
+        (
+            ("bash -ec 'torchrun --nproc-per-node 8 t.py \"a b\"' > log",),
+            2,
+            ("bash -ec 'torchrun --nproc-per-node 2 t.py \"a b\"' > log",),
+        ),
+        (
             ("cd a && X='b c' torchrun --nproc_per_node=8 t.py >log 2>&1 | tee x",),
             2,
             ("cd a && X='b c' torchrun --nproc_per_node=2 t.py >log 2>&1 | tee x",),

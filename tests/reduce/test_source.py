@@ -228,7 +228,7 @@ def job(item):
 
 
 if __name__ == "__main__":
-    with Pool(2) as pool:
+    with Pool(1) as pool:
         print(pool.map(job, [Item("a", 1), Item("zz", 3)]))
 """,
     "parts.py": """\
@@ -255,23 +255,11 @@ def test_what_fails_in_a_worker_process_is_found_there(tmp_path: Path) -> None:
 
 CONFIGURED = {
     "run.py": """\
-import functools
-
 from lab import plugins
 from lab.config import main
 from lab.registry import STEPS
 
 
-def logged(function):
-    @functools.wraps(function)
-    def wrapped(*args, **kwargs):
-        print("begin", function.__name__)
-        return function(*args, **kwargs)
-
-    return wrapped
-
-
-@logged
 def train(cfg):
     total = 0
     for batch in plugins.Loader(cfg.data.size):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -156,6 +157,19 @@ class _Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words += data
+
+
+def test_the_time_of_a_run_is_that_of_all_its_questions(tmp_path: Path) -> None:
+    """The search took six seconds, its confirmation two: each counts from nothing."""
+    run = run_dir(tmp_path)
+    took = (2.0, 6.0, 1.0, 2.0)
+    records = [
+        replace(trial(n, {}, "reproduced", "exit 1", 1.0, replica=n), elapsed=elapsed)
+        for n, elapsed in enumerate(took)
+    ]
+    private(run, "run", records, workload="half_nan")
+    facts = dict(page_of(reader_of(run).open()).facts.rows)
+    assert facts["Trials"] == "4 in 8.0s"
 
 
 @given(st.text(), st.text())

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,8 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from aorta.report.model import FactRows, Headline, Page, Tone
-from aorta.report.watch import Following
 from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
 from support.report_runs import private, run_dir, trial
@@ -77,7 +74,7 @@ def test_the_page_follows_the_journal_and_survives_the_death_of_the_run(
         assert page.evaluate("document.querySelector('h1').textContent.includes('5 of 5')")
         assert page.complaints == []
         asked = {re.sub(r":\d+|\?token=.*", "", request) for request in page.requests}
-        assert asked == {"http://127.0.0.1/", "http://127.0.0.1/events"}
+        assert asked == {"http://127.0.0.1/", "http://127.0.0.1/news"}
 
 
 def _owner_of(pid: int) -> str:
@@ -121,7 +118,7 @@ def test_only_who_has_the_token_that_it_printed_may_look(tmp_path: Path, host: s
         assert len(token) >= 24
         here = plain.replace("0.0.0.0", "127.0.0.1")
         assert fetch(here)[0] == 403
-        assert fetch(f"{here}events")[0] == 403
+        assert fetch(f"{here}news")[0] == 403
         assert fetch(f"{here}?token=wrong")[0] == 403
         assert fetch(f"{here}?token={token}")[0] == 200
 
@@ -133,37 +130,6 @@ def test_it_waits_for_a_directory_that_is_no_run_yet(tmp_path: Path) -> None:
         for entry in (tmp_path / "moved").iterdir():
             entry.rename(tmp_path / entry.name)
         assert "half_nan fails in" in fetch(address)[1]
-
-
-def test_a_picture_that_was_begun_earlier_does_not_replace_a_later_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last look of a run that ends comes while the regular one is still reading."""
-    following = Following(run_dir(tmp_path))
-    following.close()
-    begun, read = threading.Event(), threading.Event()
-    earlier, later = (
-        Page("watch", "x", Headline(words, Tone.UNSURE), FactRows([]))
-        for words in ("seen early", "seen late")
-    )
-
-    def page() -> Page:
-        if begun.is_set():
-            return later
-        begun.set()
-        assert read.wait(patience())
-        return earlier
-
-    monkeypatch.setattr(following, "page", page)
-    looks = [threading.Thread(target=following.refresh) for _ in range(2)]
-    looks[0].start()
-    assert begun.wait(patience())
-    looks[1].start()
-    looks[1].join(0.2)  # it waits for the first, or would be over by now
-    read.set()
-    for look in looks:
-        look.join(patience())
-    assert "seen late" in following.moment.fragment
 
 
 def test_a_taken_port_is_exit_5_and_one_line(tmp_path: Path) -> None:

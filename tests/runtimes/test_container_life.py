@@ -9,13 +9,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.runtimes.containers import sweep
+from aorta.runtimes.containers import options_of_run, sweep
 from aorta.runtimes.engine import ENGINES, client_of, image_named, present_image
 from aorta.runtimes.launch import launch_for
 from aorta.runtimes.owner import Owner
@@ -70,6 +71,29 @@ def test_a_command_that_is_not_in_the_image_is_never_a_plain_failure(
     trial = make_trial(tmp_path, engine.environment(IMAGE), "no-such-command")
     done = finished(trial)
     assert done.returncode == 127 or launch_for(trial).refusal(done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("words", [("sh", "-c", "pwd; echo $SAID $PATH; exit 3"), ("no-such",)])
+def test_a_trial_in_a_container_that_is_there_is_as_in_one_of_its_own(
+    engine: Engine, busybox: Rootfs, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """The same words, variables, working directory and entrypoint; it ends with the trial."""
+    entry = json.dumps(["sh", "-c", 'SAID="$SAID by entry" exec "$@"', "sh"])
+    changes = ["WORKDIR /tmp", *([f"ENTRYPOINT {entry}"] if words[0] == "sh" else [])]
+    image = engine.import_image(busybox, f"aorta-test/entry:{len(changes)}", changes)
+    layers = {"SAID": "a layer", "PATH": "/bin"}
+    place = engine.environment(image, "--workdir=")
+    alone = make_trial(tmp_path, place, *words, env=layers)
+    run = ("run", "--detach", "--name=kept", *options_of_run(alone), image, "sleep", "600")
+    engine(*(word for word in run if word not in engine.argv))
+    inside = replace(alone, environment=replace(place, container="kept"))
+    ends = [finished(trial) for trial in (alone, inside)]
+    if words[0] == "sh":
+        assert {end.returncode for end in ends} == {3}
+        assert {end.stdout for end in ends} == {"/tmp\na layer by entry /bin\n"}
+    else:
+        assert ends[1].returncode == 127
+    assert engine.containers() == []
 
 
 def test_the_name_and_the_labels_say_whose_container_it_is(engine: Engine, tmp_path: Path) -> None:

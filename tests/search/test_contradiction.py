@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aorta.search.belief import Counts
 from aorta.search.bisection import USUAL_RATES
-from aorta.search.contradiction import Repaired, repaired_among
+from aorta.search.ends import Repaired, repaired_among
 
 PASSES, FAILS = (0, 6), (6, 0)
 

@@ -55,9 +55,12 @@ def test_the_node_that_fails_is_named_before_anything_is_reduced(
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["status"] == "solved"
-    assert [one["name"] for one in document["isolation"]["guilty"]] == [bad]
+    guilty = [(one["kind"], one["name"]) for one in document["isolation"]["guilty"]]
+    assert guilty == [("node", bad)]
     assert document["next"][0].startswith(f"scontrol update NodeName={bad} State=DRAIN")
-    assert all(len(place["nodes"]) == 2 for place in document["isolation"]["placements"])
+    for place in document["isolation"]["placements"]:
+        assert len(place["nodes"]) == 2
+        assert (place["outcome"] == "reproduced") == (bad in place["nodes"])
     stages = {stage["name"]: stage["status"] for stage in document["stages"]}
     assert (stages["isolate"], stages["reduce"]) == ("done", "skipped")
     page = Path(document["run_dir"], "report.html").read_text(encoding="utf-8")

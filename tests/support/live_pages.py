@@ -1,8 +1,7 @@
-"""The live view as a browser reads it: server-sent events, one picture of the page after
-another.
-"""
+"""The live view as a browser reads it: one picture of the page after another."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +20,11 @@ class Picture:
 def pictures(address: str) -> Iterator[Picture]:
     """Every picture from now on, until the server says that it was the last."""
     page, _, token = address.partition("?")
-    with urllib.request.urlopen(f"{page}events?{token}", timeout=patience()) as stream:
-        kind = ""
-        for line in stream:
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "data" and kind == "page":
-                told = json.loads(value)
-                yield Picture(told["state"], told["fragment"])
-            elif name == "data" and kind == "bye":
-                return
+    told = {"number": 0, "ended": False}
+    while not told["ended"]:
+        place = f"{page}news?{token}&seen={told['number']}"
+        with urllib.request.urlopen(place, timeout=patience()) as answer:
+            told = json.load(answer)
+        if "fragment" in told:
+            yield Picture(str(told["state"]), str(told["fragment"]))
+        time.sleep(0.1)

@@ -33,25 +33,11 @@ def test_a_setting_comes_from_the_environment_then_config_then_steps_then_its_ax
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("NUM_STEPS", raising=False)
-    assert _Counting({}).setting("NUM_STEPS") == 5000
-    assert _Counting({"steps": 7}).setting("NUM_STEPS") == 7
-    assert _Counting({"steps": 7, "NUM_STEPS": 9}).setting("NUM_STEPS") == 9
+    assert _Counting({}).variables()["NUM_STEPS"] == "5000"
+    assert _Counting({"steps": 7}).variables()["NUM_STEPS"] == "7"
+    assert _Counting({"steps": 7, "NUM_STEPS": 9}).variables()["NUM_STEPS"] == "9"
     monkeypatch.setenv("NUM_STEPS", "11")
-    assert _Counting({"steps": 7, "NUM_STEPS": 9}).setting("NUM_STEPS") == 11
-
-
-def test_a_setting_has_the_type_its_axis_declares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RATE", "1e-3")
-    assert _Counting({}).setting("RATE") == 0.001
-    assert _Counting({}).setting("SHAPES_FILE") == "shapes.txt"
-    monkeypatch.setenv("NUM_STEPS", "many")
-    with pytest.raises(ValueError, match="NUM_STEPS is 'many'; expected int"):
-        _Counting({}).setting("NUM_STEPS")
-
-
-def test_asking_for_an_axis_that_is_not_declared_is_a_mistake_of_the_workload() -> None:
-    with pytest.raises(KeyError, match="_Counting declares no axis 'DEPTH'"):
-        _Counting({}).setting("DEPTH")
+    assert _Counting({"steps": 7, "NUM_STEPS": 9}).variables()["NUM_STEPS"] == "11"
 
 
 def test_reserved_config_keys_are_no_settings() -> None:

@@ -260,28 +260,23 @@ class ConfidenceFit:
         return 1 / (1 + math.exp(-odds))
 
 
-class LinearModel:
-    """Weights of words for classes: `rows` holds for each word its `class:weight` entries."""
+@dataclass(frozen=True)
+class _LinearModel:
+    classes: tuple[str, ...]
+    weights: Mapping[str, str]  # of each word its `class:weight` entries
+    of_class: ConfidenceFit
+    of_user_error: ConfidenceFit
 
-    def __init__(
-        self,
-        classes: Sequence[str],
-        rows: Mapping[str, str],
-        of_class: ConfidenceFit,
-        of_user_error: ConfidenceFit,
-    ) -> None:
-        self.classes = tuple(classes)
-        self._rows = rows
-        self._of_class, self._of_user_error = of_class, of_user_error
 
-    def guess(self, said: Said) -> Guess:
-        sums = [0.0] * len(self.classes)
-        for word, much in features(said).items():
-            for entry in self._rows.get(word, "").split():
-                column, _, weight = entry.partition(":")
-                sums[int(column)] += much * int(weight) / SCALE
-        best, share, user_error = shares_of(dict(zip(self.classes, sums, strict=True)))
-        return Guess(best, self._of_class(share), self._of_user_error(user_error))
+@cache
+def _model() -> _LinearModel:
+    """The model's file: its classes, its two calibrations, then a line a word."""
+    text = resources.files("aorta.attribution").joinpath(WEIGHTS).read_text(encoding="utf-8")
+    classes, calibrations, *lines = text.splitlines()
+    numbers = [float(number) for number in calibrations.split()]
+    weights = {word: entries for word, _, entries in (line.partition("\t") for line in lines)}
+    fits = (ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:]))
+    return _LinearModel(tuple(classes.split()), weights, *fits)
 
 
 def shares_of(sums: Mapping[str, float]) -> tuple[FailureClass, float, float]:
@@ -293,30 +288,19 @@ def shares_of(sums: Mapping[str, float]) -> tuple[FailureClass, float, float]:
     return FailureClass(best), 1.0 / whole, user_errors / whole
 
 
-def read_model(text: str) -> LinearModel:
-    """The model in a file's text: its classes, its two calibrations, then a line a word."""
-    head, calibrations, *lines = text.splitlines()
-    numbers = [float(number) for number in calibrations.split()]
-    rows = (line.partition("\t") for line in lines)
-    by_word = {word: entries for word, _, entries in rows}
-    return LinearModel(
-        head.split(), by_word, ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:])
-    )
-
-
-@cache
-def _model() -> LinearModel:
-    return read_model(
-        resources.files("aorta.attribution").joinpath(WEIGHTS).read_text(encoding="utf-8")
-    )
-
-
 @lru_cache(maxsize=4096)  # what ended one rank ended many
 def classified(said: Said) -> Guess:
     """What a failure is by its words. Types that blame the program are taken at their word."""
     if said.kind and OF_THE_PROGRAM.match(f"{said.kind}: {said.message}".removesuffix(": ")):
         return Guess(FailureClass.USER_EXCEPTION, _OF_PROGRAM_TYPE, 0.0)
-    return _model().guess(said)
+    model = _model()
+    sums = dict.fromkeys(model.classes, 0.0)
+    for word, much in features(said).items():
+        for entry in model.weights.get(word, "").split():
+            column, _, weight = entry.partition(":")
+            sums[model.classes[int(column)]] += much * int(weight) / SCALE
+    best, share, user_error = shares_of(sums)
+    return Guess(best, model.of_class(share), model.of_user_error(user_error))
 
 
 def may_stop(said: Said, failure_class: FailureClass) -> bool:

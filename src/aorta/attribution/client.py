@@ -2,6 +2,10 @@
 
 Credentials in an address (`http://user:password@host`) are sent as they should be and never shown.
 Redirects are not followed: they would carry a token to whoever answers there.
+
+A server that is given no token makes one and puts it where only its user can read it; callers of
+the same user find it there by the address of the server. It is made anew at every start: a stranger
+who took the port meanwhile learned nothing of worth.
 """
 
 import ipaddress

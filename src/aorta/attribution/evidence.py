@@ -1,5 +1,9 @@
-"""Everything in the evidence that can be read as a log, and the paths and dumps a user names, found
-and sorted.
+"""What lies beside the logs' lines: the files a user names, exits as launchers record them, error
+files, and Flight Recorder dumps.
+
+Dumps say which rank did not arrive at which collective. They come from machines that may be broken
+and directories that others may write to: pickles are read by an unpickler that builds plain values
+and refuses everything else.
 """
 
 import ast

@@ -1,5 +1,5 @@
-"""The classes of failure and the three answers: the vocabulary every other module of this package
-speaks.
+"""The vocabulary of this package: classes of failure, how a rank ended, what goes in (evidence) and
+what comes out (finding, decision). Frozen data; nothing here reads anything.
 """
 
 import signal

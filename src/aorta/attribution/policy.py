@@ -46,54 +46,56 @@ class PolicyRule:
 
 
 _C = FailureClass
-RULES: dict[FailureClass, PolicyRule] = {
-    _C.IMPORT_ERROR: PolicyRule(RestartPolicy.STOP, "the same code will fail to import again"),
-    _C.SYNTAX_ERROR: PolicyRule(RestartPolicy.STOP, "the same source will fail to parse again"),
-    _C.BAD_ARGUMENTS: PolicyRule(RestartPolicy.STOP, "the same command line will be refused again"),
-    _C.BAD_CONFIG: PolicyRule(RestartPolicy.STOP, "the same configuration will be refused again"),
-    _C.SHAPE_MISMATCH: PolicyRule(RestartPolicy.STOP, "the same tensors will not fit again"),
-    _C.CHECKPOINT_MISMATCH: PolicyRule(
-        RestartPolicy.STOP, "the same checkpoint will not fit the model again"
-    ),
-    _C.CHECKPOINT_CORRUPT: PolicyRule(
-        RestartPolicy.STOP, "the same checkpoint will be unreadable again"
-    ),
-    _C.MISSING_FILE: PolicyRule(RestartPolicy.STOP, "the file will be missing again"),
-    _C.PERMISSION_DENIED: PolicyRule(RestartPolicy.STOP, "permission will be denied again"),
-    _C.DISK_FULL: PolicyRule(RestartPolicy.STOP, "the disk will be full again"),
-    _C.STORAGE_FAULT: PolicyRule(RestartPolicy.RESTART, "storage usually comes back"),
-    _C.TIME_LIMIT: PolicyRule(RestartPolicy.STOP, "the allocation is used up"),
-    _C.CANCELLED: PolicyRule(RestartPolicy.STOP, "a person cancelled it"),
-    _C.DEVICE_OOM: PolicyRule(RestartPolicy.STARTUP, "it does not fit the device memory"),
-    _C.HOST_OOM: PolicyRule(RestartPolicy.ONCE, "host memory may have been taken by a neighbour"),
-    _C.DEVICE_ASSERT: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.ILLEGAL_ACCESS: PolicyRule(RestartPolicy.ONCE, "it may be a faulty device or a race"),
-    _C.SEGFAULT: PolicyRule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
-    _C.ABORT: PolicyRule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
-    _C.ASSERTION: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.USER_EXCEPTION: PolicyRule(RestartPolicy.ONCE, "it may depend on the batch"),
-    _C.DATA_ERROR: PolicyRule(RestartPolicy.ONCE, "it may depend on the order of the data"),
-    _C.NAN: PolicyRule(RestartPolicy.ONCE, "numbers may diverge by chance"),
-    _C.HARDWARE_FAULT: PolicyRule(RestartPolicy.RESTART, "another node can take over"),
-    _C.LINK_FAULT: PolicyRule(RestartPolicy.RESTART, "another node or port can take over"),
-    _C.COLLECTIVE_TIMEOUT: PolicyRule(
-        RestartPolicy.RESTART, "stragglers and lost messages are usually transient"
-    ),
-    _C.HANG: PolicyRule(RestartPolicy.RESTART, "hangs are usually transient"),
-    _C.RENDEZVOUS_ERROR: PolicyRule(
-        RestartPolicy.RESTART, "the ranks may meet at the next attempt"
-    ),
-    _C.PORT_IN_USE: PolicyRule(
-        RestartPolicy.RESTART, "the port is usually free at the next attempt"
-    ),
-    _C.NETWORK_LOSS: PolicyRule(RestartPolicy.RESTART, "the network usually comes back"),
-    _C.KILLED: PolicyRule(RestartPolicy.RESTART, "it was ended from outside"),
-    _C.PREEMPTED: PolicyRule(
-        RestartPolicy.FREE, "the scheduler took the nodes and will give others"
-    ),
-    _C.UNKNOWN: PolicyRule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
+_WHY = {
+    RestartPolicy.STOP: {
+        _C.IMPORT_ERROR: "the same code will fail to import again",
+        _C.SYNTAX_ERROR: "the same source will fail to parse again",
+        _C.BAD_ARGUMENTS: "the same command line will be refused again",
+        _C.BAD_CONFIG: "the same configuration will be refused again",
+        _C.SHAPE_MISMATCH: "the same tensors will not fit again",
+        _C.CHECKPOINT_MISMATCH: "the same checkpoint will not fit the model again",
+        _C.CHECKPOINT_CORRUPT: "the same checkpoint will be unreadable again",
+        _C.MISSING_FILE: "the file will be missing again",
+        _C.PERMISSION_DENIED: "permission will be denied again",
+        _C.DISK_FULL: "the disk will be full again",
+        _C.TIME_LIMIT: "the allocation is used up",
+        _C.CANCELLED: "a person cancelled it",
+    },
+    RestartPolicy.STARTUP: {
+        _C.DEVICE_OOM: "it does not fit the device memory",
+    },
+    RestartPolicy.ONCE: {
+        _C.HOST_OOM: "host memory may have been taken by a neighbour",
+        _C.DEVICE_ASSERT: "it may depend on the batch",
+        _C.ILLEGAL_ACCESS: "it may be a faulty device or a race",
+        _C.SEGFAULT: "it may be a faulty host or a race",
+        _C.ABORT: "it may be a faulty host or a race",
+        _C.ASSERTION: "it may depend on the batch",
+        _C.USER_EXCEPTION: "it may depend on the batch",
+        _C.DATA_ERROR: "it may depend on the order of the data",
+        _C.NAN: "numbers may diverge by chance",
+    },
+    RestartPolicy.RESTART: {
+        _C.STORAGE_FAULT: "storage usually comes back",
+        _C.HARDWARE_FAULT: "another node can take over",
+        _C.LINK_FAULT: "another node or port can take over",
+        _C.COLLECTIVE_TIMEOUT: "stragglers and lost messages are usually transient",
+        _C.HANG: "hangs are usually transient",
+        _C.RENDEZVOUS_ERROR: "the ranks may meet at the next attempt",
+        _C.PORT_IN_USE: "the port is usually free at the next attempt",
+        _C.NETWORK_LOSS: "the network usually comes back",
+        _C.KILLED: "it was ended from outside",
+    },
+    RestartPolicy.FREE: {
+        _C.PREEMPTED: "the scheduler took the nodes and will give others",
+    },
+    RestartPolicy.UNKNOWN: {
+        _C.UNKNOWN: "the evidence does not say what happened",
+    },
 }
-
+RULES = {
+    kind: PolicyRule(policy, why) for policy, kinds in _WHY.items() for kind, why in kinds.items()
+}
 
 _NODE_MAY_DIFFER = {*USER_ERRORS, _C.DISK_FULL, _C.DEVICE_OOM}
 _RANK_MAY_DIFFER = USER_ERRORS - {_C.SHAPE_MISMATCH}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.bisect.trials import Builder, BuildFirst, BuildWatch, OneTrial
+from aorta.bisect.trials import BuildFirst, BuildWatch, OneTrial, VersionSets
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
 from aorta.engine.events import Listener, Reason
@@ -65,7 +65,7 @@ class Stages:
         name: str,
         search: Search,
         experiment: Experiment,
-        builder: Builder | None = None,
+        sets: VersionSets | None = None,
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
@@ -79,7 +79,7 @@ class Stages:
             expected=self._failure,
         )
         executor = self._executor()
-        place = BuildFirst(executor, builder, self._builds) if builder else executor
+        place = BuildFirst(executor, sets, self._builds) if sets else executor
         everyone = [*self._listeners(), *listeners]
         self.current = self.stage_path(name)
         if name == MAIN:

@@ -8,6 +8,7 @@ and hang watch never see the build.
 
 import marshal
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -62,21 +63,9 @@ class BuildAndTest:
     first: TrialSpec | None = None
 
 
-class Builder(Protocol):
-    """Says what a trial needs made before it runs, and is told what became of it."""
-
-    def order(self, trial: TrialSpec) -> BuildAndTest: ...
-
-    def built(self, key: str) -> None:
-        """The build of this key succeeded."""
-
-    def finished(self, trial_id: str) -> None:
-        """The trial is over, and what it had for itself is free."""
-
-
-class VersionSets(Builder):
-    """The builder of version sets, wherever they are made: `root` is this run's own directory,
-    `packages` are those of one search.
+class VersionSets(ABC):
+    """Says what a trial needs made before it runs, and is told what became of it. `root` is this
+    run's own directory, `packages` are those of one search.
     """
 
     def __init__(
@@ -89,11 +78,15 @@ class VersionSets(Builder):
         """Which version set the trial of this directory is of."""
         self._versions[str(trial_dir)] = versions
 
-    def built(self, key: str) -> None:
-        """A mark on the disk says so."""
+    @abstractmethod
+    def order(self, trial: TrialSpec) -> BuildAndTest: ...
 
-    def finished(self, trial_id: str) -> None:
-        """A version set is shared, so nothing is freed."""
+    # Not abstract: most leave a mark on the disk, and share what is made.
+    def built(self, key: str) -> None:  # noqa: B027
+        """The build of this key succeeded."""
+
+    def finished(self, trial_id: str) -> None:  # noqa: B027
+        """The trial is over, and what it had for itself is free."""
 
     def _git(self) -> list[Package]:
         return [package for package in self._packages if package.spec.is_git]
@@ -143,10 +136,10 @@ class _Build:
 
 
 class BuildFirst:
-    """An executor that has what a trial needs built first: see `Builder`."""
+    """An executor that has what a trial needs made first, once for all trials that share it."""
 
-    def __init__(self, inner: Executor, builder: Builder, watch: BuildWatch) -> None:
-        self._inner, self._builder, self._watch = inner, builder, watch
+    def __init__(self, inner: Executor, sets: VersionSets, watch: BuildWatch) -> None:
+        self._inner, self._sets, self._watch = inner, sets, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
         self._count = 0
@@ -156,7 +149,7 @@ class BuildFirst:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        order = self._builder.order(trial)
+        order = self._sets.order(trial)
         if order.key in self._building:
             self._building[order.key].waiting[trial.id] = order.test
         elif order.build is None:
@@ -218,7 +211,7 @@ class BuildFirst:
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
-            self._builder.built(key)
+            self._sets.built(key)
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
@@ -228,7 +221,7 @@ class BuildFirst:
                 self._end(_not_built(trial, end))
 
     def _end(self, end: TrialEnd) -> None:
-        self._builder.finished(end.trial_id)
+        self._sets.finished(end.trial_id)
         self._ended.append(end)
 
 

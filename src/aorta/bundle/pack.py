@@ -50,10 +50,8 @@ from aorta.core.names import slug
 from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
-from aorta.scrub.scrubber import Replacement, Rules, Scrubber
+from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
 from aorta.scrub.structure import learn_document
-
-_CONTEXT = 40
 
 
 def relocated(
@@ -61,29 +59,20 @@ def relocated(
 ) -> Iterator[bytes]:
     """The file `path` with every way to a root of the run made relative, in whole lines."""
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
-    longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
-    one_of = b"|".join(map(re.escape, longest_first))
-    pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
+    longest_first = sorted(roots, key=len, reverse=True)
+    one_of = "|".join(map(re.escape, longest_first))
+    pattern = re.compile(rf"(?<![\w./\-])(?:{one_of})(?![\w.\-])")
     line = 1
     for part in pieces:
-        if not any(root in part for root in longest_first):
-            yield part
+        if any(as_bytes(root) in part for root in longest_first):
+            text = as_text(part)
+            found = [(*match.span(), Kind.PATH, here) for match in pattern.finditer(text)]
+            moved = Scrubbed.of(text, found)
+            account.add_scrubbed(moved, line)
+            yield as_bytes(moved.text)
         else:
-            account.add(_spans(part, pattern, here, line))
-            yield pattern.sub(as_bytes(here).replace(b"\\", rb"\\"), part)
+            yield part
         line += part.count(b"\n") if account.room else 0
-
-
-def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Replacement]:
-    for match in pattern.finditer(part):
-        yield Replacement(
-            f"line {line + part.count(bytes([10]), 0, match.start())}",
-            as_text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
-            as_text(match.group()),
-            as_text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
-            here,
-            Kind.PATH,
-        )
 
 
 _MOST_IN_ONE_SECOND = 1000

@@ -3,6 +3,7 @@ above it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from aorta.bundle.layouts import Layout
@@ -104,9 +105,5 @@ def _rehearsed(checked: Checked | None) -> str:
     return f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
 
 
-def _by_folder(files: Sequence[str]) -> dict[str, int]:
-    counted: dict[str, int] = {}
-    for path in files:
-        folder = path.split("/")[0] + "/" if "/" in path else path
-        counted[folder] = counted.get(folder, 0) + 1
-    return counted
+def _by_folder(files: Sequence[str]) -> Counter[str]:
+    return Counter(path.split("/")[0] + "/" if "/" in path else path for path in files)

@@ -22,7 +22,7 @@ from aorta.version import __version__
 
 class _LazyVerbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb.name for verb in VERBS]
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in OTHER_NAMES:
@@ -32,7 +32,7 @@ class _LazyVerbs(click.Group):
             return (
                 group.get_command(ctx, inner) if isinstance(group, click.Group) and inner else group
             )
-        modules = {**{verb.name: verb.module for verb in VERBS}, **UNLISTED}
+        modules = {**{verb: f"aorta.cli.{verb}" for verb in VERBS}, **UNLISTED}
         if name not in modules:
             near = difflib.get_close_matches(name, modules, 1)
             if near:
@@ -101,17 +101,19 @@ def _usage_line(wrong: click.ClickException) -> str:
 
 
 def _fail(error: AortaError, as_json: bool, usage: str | None = None) -> int:
-    if as_json:
-        body = {"kind": error.kind, "message": error.message, "where": error.where}
-        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))
+    _print_error(error.kind, error.message, error.where, as_json)
     hint = f" ({usage})" if usage else ""
     print(f"aorta: {error}{hint}", file=sys.stderr)
     return int(error.exit_code)
 
 
 def _interrupted(code: Exit, as_json: bool) -> int:
-    if as_json:
-        body = {"kind": "interrupted", "message": "interrupted", "where": None}
-        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))
+    _print_error("interrupted", "interrupted", None, as_json)
     print("aorta: interrupted", file=sys.stderr)
     return int(code)
+
+
+def _print_error(kind: str, message: str, where: str | None, as_json: bool) -> None:
+    if as_json:
+        body = {"kind": kind, "message": message, "where": where}
+        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))

@@ -46,11 +46,11 @@ def command(as_json: bool, **given: Any) -> None:
     directory of `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3
     the evidence does not tell.
     """
-    from aorta.attribution.analysis import AttributeRequest, attribute_files
     from aorta.attribution.documents import SCHEMA, attribution_document, described
+    from aorta.attribution.request import AttributeRequest, attribute
     from aorta.core.errors import Exit
 
-    result = attribute_files(AttributeRequest(**given))
+    result = attribute(AttributeRequest(**given))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:

@@ -28,11 +28,9 @@ def command() -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json and "
-    "--field]",
+    help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the snapshot as one JSON document.")
-@click.option("--field", metavar="DOTTED", help="Print one field of it, such as gpus.0.name.")
 @click.option(
     "--diff",
     "compared",
@@ -45,7 +43,6 @@ def command() -> None:
 def probe(
     output: Path | None,
     as_json: bool,
-    field: str | None,
     compared: tuple[Path, Path] | None,
     verbose: bool,
 ) -> None:
@@ -58,16 +55,15 @@ def probe(
     Exit codes: 0 done; 2 the command line, or a file named in it, is wrong; 5 the disk fails.
     """
     if compared:
-        _refuse_beside_diff(output, field)
+        if output:
+            raise UsageError("--diff compares two files and takes no snapshot; remove --output")
         _show_differences(*compared, as_json=as_json)
         return
     snapshot = _of_the_active_environment()
-    place = output or (None if as_json or field is not None else _DEFAULT_FILE)
+    place = output or (None if as_json else _DEFAULT_FILE)
     if place:
         _write(snapshot, place)
-    if field is not None:
-        _show_field(snapshot, field, as_json=as_json)
-    elif as_json:
+    if as_json:
         print_json(snapshot.schema, snapshot.to_dict())
     elif str(place) != "-":
         click.echo(snapshot.summary(verbose=verbose))
@@ -98,12 +94,6 @@ def _of_the_active_environment() -> "EnvSnapshot":
         return collect_env()
 
 
-def _refuse_beside_diff(output: Path | None, field: str | None) -> None:
-    if output or field is not None:
-        given = "--output" if output else "--field"
-        raise UsageError(f"--diff compares two files and takes no snapshot; remove {given}")
-
-
 def _write(snapshot: "EnvSnapshot", place: Path) -> None:
     from aorta.engine.snapshots import write_snapshot
 
@@ -117,39 +107,6 @@ def _write(snapshot: "EnvSnapshot", place: Path) -> None:
     if str(place) != "-":
         mark = " [PARTIAL]" if snapshot.partial else ""
         say(f"wrote {place} (schema_version={snapshot.schema_version}){mark}")
-
-
-def _show_field(snapshot: "EnvSnapshot", field: str, *, as_json: bool) -> None:
-    value = _at(snapshot.to_dict(), field)
-    if as_json:
-        print_json("aorta.env.field/1", {"field": field, "value": value})
-    else:
-        click.echo(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _at(document: Mapping[str, Any], field: str) -> Any:
-    value: Any = document
-    walked: list[str] = []
-    for part in field.split("."):
-        inside = dict(enumerate(value)) if isinstance(value, list) else value
-        key: str | int = int(part) if isinstance(value, list) and part.isdecimal() else part
-        if not isinstance(inside, Mapping) or key not in inside:
-            raise UsageError(
-                f"there is no field {part!r} {_in(walked)}; {_choices(inside)}", where="--field"
-            )
-        value = inside[key]
-        walked.append(part)
-    return value
-
-
-def _in(walked: list[str]) -> str:
-    return f"in {'.'.join(walked)}" if walked else "in the snapshot"
-
-
-def _choices(inside: object) -> str:
-    if not isinstance(inside, Mapping):
-        return "it holds a single value"
-    return f"expected one of: {', '.join(map(str, inside))}" if inside else "it is empty"
 
 
 def _show_differences(first: Path, second: Path, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -151,23 +151,49 @@ class Strategy(StrEnum):
     DD_MIN = "dd-min"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Axis:
     name: str
-    kind: AxisKind
+    _: KW_ONLY
+    kind: AxisKind = AxisKind.ENV
     strategy: Strategy = Strategy.AUTO
     monotone: bool | None = None  # True: a promise of the user; None: a guess to be verified
     priority: int | None = None  # lower goes first
 
+    def _require(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise UsageError(message, where=f"axis {self.name}")
 
-@dataclass(frozen=True, kw_only=True)
+    def _check_tolerance(self, tolerance: float) -> None:
+        words = f"tolerance {tolerance} is not in 0 to 1 (0.1 means 10 %)"
+        self._require(0 <= tolerance < 1, words)
+
+
+@dataclass(frozen=True)
 class NumberAxis(_Axis):
     """Made by `number`. `floor` is the least value."""
 
     initial: Number
     floor: Number
+    _: KW_ONLY
     step: Number | None
     tolerance: float
+
+    def __post_init__(self) -> None:
+        initial, floor, step = self.initial, self.floor, self.step
+        is_linear = self.strategy is Strategy.LINEAR
+        finite = all(map(math.isfinite, (initial, floor)))
+        self._require(finite, "initial and floor must be finite")
+        self._require(floor <= initial, f"floor {floor} is above initial {initial}")
+        self._require(step is None or step > 0, f"step {step} is not above 0")
+        for_subsets = self.strategy is Strategy.DD_MIN
+        self._require(not for_subsets, "dd-min is for subsets; use binary or linear")
+        self._check_tolerance(self.tolerance)
+        self._require(
+            step is not None or (self.tolerance > 0 and not is_linear),
+            "a real number needs a step here; add step, or a tolerance above 0 with strategy "
+            "binary",
+        )
 
     @property
     def smallest(self) -> Number:
@@ -181,18 +207,31 @@ class NumberAxis(_Axis):
         return as_number(value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StepsAxis(_Axis):
-    """Made by `window`: a range of steps. `floor` is the least length."""
+    """A range of steps; both of its ends move inwards. `floor` is the least length."""
 
-    initial: Window
-    floor: int
-    tolerance: float
+    start: int
+    length: int
+    _: KW_ONLY
+    kind: AxisKind = AxisKind.WINDOW
+    floor: int = 1
+    tolerance: float = 0.0
     step: int = 1
+
+    def __post_init__(self) -> None:
+        words = f"floor {self.floor} is not in 1 to length {self.length}"
+        self._require(self.start >= 0, f"start {self.start} is below 0")
+        self._require(1 <= self.floor <= self.length, words)
+        self._check_tolerance(self.tolerance)
+
+    @property
+    def initial(self) -> Window:
+        return Window(self.start, self.length)
 
     @property
     def smallest(self) -> Window:
-        return Window(self.initial.start, self.floor)
+        return Window(self.start, self.floor)
 
     @property
     def size_at_floor(self) -> Number:
@@ -202,12 +241,22 @@ class StepsAxis(_Axis):
         return as_window(value).length
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ChoiceAxis(_Axis):
-    """Made by `choice`: the original first, the most wanted last."""
+    """One of several values: the original first, the most wanted last."""
 
-    initial: str | Number
     choices: tuple[str | Number, ...]
+    _: KW_ONLY
+    strategy: Strategy = Strategy.LINEAR
+
+    def __post_init__(self) -> None:
+        values = self.choices
+        self._require(len(values) > 1, "a choice needs at least two values, the original first")
+        self._require(len(set(values)) == len(values), "a choice names the same value twice")
+
+    @property
+    def initial(self) -> str | Number:
+        return self.choices[0]
 
     @property
     def floor(self) -> str | Number:
@@ -226,13 +275,26 @@ class ChoiceAxis(_Axis):
         return len(self.choices) - 1 - self.choices.index(as_single(value))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SubsetAxis(_Axis):
-    """Made by `subset`: which items are kept. `floor` is the fewest of them."""
+    """Which of these items are needed? `floor` is the fewest that are kept: an empty input is
+    another workload.
+    """
 
-    initial: Indexes
     items: tuple[str, ...]  # what the indexes of a value stand for
-    floor: int
+    _: KW_ONLY
+    kind: AxisKind = AxisKind.FILE_SUBSET
+    strategy: Strategy = Strategy.DD_MIN
+    floor: int = 1
+
+    def __post_init__(self) -> None:
+        count = len(self.items)
+        self._require(count > 0, "there are no items to choose from")
+        self._require(0 <= self.floor <= count, f"floor {self.floor} is not in 0 to {count} items")
+
+    @cached_property
+    def initial(self) -> Indexes:
+        return tuple(range(len(self.items)))
 
     @property
     def smallest(self) -> Indexes | None:
@@ -252,6 +314,9 @@ Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
 uses. Cheap ones first.
 """
 
+# What whoever declares an axis writes, beside `number`.
+choice, subset, window = ChoiceAxis, SubsetAxis, StepsAxis
+
 
 def number(
     name: str,
@@ -266,106 +331,21 @@ def number(
     priority: int | None = None,
 ) -> NumberAxis:
     """A whole number moves in steps of 1 by default; a real one to a relative tolerance."""
-    where = f"axis {name}"
-    _require(all(map(math.isfinite, (initial, floor))), where, "initial and floor must be finite")
-    _require(floor <= initial, where, f"floor {floor} is above initial {initial}")
-    _require(step is None or step > 0, where, f"step {step} is not above 0")
-    _require(strategy is not Strategy.DD_MIN, where, "dd-min is for subsets; use binary or linear")
-    whole = all(isinstance(v, int) for v in (initial, floor))
-    if step is None and whole:
+    if step is None and all(isinstance(value, int) for value in (initial, floor)):
         step = 1
     if tolerance is None:
         tolerance = 0.0 if step is not None else DEFAULT_TOLERANCE
-    _require(0 <= tolerance < 1, where, f"tolerance {tolerance} is not in 0 to 1 (0.1 means 10 %)")
-    _require(
-        step is not None or (tolerance > 0 and strategy is not Strategy.LINEAR),
-        where,
-        "a real number needs a step here; add step, or a tolerance above 0 with strategy binary",
-    )
     return NumberAxis(
-        name=name,
+        name,
+        initial,
+        floor,
         kind=kind,
-        initial=initial,
-        floor=floor,
         step=step,
         tolerance=tolerance,
         strategy=strategy,
         monotone=monotone,
         priority=priority,
     )
-
-
-def choice(
-    name: str, choices: tuple[str | Number, ...], *, priority: int | None = None
-) -> ChoiceAxis:
-    """The original first, the most wanted last."""
-    where = f"axis {name}"
-    _require(len(choices) > 1, where, "a choice needs at least two values, the original first")
-    _require(len(set(choices)) == len(choices), where, "a choice names the same value twice")
-    return ChoiceAxis(
-        name=name,
-        kind=AxisKind.ENV,
-        initial=choices[0],
-        choices=choices,
-        strategy=Strategy.LINEAR,
-        priority=priority,
-    )
-
-
-def subset(
-    name: str,
-    items: tuple[str, ...],
-    *,
-    kind: AxisKind = AxisKind.FILE_SUBSET,
-    floor: int = 1,
-    monotone: bool | None = None,
-    priority: int | None = None,
-) -> SubsetAxis:
-    """Which of these items are needed? At least 1 is kept: an empty input is another workload."""
-    where = f"axis {name}"
-    _require(len(items) > 0, where, "there are no items to choose from")
-    _require(0 <= floor <= len(items), where, f"floor {floor} is not in 0 to {len(items)} items")
-    return SubsetAxis(
-        name=name,
-        kind=kind,
-        initial=tuple(range(len(items))),
-        floor=floor,
-        strategy=Strategy.DD_MIN,
-        monotone=monotone,
-        priority=priority,
-        items=items,
-    )
-
-
-def window(
-    name: str,
-    start: int,
-    length: int,
-    *,
-    floor: int = 1,
-    tolerance: float = 0.0,
-    monotone: bool | None = None,
-    priority: int | None = None,
-) -> StepsAxis:
-    """A range of steps; both of its ends move inwards."""
-    where = f"axis {name}"
-    _require(start >= 0, where, f"start {start} is below 0")
-    _require(1 <= floor <= length, where, f"floor {floor} is not in 1 to length {length}")
-    _require(0 <= tolerance < 1, where, f"tolerance {tolerance} is not in 0 to 1 (0.1 means 10 %)")
-    return StepsAxis(
-        name=name,
-        kind=AxisKind.WINDOW,
-        initial=Window(start, length),
-        floor=floor,
-        tolerance=tolerance,
-        monotone=monotone,
-        priority=priority,
-    )
-
-
-def _require(holds: bool, where: str, message: str) -> None:
-    if not holds:
-        raise UsageError(message, where=where)
 
 
 # -- a value as what its axis holds; anything else is a fault of the program

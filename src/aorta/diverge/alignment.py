@@ -215,20 +215,10 @@ class _Walk:
             return
         # Those that differ in an argument only are told apart by what they give, then by their
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
-        draws = operation.is_random
-
-        def line(o: Operation) -> object:
-            return (o.file, o.line)
-
-        def line_and_numbers(o: Operation) -> object:
-            return (o.file, o.line, o.outputs)
-
-        def numbers(o: Operation) -> object:
-            return o.outputs
-
-        ways = (line_and_numbers, line) if draws else (line_and_numbers, numbers, line)
-        for way in ways:
-            self._pair_alike(mine, theirs, way)
+        self._pair_alike(mine, theirs, lambda o: (o.file, o.line, o.outputs))
+        if not operation.is_random:
+            self._pair_alike(mine, theirs, lambda o: o.outputs)
+        self._pair_alike(mine, theirs, lambda o: (o.file, o.line))
         self._pair_alike(mine, theirs, lambda _: None)
 
     def _pair_alike(

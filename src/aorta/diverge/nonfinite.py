@@ -13,6 +13,7 @@ _STEPS_BEFORE = 20
 _MOST_MODULES = 64
 _SHOWN_MODULES = 8
 _SHOWN_STEPS = 5
+_FILLING = re.compile(r"full(_like)?|fill_|masked_fill_?|scalar_tensor|where")
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,13 @@ def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
 def _first_nonfinite(stream: Stream) -> NonFinite | None:
     known = stream.by_index()
     for operation in stream.operations:
-        if all(d.is_finite for d in operation.outputs) or _is_constant(operation):
+        is_constant = _FILLING.fullmatch(operation.op.rpartition("::")[2])
+        if is_constant or all(d.is_finite for d in operation.outputs):
             continue
         parents = tuple(known[i] for writers in operation.inputs for i, _ in writers if i in known)
         if all(d.is_finite for parent in parents for d in parent.outputs):
             return NonFinite(operation, stream.rank, parents)
     return None
-
-
-_FILLING = re.compile(r"full(_like)?|fill_|masked_fill_?|scalar_tensor|where")
-
-
-def _is_constant(operation: Operation) -> bool:
-    return _FILLING.fullmatch(operation.op.rpartition("::")[2]) is not None
 
 
 # -- what came before it ---------------------------------------------------------------------------

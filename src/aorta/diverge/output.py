@@ -23,30 +23,17 @@ Run it on both machines, or with both settings, and compare what it prints.
 """
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 saved = torch.load("bad.pt", weights_only=False)
 namespace, name, overload = saved["op"].split(".")
 operation = getattr(getattr(getattr(torch.ops, namespace), name), overload)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def placed(value):
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, (list, tuple)):
-        return [placed(item) for item in value]
-    return value
-
-
-def tensors(value):
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
-arguments = placed(saved["args"])
-result = operation(*arguments, **{{k: placed(v) for k, v in saved["kwargs"].items()}})
-results = tensors(result) or tensors(arguments[0])  # in place
+called = saved["args"], saved["kwargs"]
+args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), called)
+result = operation(*args, **kwargs)
+leaves = tree_leaves(args[0] if result is None else result)  # None: in place, of a list
+results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
     found, recorded = found.cpu().double(), recorded.double()
     apart = (found - recorded).abs().max().item()
@@ -253,15 +240,10 @@ def write_report(run_dir: Path, report: DivergeReport) -> None:
         write_json(
             run_dir / "curve.json",
             "aorta.diverge.curve/1",
-            {"curve": [list(c) for c in _finite(compared)]},
+            # JSON has no infinity: what cannot be compared is drawn at the top.
+            {"curve": [[index, step, min(apart, 1e9)] for index, step, apart in compared.curve]},
         )
     first = report.first
     if isinstance(first, Parting) and (run_dir / "bad.pt").is_file():
         place = f"{first.bad.file}:{first.bad.line}"
         write_atomically(run_dir / EXTRACT, _SCRIPT.format(op=first.bad.op, place=place))
-
-
-def _finite(compared: Comparison) -> Iterator[tuple[int, int, float]]:
-    """JSON has no infinity: what cannot be compared is drawn at the top."""
-    for index, step, apart in compared.curve:
-        yield index, step, min(apart, 1e9)

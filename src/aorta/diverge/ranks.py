@@ -1,11 +1,10 @@
-"""Ranks against each other: whose gradients or parameters differ first, who is alone in a call."""
+"""Ranks against each other: whose gradients or parameters differ first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from aorta.diverge.alignment import align
 from aorta.diverge.comparing import plain
 from aorta.diverge.rounding import outputs_apart
 from aorta.diverge.stream import Digest, Operation, Stream
@@ -65,13 +64,3 @@ def _odd(by_rank: Mapping[int, Operation]) -> tuple[int, ...]:
     }
     most = max(alike.values(), key=len)
     return tuple(sorted({*by_rank} - most if 2 * len(most) > len(by_rank) else by_rank))
-
-
-def lonely_collectives(streams: Sequence[Stream]) -> list[tuple[int, Operation]]:
-    """Collectives that the first rank took part in and another did not, or the other way round."""
-    found: list[tuple[int, Operation]] = []
-    for other in streams[1:]:
-        alignment = align(streams[0], other)
-        found += [(streams[0].rank, o) for o in alignment.only_first if o.op.startswith("c10d::")]
-        found += [(other.rank, o) for o in alignment.only_second if o.op.startswith("c10d::")]
-    return found

@@ -14,7 +14,7 @@ from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
 from aorta.diverge.nonfinite import first_nonfinite, magnitude_history
 from aorta.diverge.output import DivergeReport, write_report
-from aorta.diverge.ranks import between_ranks, lonely_collectives
+from aorta.diverge.ranks import between_ranks
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
@@ -132,7 +132,7 @@ class _Work:
             parted = self._self_difference(runs)
         good = self.sides.good
         any_type = good is not None and "dtype" in good.orders
-        usable = _usable(runs)
+        usable = good is not None and all(any(side) and all(side) for side in runs.values())
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
         if comparison is not None and comparison.first is not None:
             comparison = replace(comparison, first=self._kept(comparison.first))
@@ -228,7 +228,7 @@ class _Work:
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
-            notes=self._unlike_exits() + _notes(runs, bad if self.request.between_ranks else ()),
+            notes=self._unlike_exits() + _notes(runs),
             exits_differ=bool(self._unlike_exits()),
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
@@ -244,13 +244,7 @@ def _side_stage(path: Path) -> Session:
     return Session(run, resumed=run.journal.exists())
 
 
-def _usable(runs: Mapping[str, Sequence[Sequence[Stream]]]) -> bool:
-    return GOOD in runs and all(any(side) and all(side) for side in runs.values())
-
-
-def _notes(
-    runs: Mapping[str, Sequence[Sequence[Stream]]], ranks: Sequence[Stream]
-) -> tuple[str, ...]:
+def _notes(runs: Mapping[str, Sequence[Sequence[Stream]]]) -> tuple[str, ...]:
     said = {note for side in runs.values() for run in side for s in run for note in s.notes}
     lost = {
         f"rank {s.rank} of the {name} side was killed: its last operations are not recorded"
@@ -259,8 +253,4 @@ def _notes(
         for s in run
         if not s.ended
     }
-    alone = {
-        f"{o.op} at {o.file}:{o.line} in step {o.step} was called by rank {rank} alone"
-        for rank, o in lonely_collectives(ranks)[:5]
-    }
-    return tuple(sorted(said | lost)) + tuple(sorted(alone))
+    return tuple(sorted(said | lost))

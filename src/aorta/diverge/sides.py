@@ -7,7 +7,6 @@ from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.registry.documents import load_document
-from aorta.runtimes.git import laid_out
 from aorta.workloads.trial import WorkloadRequest
 
 BAD, GOOD = "bad", "good"
@@ -51,48 +50,9 @@ class Sides:
         return (BAD,) if self.good is None else (BAD, GOOD)
 
 
-@dataclass(frozen=True)
-class GoodSide:
-    """What the options say makes the good side differ from the bad one."""
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    mitigations: Mapping[str, str] = field(default_factory=dict)
-    revision: str | None = None
-    device: str | None = None
-    dtype: str | None = None
-
-    @property
-    def is_given(self) -> bool:
-        return bool(self.env or self.mitigations or self.revision or self.device or self.dtype)
-
-    @property
-    def orders(self) -> dict[str, str]:
-        given = (("device", self.device), ("dtype", self.dtype))
-        return {key: value for key, value in given if value is not None}
-
-    @property
-    def words(self) -> str:
-        said = [f"{name}={value}" for name, value in {**self.mitigations, **self.env}.items()]
-        said += [f"{key} {value}" for key, value in self.orders.items()]
-        return ", ".join([*said, *([f"revision {self.revision}"] if self.revision else [])])
-
-    def of(self, bad: Side, scratch: Path) -> Side:
-        """`scratch`: where a revision is laid out, outside of the user's checkout."""
-        env = {**bad.env, **self.mitigations, **self.env}
-        base = bad.base if self.revision is None else _at(self.revision, bad.base, scratch)
-        return replace(bad, env=env, base=base, orders=self.orders, words=self.words)
-
-
 def with_env(side: Side, env: Mapping[str, str]) -> Side:
     words = ", ".join(f"{name}={value}" for name, value in env.items())
     return replace(side, env={**side.env, **env}, words=words)
-
-
-def _at(revision: str, cwd: Path, scratch: Path) -> Path:
-    try:
-        return laid_out(revision, cwd, scratch)
-    except UsageError as wrong:
-        raise UsageError(f"--good {revision}: {wrong.message}", where=wrong.where) from None
 
 
 def parse_steps(text: str | None) -> tuple[int, int | None]:

@@ -216,10 +216,10 @@ class _Reader:
             for (shape, dtype, *_), at in zip(kinds, read[2::3], strict=True)
         ]
         self._first[number] = len(self.operations)
-        is_list = op.startswith(_OF_LISTS) and len(outputs) > 1
-        if is_list:
+        elements = len(outputs) if op.startswith(_OF_LISTS) and outputs else 1
+        if elements > 1:
             self._lists.add(number)
-        for element in range(len(outputs) if is_list else 1):
+        for element in range(elements):
             operation = Operation(
                 len(self.operations),
                 step,
@@ -228,9 +228,9 @@ class _Reader:
                 op,
                 file,
                 line,
-                tuple(_of_element(inputs, element, len(outputs)) if is_list else inputs),
-                tuple(_of_element(shapes, element, len(outputs)) if is_list else shapes),
-                tuple(outputs[element : element + 1] if is_list else outputs),
+                tuple(_of_element(inputs, element, elements)),
+                tuple(_of_element(shapes, element, elements)),
+                tuple(outputs[element::elements]),
                 is_random,
                 tf32,
                 element,

@@ -237,10 +237,10 @@ class Engine:
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
         start = Start.COLD if self._warmth is None else self._warmth.start_for(point)
-        state.running[trial_id] = index
-        self._trials[trial_id] = _Trial(point, index, path, start)
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
+        state.running[trial_id] = index
+        self._trials[trial_id] = _Trial(point, index, path, start)
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
             # A listener may fail as well, on a full disk: there is then no end to wait for either.

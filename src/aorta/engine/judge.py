@@ -10,6 +10,7 @@ and "does not fail". What happens next is a function of what was learned, in its
 judges the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -146,16 +147,8 @@ class SequentialJudge:
         return evidence.high(_DRIFT_ALPHA) >= self.least_rate
 
     def needs(self, tally: Tally) -> int:
-        if self.verdict(tally):
-            return 0
         evidence, left = self.prior + HitCount.of(tally), self.at_most(tally)
-        for more in range(1, left):
-            all_hit, all_miss = HitCount(more, more), HitCount(0, more)
-            if self.decide(evidence + all_hit) is not None:
-                return more
-            if self.decide(evidence + all_miss) is not None:
-                return more
-        return left
+        return fewest_that_decide(self.decide, evidence, left)
 
     def at_most(self, tally: Tally) -> int:
         return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
@@ -166,21 +159,35 @@ class CalibrationJudge:
     """Runs the original until its rate is known well enough, or it plainly does not fail."""
 
     calibration: Calibration
+    prior: HitCount = NOTHING  # how often it was seen to fail before
 
     def verdict(self, tally: Tally) -> Verdict | None:
-        evidence = HitCount.of(tally)
+        if tally.evidence == 0:
+            return None
+        evidence = self.prior + HitCount.of(tally)
         decision = self.calibration.decide(evidence)
         return None if decision is None else Verdict(decision, tally, _said(evidence))
 
     def needs(self, tally: Tally) -> int:
         if self.verdict(tally):
             return 0
-        evidence = HitCount.of(tally)
+        evidence = self.prior + HitCount.of(tally)
         wanted = self.calibration.hits if evidence.misses else self.calibration.straight
-        return min(wanted - evidence.hits, self.at_most(tally))
+        return max(1, min(wanted - evidence.hits, self.at_most(tally)))
 
     def at_most(self, tally: Tally) -> int:
         return 0 if self.verdict(tally) else max(1, self.calibration.cap - tally.evidence)
+
+
+def fewest_that_decide(
+    decide: Callable[[HitCount], bool | None], evidence: HitCount, left: int
+) -> int:
+    """How many of the `left` trials could decide it, if all of them end alike."""
+    for more in range(1, left):
+        alike = (HitCount(more, more), HitCount(0, more))
+        if any(decide(evidence + end) is not None for end in alike):
+            return more
+    return left
 
 
 class SequentialJudges:

@@ -1,6 +1,8 @@
 """What an isolation found: one document, and a few lines for people."""
 
+import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ from aorta.search.isolation import LINK, NODE, NODES, RANK, SOFTWARE, Hypothesis
 SCHEMA = "aorta.isolate/1"
 _SHOWN = 5  # suspects that a document names
 _LEAST_SHOWN = 0.01
+FIRST_RANK = "first_rank"
+"""What a trial's record keeps: the rank that failed first, where attribution is sure of one."""
+_BY_CHANCE = 0.01  # so likely at most, if any GPU of the node were as likely to fail first
 _LOST_EVERY_TIME = 2  # placements, before it is said that a node is lost in each of them
 
 
@@ -69,6 +74,7 @@ class IsolateReport:
                     self.names, search.belief.node_suspicion(len(self.names)), strict=True
                 )
             ],
+            "local_ranks": {str(rank): times for rank, times in self._local_ranks().items()},
             "lost": list(self.lost_nodes),
             "priors": list(self.priors),
             "next": list(self._next()),
@@ -82,6 +88,12 @@ class IsolateReport:
         yield f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours{software}"
         for suspect in self._guilty()[:_SHOWN]:
             yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
+        if self._gpu is not None:
+            ranks = self._local_ranks()
+            yield (
+                f"  evidence  GPU {self._gpu}, as far as local ranks are GPUs: that rank began "
+                f"{ranks[self._gpu]} of the {ranks.total()} failures seen to begin on the node"
+            )
         for line in self.priors:
             yield f"  prior     {line}"
         for node in self.lost_nodes:
@@ -193,6 +205,33 @@ class IsolateReport:
             "why": record.why,
         }
 
+    def _has_gpus(self, what: Hypothesis) -> bool:
+        return what.kind == self._kind(what) == NODE and self.ranks_per_node > 1
+
+    def _local_ranks(self) -> Counter[int]:
+        """How often each rank of the named node, counted on the node, was seen to fail first."""
+        answer, per_node, seen = self.search.answer, self.ranks_per_node, Counter[int]()
+        if answer is None or not self._has_gpus(answer):
+            return seen
+        for record in self.records:
+            position, local = divmod(int(record.kept.get(FIRST_RANK, -1)), per_node)
+            members = as_indexes(record.point[NODES])
+            if 0 <= position < len(members) and members[position] == answer.members[0]:
+                seen[local] += 1
+        return seen
+
+    @property
+    def _gpu(self) -> int | None:
+        """The local rank that fails first too often for chance."""
+        seen, per_node = self._local_ranks(), self.ranks_per_node
+        for local, times in seen.most_common(1):
+            runs = seen.total()
+            tail = sum(
+                math.comb(runs, k) * (per_node - 1) ** (runs - k) for k in range(times, runs + 1)
+            )
+            return local if tail * per_node <= _BY_CHANCE * per_node**runs else None
+        return None
+
     @property
     def lost_nodes(self) -> Sequence[str]:
         """Nodes of which every placement could not be tried, twice at least."""
@@ -210,13 +249,12 @@ class IsolateReport:
 
     def _next(self) -> Iterator[str]:
         answer = self.search.answer
-        words = self.command if isinstance(self.command, str) else shlex.join(self.command)
         if answer is None:
             if self.ending.reason is not Reason.DONE:
                 yield f"the same command again with --resume {self.run_dir}"
             return
         if answer.kind in {SOFTWARE, RANK}:
-            yield f"aorta solve -- {words}"
+            yield f"aorta solve -- {spelled(self.command)}"
             return
         if self.is_slurm:
             for member in answer.members:
@@ -226,6 +264,16 @@ class IsolateReport:
             yield f"check what connects {self._name(answer)}"
         else:
             yield f"run without {self._name(answer)}, and test it by itself"
+        if self._has_gpus(answer) and self._gpu is None:
+            name, devices = self._name(answer), f"0-{self.ranks_per_node - 1}"
+            there = f"srun -w {name}" if self.is_slurm else f"on {name}:"
+            job = spelled(self.command)
+            yield f"which GPU of it: {there} aorta isolate --nodes {devices} -- {job}"
+
+
+def spelled(command: tuple[str, ...] | str) -> str:
+    """As a shell reads it."""
+    return command if isinstance(command, str) else shlex.join(command)
 
 
 def _share(failed: int, passed: int) -> float | None:

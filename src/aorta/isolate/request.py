@@ -1,14 +1,13 @@
 """Everything that may be asked of an isolation, and the one function that answers it."""
 
 import random
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.analysis import AttributeRequest, attribute_files
+from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.names import expand_hosts
@@ -21,7 +20,7 @@ from aorta.engine.rundir import write_json
 from aorta.engine.session import Resume, Session
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
-from aorta.isolate.report import SCHEMA, IsolateReport
+from aorta.isolate.report import FIRST_RANK, SCHEMA, IsolateReport, spelled
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.isolation import NODES, Isolation
 from aorta.workloads.startable import check_startable
@@ -30,7 +29,6 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 NODES_VARIABLE = "AORTA_NODES"
 """The nodes of a trial's placement, in the order of their ranks, for a command that needs them."""
 
-_FIRST_RANK = "first_rank"
 _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
@@ -78,16 +76,19 @@ def isolate(
     needs more of them than there are.
     """
     _check(request)
-    _check_hosts(request)
     if request.executor.name == "local":
         check_startable(request.command, Path.cwd())
+    elif request.executor.name == "slurm":
+        _check_hosts(request)
     search, priors = _search(request)
     experiment = _Placements(request, _experiment(request))
     if request.resume is not None:
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
         session = Session.fresh(request.output, "isolate", name=request.name)
-    with session, closing(_executor(request).open()) as executor:
+    # A placement is a job of its own: no worker takes the next one on the same nodes.
+    placed = replace(request.executor, job_per_trial=True)
+    with session, closing(placed.open()) as executor:
         question = Question(
             search=search,
             judges=SameJudge(EveryTrial(1)),
@@ -121,7 +122,7 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
     _check(request)
     search, priors = _search(request)
     names = request.names
-    yield f"command  {_shown(request.command)}"
+    yield f"command  {spelled(request.command)}"
     yield f"  nodes  {len(names)}, placements of {search.smallest} to {search.largest}"
     for line in priors:
         yield f"  prior  {line}"
@@ -161,18 +162,11 @@ def _check(request: IsolateRequest) -> None:
 
 
 def _check_hosts(request: IsolateRequest) -> None:
-    if request.executor.name != "slurm":
-        return
     partition = request.executor.resources.partition
     known = {node.name for node in nodes_of(partition)}
     if missing := [name for name in request.names if name not in known]:
         where = f"the partition {partition}" if partition else "the default partition"
         raise UsageError(f"{where} has no node {', '.join(missing)}", where="--nodes")
-
-
-def _executor(request: IsolateRequest) -> ExecutorChoice:
-    """A placement is a job of its own: no worker takes the next one on the same nodes."""
-    return replace(request.executor, job_per_trial=True)
 
 
 def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
@@ -191,7 +185,7 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
     """Prior weights of the nodes, from what attribution reads in earlier failures, in words too."""
     weights, said = [1.0] * len(names), []
     for path in request.history:
-        finding = attribute_files(AttributeRequest(logs=(path,))).finding
+        finding = attribute(AttributeRequest(logs=(path,))).finding
         node, rank = finding.root.node, finding.root.rank
         if node not in names and rank is not None:
             at = rank // request.ranks_per_node
@@ -264,13 +258,13 @@ def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
     logs = tuple(s.path for s in (end.stdout, end.stderr) if s.path.is_file() and s.bytes_seen)
     if not logs:
         return {}
-    finding = attribute_files(AttributeRequest(logs=logs)).finding
+    finding = attribute(AttributeRequest(logs=logs)).finding
     known = finding.root.rank is not None and finding.confidence >= _SURE
-    return {_FIRST_RANK: str(finding.root.rank)} if known else {}
+    return {FIRST_RANK: str(finding.root.rank)} if known else {}
 
 
 def _note_first_rank(search: Isolation, record: TrialRecord, ranks_per_node: int) -> None:
-    rank = record.kept.get(_FIRST_RANK)
+    rank = record.kept.get(FIRST_RANK)
     position = None if rank is None else int(rank) // ranks_per_node
     if position is not None and position < len(as_indexes(record.point[NODES])):
         search.note_first(record.point, position)
@@ -289,7 +283,3 @@ def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
             search.tell(point, Verdict(guilty in members and rng.random() < rate))
         costs.append((search.runs, nodes))
     return sorted(costs)[_REHEARSALS // 2]
-
-
-def _shown(command: tuple[str, ...] | str) -> str:
-    return command if isinstance(command, str) else shlex.join(command)

@@ -43,10 +43,18 @@ class _Axis(StrictModel):
         """The environment variables this axis sets."""
         return (self.name,)
 
-    def only(self, *fitting: Strategy) -> None:
-        if self.strategy not in (Strategy.AUTO, *fitting):
-            names = ", ".join((Strategy.AUTO, *fitting))
+    @property
+    def fitting(self) -> tuple[Strategy, ...]:
+        """The strategies that fit it, besides AUTO."""
+        return (Strategy.DD_MIN,)
+
+    @model_validator(mode="after")
+    def _fits(self) -> "_Axis":
+        every = (Strategy.AUTO, *self.fitting)
+        if self.strategy not in every:
+            names = ", ".join(every)
             raise UsageError(f"strategy {self.strategy} does not fit this axis; expected {names}")
+        return self
 
 
 def _variable(name: str) -> str:
@@ -100,6 +108,10 @@ class EnvAxis(_InFile):
         return self
 
     @property
+    def fitting(self) -> tuple[Strategy, ...]:
+        return (Strategy.LINEAR,) if self.is_choice else (Strategy.BINARY, Strategy.LINEAR)
+
+    @property
     def is_choice(self) -> bool:
         return self.type == "choice" or (self.type is None and self.choices is not None)
 
@@ -111,7 +123,6 @@ class EnvAxis(_InFile):
         )
 
     def _check_choices(self) -> None:
-        self.only(Strategy.LINEAR)
         if self.choices is None:
             raise UsageError("a choice needs choices, the original first and the most wanted last")
         extra = [n for n in ("floor", "step", "tolerance") if getattr(self, n) is not None]
@@ -121,7 +132,6 @@ class EnvAxis(_InFile):
             raise UsageError(f"initial {self.initial!r} is none of the choices")
 
     def _check_numbers(self) -> None:
-        self.only(Strategy.BINARY, Strategy.LINEAR)
         if self.choices is not None:
             raise UsageError("choices need type: choice")
         for name in ("initial", "floor"):
@@ -163,11 +173,6 @@ class FileSubsetAxis(_InPlace):
             raise UsageError("found an empty text, expected what comments begin with, such as '#'")
         return mark
 
-    @model_validator(mode="after")
-    def _fitting(self) -> "FileSubsetAxis":
-        self.only(Strategy.DD_MIN)
-        return self
-
 
 class DirSubsetAxis(_InPlace):
     """Which files of a folder are needed. The variable `name` holds the reduced folder."""
@@ -177,11 +182,6 @@ class DirSubsetAxis(_InPlace):
     floor: Annotated[int, Field(ge=0)] = 1
 
     _check_name = field_validator("name")(_variable)
-
-    @model_validator(mode="after")
-    def _fitting(self) -> "DirSubsetAxis":
-        self.only(Strategy.DD_MIN)
-        return self
 
 
 class ListAxis(_InFile):
@@ -205,11 +205,6 @@ class ListAxis(_InFile):
             return {**given, "initial": mark.join(items)}
         return given
 
-    @model_validator(mode="after")
-    def _fitting(self) -> "ListAxis":
-        self.only(Strategy.DD_MIN)
-        return self
-
 
 class WindowAxis(_Axis):
     """A range of steps, given through two variables: where it starts, and how many steps it has."""
@@ -228,9 +223,12 @@ class WindowAxis(_Axis):
     def _real(cls, value: object) -> object:
         return float(value) if type(value) is int else value
 
+    @property
+    def fitting(self) -> tuple[Strategy, ...]:
+        return (Strategy.BINARY,)
+
     @model_validator(mode="after")
-    def _fitting(self) -> "WindowAxis":
-        self.only(Strategy.BINARY)
+    def _two(self) -> "WindowAxis":
         if self.start == self.length:
             raise UsageError(f"start and length are both {self.start}; they need two variables")
         return self
@@ -247,10 +245,9 @@ class WorldSizeAxis(_Axis):
     initial: Count
     floor: Count = 1
 
-    @model_validator(mode="after")
-    def _fitting(self) -> "WorldSizeAxis":
-        self.only(Strategy.BINARY, Strategy.LINEAR)
-        return self
+    @property
+    def fitting(self) -> tuple[Strategy, ...]:
+        return (Strategy.BINARY, Strategy.LINEAR)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -265,11 +262,6 @@ class RanksAxis(_Axis):
     floor: Count = 1
 
     _check_name = field_validator("name")(_variable)
-
-    @model_validator(mode="after")
-    def _fitting(self) -> "RanksAxis":
-        self.only(Strategy.DD_MIN)
-        return self
 
 
 class SourceAxis(_Axis):

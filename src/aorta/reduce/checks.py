@@ -1,5 +1,4 @@
-"""Trials beyond the search: whether an axis is read at all, whether the original fails in its own
-place, and whether what ships fails.
+"""Trials beyond the search: whether an axis is read at all, and whether what ships fails.
 
 Each is an experiment around that of the reduction; which of them is asked, and when, `running`
 says.
@@ -8,7 +7,7 @@ says.
 import os
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,17 +92,6 @@ class IgnoredExperiment(_Around):
         place = self.inner.workplace(self.at, folder, nonsense=material.axis.name)
         env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
         return replace(trial, env=env, cwd=place or trial.cwd)
-
-
-@dataclass(frozen=True)
-class InPlaceExperiment(_Around):
-    """The original with its files where they always were."""
-
-    places: Mapping[str, str]
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(point, index, trial_dir)
-        return replace(trial, env={**trial.env, **self.places}, cwd=self.inner.base.subject.cwd)
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,24 @@
 """torchrun in a command line: how many ranks it starts, and where each rank's output goes.
 
-A command is one text for a shell, or a list of words. It is read as words, as a shell would read
-it, and changed only at the options of a word that is the launcher itself: where a program is
-started, never where one is an argument. Where the launcher stands inside a script, torchrun's own
-variables (`PET_...`) say the same.
+A command is one text for a shell, or a list of words. It is changed only at the options of a word
+that is the launcher itself: where a program is started, never where one is an argument. Where the
+launcher stands inside a script, torchrun's own variables (`PET_...`) say the same.
 """
 
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 Command = tuple[str, ...]
-_Edit = Callable[[list[str]], list[str]]
-"""The launcher's words behind its own name, and what shall stand there instead."""
-
 _NAME = "torchrun"
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _PYTHON = re.compile(r"python[\d.]*\Z")
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_RESERVED = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{", "time"})
+# What may stand before the program: assignments, and the shell's own words.
+_BEFORE = re.compile(r"[A-Za-z_]\w*\+?=.*|if|then|else|elif|while|until|do|!|\{|time", re.DOTALL)
 # Programs that start the rest of their words as a command of its own, some behind options and
 # operands of theirs.
 _WRAPPERS = frozenset(
@@ -30,36 +26,46 @@ _WRAPPERS = frozenset(
     | {"stdbuf", "timeout", "time", "srun", "mpirun", "sudo", "nsys", "ncu", "strace", "ltrace"}
     | {"rocprof", "rocprofv3"}
 )
-_PYTHON_VALUES = frozenset({"-W", "-X"})
 _FLAGS = frozenset({"standalone", "no-python", "run-path", "help", "use-env"})  # take no value
 _LAST_OPTION = frozenset({"-m", "--module"})  # what follows is the program
 _NPROC, _NNODES = "nproc-per-node", "nnodes"
 _LOGGING = frozenset({"log-dir", "redirects", "tee", "r", "t"})
+_TOKEN = re.compile(
+    r"""(?P<word>(?:[^\s'"\\;&|()<>#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=[^\s;&|()<>])\#)+)"""
+    r"""|(?P<end>[;&|()\n])|[ \t]|\\\n|\d*[<>]+&?-?|\#[^\n]*""",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """The launcher's own options in a command, and the command with others in their place."""
+
+    options: list[str]
+    with_options: Callable[[Sequence[str]], Command]
 
 
 def is_launched(argv: Sequence[str]) -> bool:
-    return _launcher_words(tuple(argv)) is not None
+    return _launcher_of(tuple(argv)) is not None
 
 
 def ranks_of(argv: Sequence[str]) -> int | None:
     """How many ranks a node the launcher starts, where the command says so in a number."""
-    return _number(_value_of(_launcher_words(tuple(argv)) or [], _NPROC))
+    found = _launcher_of(tuple(argv))
+    return _number(_value_of(found.options, _NPROC)) if found is not None else None
 
 
 def with_world_size(argv: Command, ranks: int) -> Command:
     """The command with so many ranks: as few nodes as the original's ranks a node allow."""
-    words = _launcher_words(argv)
-    if words is None:
+    found = _launcher_of(argv)
+    if found is None:
         return argv
-    most = _number(_value_of(words, _NPROC)) or ranks
+    options = found.options
+    most = _number(_value_of(options, _NPROC)) or ranks
     nodes = next(n for n in range(1, ranks + 1) if ranks % n == 0 and ranks // n <= most)
-
-    def resized(options: list[str]) -> list[str]:
-        if _value_of(options, _NNODES) is not None:
-            options = _with_value(options, _NNODES, str(nodes))
-        return _with_value(options, _NPROC, str(ranks // nodes))
-
-    return _edited(argv, resized)
+    if _value_of(options, _NNODES) is not None:
+        options = _with_value(options, _NNODES, str(nodes))
+    return found.with_options(_with_value(options, _NPROC, str(ranks // nodes)))
 
 
 def world_size_variables(ranks: int) -> dict[str, str]:
@@ -69,12 +75,11 @@ def world_size_variables(ranks: int) -> dict[str, str]:
 
 def with_rank_logs(argv: Command, folder: Path) -> Command:
     """Each rank's output also in files of its own, unless the command says where it goes."""
-    words = _launcher_words(argv)
-    if words is None or any(name in _LOGGING for _, name in _options(words)):
+    found = _launcher_of(argv)
+    if found is None or any(name in _LOGGING for _, name in _options(found.options)):
         return argv
-    return _edited(
-        argv, lambda options: ["--log-dir", shlex.quote(str(folder)), "--tee", "3", *options]
-    )
+    logs = ["--log-dir", shlex.quote(str(folder)), "--tee", "3"]
+    return found.with_options([*logs, *found.options])
 
 
 def python_of(command: str | Sequence[str]) -> str | None:
@@ -95,10 +100,18 @@ def _options(words: Sequence[str]) -> list[tuple[int, str]]:
         word = words[index]
         if word in _LAST_OPTION:
             break
-        name = word.lstrip("-").partition("=")[0].replace("_", "-")
-        found.append((index, name))
-        index += 1 if "=" in word or name in _FLAGS else 2
+        found.append((index, _name(word)))
+        index += _width(word)
     return found
+
+
+def _name(option: str) -> str:
+    return option.lstrip("-").partition("=")[0].replace("_", "-")
+
+
+def _width(option: str) -> int:
+    """Of how many words it is."""
+    return 1 if "=" in option or _name(option) in _FLAGS else 2
 
 
 def _value_of(words: Sequence[str], wanted: str) -> str | None:
@@ -127,61 +140,72 @@ def _number(text: str | None) -> int | None:
 # -- where the launcher stands
 
 
-def _launcher_words(argv: Command) -> list[str] | None:
-    """The words behind the launcher; None where the command starts none."""
-    seen: list[list[str]] = []
-
-    def looked_at(words: list[str]) -> list[str]:
-        seen.append(words)
-        return words
-
-    _edited(argv, looked_at)
-    return seen[0] if seen else None
-
-
-def _edited(argv: Command, edit: _Edit) -> Command:
-    """The command with the first launcher's words replaced; as it is where there is none."""
+def _launcher_of(argv: Command) -> _Launcher | None:
+    """None where the command starts none."""
     if len(argv) == 1:
-        return (_edited_text(argv[0], edit) or argv[0],)
-    raw = [shlex.quote(word) for word in argv]
-    changed = _edited_words(list(argv), raw, edit)
-    return argv if changed is None else tuple("".join(shlex.split(word)) for word in changed)
+        return _launcher_in(argv[0])
+    found = _launcher_in(shlex.join(argv))
+    if found is None:
+        return None
+    return _Launcher(found.options, lambda words: tuple(shlex.split(found.with_options(words)[0])))
 
 
-def _edited_words(values: list[str], raw: list[str], edit: _Edit) -> list[str] | None:
-    """One simple command, its words as the shell hands them on and as they are written."""
-    at = _program(values)
-    while at is not None and at < len(values):
+def _launcher_in(text: str) -> _Launcher | None:
+    found = (_launcher_among(text, words) for words in _commands(text))
+    return next(filter(None, found), None)
+
+
+def _launcher_among(text: str, words: Sequence[re.Match[str]]) -> _Launcher | None:
+    """In one command of the text."""
+    values = [_unquoted(word[0]) for word in words]
+    at = next((i for i, value in enumerate(values) if not _BEFORE.fullmatch(value)), None)
+    while at is not None:
         name = values[at].rpartition("/")[2]
+        if name in _SHELLS:
+            return _inside(text, words, values, at + 1)
         if name == _NAME:
-            return [*raw[: at + 1], *edit(raw[at + 1 :])]
+            return _launcher_at(text, words, at + 1)
         if _PYTHON.match(name):
             behind = _behind_module(values, at + 1)
-            return None if behind is None else [*raw[:behind], *edit(raw[behind:])]
-        if name in _SHELLS:
-            return _edited_inside(values, raw, at + 1, edit)
+            return None if behind is None else _launcher_at(text, words, behind)
         at = _wrapped(values, at + 1) if name in _WRAPPERS else None
     return None
 
 
-def _program(values: Sequence[str]) -> int | None:
-    """The index of the word that is started: behind assignments and the shell's own words."""
-    return next(
-        (
-            i
-            for i, word in enumerate(values)
-            if not _ASSIGNMENT.match(word) and word not in _RESERVED
-        ),
-        None,
-    )
+def _launcher_at(text: str, words: Sequence[re.Match[str]], at: int) -> _Launcher:
+    """Its options begin at this word."""
+    every = [word[0] for word in words[at:]]
+    known = _options(every)
+    count = min(len(every), known[-1][0] + _width(every[known[-1][0]])) if known else 0
+    start = words[at - 1].end()
+    end = words[at + count - 1].end()
+
+    def with_options(options: Sequence[str]) -> Command:
+        return (f"{text[:start]}{''.join(f' {word}' for word in options)}{text[end:]}",)
+
+    return _Launcher(every[:count], with_options)
+
+
+def _inside(
+    text: str, words: Sequence[re.Match[str]], values: Sequence[str], at: int
+) -> _Launcher | None:
+    """`bash -c TEXT`: the text is a command of its own. `bash FILE` is not ours to read."""
+    while at < len(values) and re.fullmatch(r"--.*|-[^c]*", values[at]):
+        at += 1
+    is_text = at + 1 < len(values) and values[at].startswith("-")
+    found = _launcher_in(values[at + 1]) if is_text else None
+    if found is None:
+        return None
+    before, behind = text[: words[at + 1].start()], text[words[at + 1].end() :]
+    inner = found.with_options
+    return _Launcher(found.options, lambda new: (f"{before}{shlex.quote(inner(new)[0])}{behind}",))
 
 
 def _wrapped(values: Sequence[str], start: int) -> int | None:
     """The command that a wrapper starts; a word behind an option may be its value."""
     for index in range(start, len(values)):
-        word, before = values[index], values[index - 1]
-        name = word.rpartition("/")[2]
-        matters = name == _NAME or _PYTHON.match(name) or name in _SHELLS or name in _WRAPPERS
+        name, before = values[index].rpartition("/")[2], values[index - 1]
+        matters = name in {_NAME, *_SHELLS, *_WRAPPERS} or _PYTHON.match(name)
         if matters and (not before.startswith("-") or "=" in before or before == "--"):
             return index
     return None
@@ -189,91 +213,26 @@ def _wrapped(values: Sequence[str], start: int) -> int | None:
 
 def _behind_module(values: Sequence[str], index: int) -> int | None:
     """Behind `-m torch.distributed.run` among an interpreter's options."""
-    while index < len(values) and values[index].startswith("-"):
+    while index + 1 < len(values) and values[index].startswith("-"):
         if values[index] == "-m":
-            return (
-                index + 2
-                if values[index + 1 : index + 2] and values[index + 1] in _MODULES
-                else None
-            )
-        index += 2 if values[index] in _PYTHON_VALUES else 1
+            return index + 2 if values[index + 1] in _MODULES else None
+        index += 2 if values[index] in {"-W", "-X"} else 1
     return None
 
 
-def _edited_inside(values: list[str], raw: list[str], index: int, edit: _Edit) -> list[str] | None:
-    """`bash -c TEXT`: the text is a command of its own. `bash FILE` is not ours to read."""
-    while index < len(values) and values[index].startswith("-"):
-        if values[index].startswith("--") or "c" not in values[index]:
-            index += 1
-            continue
-        text = values[index + 1] if index + 1 < len(values) else ""
-        changed = _edited_text(text, edit)
-        return (
-            None
-            if changed is None
-            else [*raw[: index + 1], shlex.quote(changed), *raw[index + 2 :]]
-        )
-    return None
-
-
-def _edited_text(text: str, edit: _Edit) -> str | None:
-    for words in _simple_commands(text):
-        changed = _edited_words([w.value for w in words], [w.raw for w in words], edit)
-        if changed is not None:
-            return _with_words(text, words, changed)
-    return None
-
-
-def _with_words(text: str, words: Sequence["_Word"], changed: Sequence[str]) -> str:
-    """The text with these words in place of one command's own; the rest is untouched."""
-    same = [old.raw == new for old, new in zip(words, changed, strict=False)]
-    before = same.index(False) if False in same else len(same)
-    rest, now = words[before:], changed[before:]
-    behind = 0
-    while behind < min(len(rest), len(now)) and rest[-1 - behind].raw == now[-1 - behind]:
-        behind += 1
-    start = words[before - 1].end  # the launcher's own name always stays
-    end = rest[len(rest) - behind - 1].end if len(rest) > behind else start
-    inserted = "".join(f" {word}" for word in now[: len(now) - behind])
-    return f"{text[:start]}{inserted}{text[end:]}"
-
-
-# -- a shell's words
-
-
-@dataclass(frozen=True)
-class _Word:
-    start: int
-    end: int
-    raw: str
-    value: str
-
-
-_WORD = re.compile(
-    r"""(?:[^\s'"\\;&|()<>#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=[^\s;&|()<>])\#)+""", re.DOTALL
-)
-_BETWEEN = re.compile(r"(?:[ \t]|\\\n|\d*[<>]+&?-?)+")
-_COMMENT = re.compile(r"#[^\n]*")
-
-
-def _simple_commands(text: str) -> list[list[_Word]]:
+def _commands(text: str) -> Iterator[list[re.Match[str]]]:
     """The commands of a shell text, each as its words, up to what cannot be read as words."""
-    commands: list[list[_Word]] = [[]]
+    words: list[re.Match[str]] = []
     at = 0
-    while at < len(text):
-        if between := _BETWEEN.match(text, at):
-            at = between.end()
-        elif word := _WORD.match(text, at):
-            commands[-1].append(_Word(at, word.end(), word[0], _unquoted(word[0])))
-            at = word.end()
-        elif comment := _COMMENT.match(text, at):
-            at = comment.end()
-        elif text[at] in ";&|()\n":
-            commands.append([])
-            at += 1
-        else:  # an open quote
-            break
-    return [command for command in commands if command]
+    while token := _TOKEN.match(text, at):
+        at = token.end()
+        if token["word"]:
+            words.append(token)
+        elif token["end"] and words:
+            yield words
+            words = []
+    if words:
+        yield words
 
 
 def _unquoted(raw: str) -> str:

@@ -39,7 +39,6 @@ class ReduceRequest(Overrides):
     command: tuple[str, ...] = ()  # instead of either: a command whose source is reduced
     source: bool = False  # also the program itself
     fixed_by: Path | None = None  # a patch with which the program is known to end well
-    source_oracle: Mapping[str, Any] | None = None  # of the source, instead of the spec's
     output: Path | None = None  # where the run directory is made; None: ./reduce
     run_dir: Path | None = None  # exactly there, and not in a new one below output
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
@@ -134,8 +133,6 @@ def _spec(request: ReduceRequest) -> SpecFile:
     if given.content.workload.command is None:
         raise UsageError("--source is for a command; a registered workload keeps its code")
     document = with_source(given.document, request.fixed_by)
-    if request.source_oracle is not None:
-        document = {**document, "oracle": request.source_oracle}
     return read_spec(document, file=given.file, base=given.base)
 
 

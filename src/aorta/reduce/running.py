@@ -36,14 +36,13 @@ from aorta.executors import Executor
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
-    InPlaceExperiment,
     WatchedExperiment,
     enough,
     failed,
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
-from aorta.reduce.materials import changed_names, changed_sources, settings_of
+from aorta.reduce.materials import changed_sources, settings_of
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -59,7 +58,6 @@ from aorta.search.repeated import EveryPoint
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
-_MOST_IN_PLACE = 20
 _MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
@@ -211,9 +209,7 @@ class _Run:
         )
         others = OtherEnds(self._say_other)
         answer = self._answer(question, (*watching, *self.listeners, others))
-        report = self._report(self._descent.result, answer)
-        gone = report.reduction.status is Status.DID_NOT_REPRODUCE
-        report = self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+        report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
 
     def _say_other(self, found: Failure) -> None:
@@ -314,28 +310,6 @@ class _Run:
             return given
         spent = time.monotonic() - self._began if given.anew else self._seconds
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
-
-    def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
-        """Whether it is the laid-out copies of its files that keep the original from failing."""
-        materials = self.plan.materials
-        own = {m.axis.name: str(m.source) for m in materials if m.source and not m.inside}
-        calibration = report.reduction.calibration
-        moved = own or changed_names(materials)
-        if not moved or calibration is None or self.plan.base.environment.isolated:
-            return report
-        point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
-        search = EveryPoint([point])
-        most = max(1, min(calibration.tally.evidence, _MOST_IN_PLACE))
-        in_place = InPlaceExperiment(self.experiment, own)
-        question = self._beyond("in its own place", search, KOfN(1, most), in_place)
-        question = replace(question, budget=self._budget())
-        answer = self._answer(question, self.listeners)
-        places = ", ".join(f"{name}={place}" for name, place in own.items())
-        hint = (
-            f"it does fail with the files where they are ({places or self.plan.base.subject.cwd}), "
-            "and not with copies of them: let the command find them through the variable alone"
-        )
-        return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at: whether it fails the

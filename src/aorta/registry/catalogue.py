@@ -9,12 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Generic, TypeVar
 
 from aorta.core.errors import RegistryError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
 
 Item = TypeVar("Item")
 Build = Callable[[str, object, str, str], Item]  # name, the loaded object, source, where it stands
@@ -100,20 +98,18 @@ def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[De
         )
 
 
-def registered(group: str) -> "EntryPoints":
+def registered(group: str) -> EntryPoints:
     """What installed distributions register. They are looked through once in a process, 6 ms for a
     hundred, and again when it looks elsewhere for its modules."""
-    return _selection(tuple(sys.path))(group=group)
+    return _registered(tuple(sys.path), group)
 
 
-@lru_cache(maxsize=1)
-def _selection(_path: tuple[str, ...]) -> "Callable[..., EntryPoints]":
-    from importlib import metadata  # a fifth of what a child of a workload would import
-
-    return metadata.entry_points().select
+@lru_cache(maxsize=8)
+def _registered(_path: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
 
 
-def _loader(entry: "EntryPoint", source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
+def _loader(entry: EntryPoint, source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
     def load() -> Item:
         try:
             loaded = entry.load()

@@ -4,15 +4,14 @@
 "image"}}}` Plugins give theirs in the same shapes. Errors name keys, never values.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.registry.catalogue import Definition, check_name
+from aorta.registry.catalogue import Build, Definition, Item, check_name
 from aorta.registry.documents import load_document
 from aorta.registry.mitigation import Mitigation
 
@@ -101,9 +100,6 @@ def _texts_from(shape: object, where: str) -> tuple[str, ...]:
 VERSION = 1
 _SECTIONS = ("mitigations", "environments")
 
-Item = TypeVar("Item")
-Build = Callable[[str, object, str, str], Item]
-
 
 @dataclass(frozen=True)
 class Sidecar:
@@ -163,6 +159,6 @@ def _read(path: Path) -> Sidecar:
 
 def _check_version(version: object, path: Path) -> None:
     if type(version) is not int or version != VERSION:  # True == 1, but is no version
-        found = "nothing" if version is None else f"a {type(version).__name__}"
-        found = str(version) if type(version) is int else found
+        kind = "nothing" if version is None else f"a {type(version).__name__}"
+        found = str(version) if type(version) is int else kind
         raise RegistryError(f"found {found}, expected {VERSION}", where=f"{path}: version")

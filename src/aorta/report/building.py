@@ -2,6 +2,7 @@
 runs.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +20,11 @@ from aorta.report.pages import (
     solve,
     triage,
 )
-from aorta.report.run_reader import OpenedRun, RunReader
+from aorta.report.run_reader import Gather, OpenedRun, RunReader
 
-_PAGES = {
-    "run": (run.gather, run.page),
-    "reduce": (reduce.gather, reduce.page),
-    "triage": (triage.gather, triage.page),
-    "bisect": (bisect.gather, bisect.page),
-    "diverge": (diverge.gather, diverge.page),
-    "isolate": (isolate.gather, isolate.page),
-    "solve": (solve.gather, solve.page),
-    "launch": (launch.gather, launch.page),
-    "attribution": (attribution.gather, attribution.page),
+_PAGES: Mapping[str, tuple[Gather, Callable[[OpenedRun], Page]]] = {
+    module.__name__.rpartition(".")[2]: (module.gather, module.page)
+    for module in (run, reduce, triage, bisect, diverge, isolate, solve, launch, attribution)
 }
 
 

@@ -1,9 +1,10 @@
-// Takes the page from the server whenever it has changed. Everything is text the server made; nothing else is loaded.
+// Asks the server every second for the page, where it has changed. All of it is text the server made; nothing else is loaded.
 (function () {
   "use strict";
   var live = document.getElementById("live");
   var page = document.getElementById("page");
   var answer = document.getElementById("said");
+  var seen = 0;
   function say(state, words) { live.className = state; live.textContent = words; }
   function openOnes() {
     return Array.prototype.map.call(page.querySelectorAll("details"), function (each) { return each.open; });
@@ -15,15 +16,25 @@
     var heading = page.querySelector("h1");
     if (heading && answer.textContent !== heading.textContent) { answer.textContent = heading.textContent; }
   }
-  var source = new EventSource("events" + window.location.search);
-  source.addEventListener("page", function (event) {
-    var told = JSON.parse(event.data);
-    show(told.fragment);
+  function take(told) {
+    seen = told.number;
+    if (told.fragment) { show(told.fragment); }
+    if (told.ended) {
+      say("ended", "the run's own view has ended; aorta watch shows this directory again");
+      return;
+    }
     say(told.state === "running" ? "" : "ended", told.state === "running" ? "live" : "the run: " + told.state);
-  });
-  source.addEventListener("bye", function () {
-    source.close();
-    say("ended", "the run's own view has ended; aorta watch shows this directory again");
-  });
-  source.onerror = function () { say("lost", "no connection; this is the last picture, trying again"); };
+    window.setTimeout(ask, 1000);
+  }
+  function lost() {
+    say("lost", "no connection; this is the last picture, trying again");
+    window.setTimeout(ask, 3000);
+  }
+  function ask() {
+    window.fetch("news" + window.location.search + "&seen=" + seen).then(function (response) {
+      if (!response.ok) { throw new Error(response.status); }
+      return response.json();
+    }).then(take).catch(lost);
+  }
+  ask();
 })();

@@ -41,18 +41,12 @@ Gather = Callable[[Path], dict[str, Any]]
 class Trial:
     """A journal line with what pages show of it. A subset is the number of items it keeps."""
 
-    seq: int
     values: Mapping[str, str | float]
-    purpose: str
-    key: str
-    config: str
     outcome: Outcome
     why: str
     signature: str
     duration: float
     elapsed: float
-    exit_code: int | None
-    signal: int | None
 
 
 @dataclass(frozen=True)
@@ -253,9 +247,7 @@ def _texts_of(record: TrialRecord) -> Iterable[str]:
 
 
 def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
-    point = record.point
     return Trial(
-        seq=record.seq,
         values={
             name: replaced[value]
             if isinstance(value, str)
@@ -264,16 +256,11 @@ def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
             else value.length
             if isinstance(value, Window)
             else value
-            for name, value in point.values
+            for name, value in record.point.values
         },
-        purpose=point.purpose.value,
-        key=point.key,
-        config=point.config_key,
         outcome=record.outcome,
         why=replaced[record.why],
         signature=replaced[record.failure.text] if record.failure else "",
         duration=record.duration,
         elapsed=record.elapsed,
-        exit_code=record.exit_code,
-        signal=record.signal,
     )

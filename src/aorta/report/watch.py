@@ -1,16 +1,17 @@
-"""The page of a run while it goes on: what notices that a run directory has changed and makes its
-page anew, the server that shows it, and the page beside a verb's own run (`--watch`), from its
-first event to the end of the command.
+"""The page of a run while it goes on: what makes the page of a directory anew when it has changed,
+the server whose page asks for it every second, and the page beside a verb's own run (`--watch`),
+from its first event to the end of the command.
 
 It looks at the files themselves, so it works on a directory that another host writes, before the
 run has begun to write and after its process is gone.
 """
 
 import json
+import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,84 +60,52 @@ class Moment:
 
 
 class Following:
-    """Looks in a thread of its own until it is closed; readers wait for the next moment."""
+    """Makes the page anew when somebody asks and the directory has changed since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reader: RunReader | None = None
-        self._reading = threading.Lock()  # its scrubber learns while it reads
-        self._refreshing = threading.Lock()  # an older picture never replaces a newer one
-        self._changed = threading.Condition()
-        self._closed = False
+        # One at a time: the scrubber learns while it reads, and no older page replaces a newer one.
+        self._looking = threading.Lock()
         self._stamp: Stamp | None = None
-        self._moment = self._made(1)
-        self._thread = threading.Thread(target=self._look, name="aorta-watch", daemon=True)
-        self._thread.start()
+        self._moment = Moment(0, "", "")
+        self._not_before = 0.0
 
-    @property
-    def moment(self) -> Moment:
-        return self._moment
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+    def moment(self, *, now: bool = False) -> Moment:
+        """The page as it is, or was a moment ago unless it must be `now`."""
+        with self._looking:
+            began = time.monotonic()
+            # Before reading: what changes meanwhile is seen next time.
+            if (now or began >= self._not_before) and self._stamp != (stamp := self._stamp_now()):
+                self._stamp = stamp
+                self._look()
+                spent = time.monotonic() - began
+                self._not_before = began + spent + max(_LOOK_EVERY, spent / _SHARE_OF_TIME)
+            return self._moment
 
     def page(self) -> Page:
         """The page now; of a directory that cannot be read yet, the reason."""
         try:
-            with self._reading:
-                self._reader = self._reader or reader_of(self.path)
-                return page_of(self._reader.open())
+            self._reader = self._reader or reader_of(self.path)
+            return page_of(self._reader.open())
         except AortaError as wrong:
             return Page("watch", self.path.name, Headline(wrong.message, Tone.UNSURE), FactRows([]))
 
-    def after(self, number: int, patience: float) -> Moment | None:
-        """The moment after `number`, or None if there is none within `patience` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._moment.number > number or self._closed, patience)
-            return self._moment if self._moment.number > number else None
-
-    def refresh(self) -> None:
-        """Look once more, now."""
-        with self._refreshing:
-            made = self._made(self._moment.number + 1)
-            with self._changed:
-                if made.fragment != self._moment.fragment:
-                    self._moment = made
-                self._changed.notify_all()
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.join(5)
-
     def _look(self) -> None:
-        while not self._closed:
-            began = time.monotonic()
-            if self._stamp != self._stamp_now():
-                self.refresh()
-            spent = time.monotonic() - began
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed, max(_LOOK_EVERY, spent / _SHARE_OF_TIME)
-                )
-
-    def _made(self, number: int) -> Moment:
-        # Before reading: what changes meanwhile is seen next time.
-        self._stamp = self._stamp_now()
         page = self.page()
         state = next((str(value) for name, value in page.facts.rows if name == "State"), "")
-        return Moment(number, content(page), state)
+        fragment = content(page)
+        if fragment != self._moment.fragment:
+            self._moment = Moment(self._moment.number + 1, fragment, state)
+
+    def whole_page(self, live: Markup, script: Markup) -> str:
+        with self._looking:
+            return document(self.page(), script=script, live=live)
 
     def _stamp_now(self) -> Stamp:
         """The files, and whether the process lives: a death writes nothing."""
         state = state_of(self.path, self._reader.verb) if self._reader else ""
         return (state, *_files_of(self.path))
-
-
-def whole_page(following: Following, live: Markup, script: Markup) -> str:
-    return document(following.page(), script=script, live=live)
 
 
 def _files_of(path: Path) -> Stamp:
@@ -152,8 +121,8 @@ def _files_of(path: Path) -> Stamp:
 
 
 LOOPBACK = "127.0.0.1"
-_HEARTBEAT = 10.0
-_GOODBYE = 2.0  # seconds a run may end later because somebody looks
+# Seconds a run may end later because somebody looks: whoever has asked in as many before.
+_GOODBYE = 5.0
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'nonce-{nonce}'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -166,10 +135,12 @@ class WatchServer:
     def __init__(self, path: Path, host: str = LOOPBACK, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(18)
         self.following = Following(path)
+        self.ended = False
+        self._asked_at = -math.inf
+        self._told = threading.Event()
         try:
             self._server = _Server((host, port), self)
         except OSError as wrong:
-            self.following.close()
             raise InfrastructureError(
                 f"cannot listen on {host}:{port}: {wrong.strerror}; choose another --port"
             ) from None
@@ -188,16 +159,28 @@ class WatchServer:
         """In a thread, while the caller goes on."""
         threading.Thread(target=self.serve, name="aorta-watch-server", daemon=True).start()
 
+    def news(self, seen: int) -> dict[str, Any]:
+        """What a viewer who has seen the page `seen` is told: the page where it has changed."""
+        ended = self.ended
+        moment = self.following.moment(now=ended)
+        self._asked_at = time.monotonic()
+        page = {"fragment": moment.fragment} if moment.number > seen else {}
+        return {"number": moment.number, "state": moment.state, "ended": ended, **page}
+
+    def said(self, news: Mapping[str, Any]) -> None:
+        """The viewer has it."""
+        if news["ended"]:
+            self._told.set()
+
     def stop(self) -> None:
-        """For another thread. Viewers get the last picture, and are told that it is the last."""
-        self.following.refresh()
-        self.following.close()
-        self._server.wait_for_viewers(_GOODBYE)
+        """For another thread. Who looks gets the last page, and is told that it is the last."""
+        self.ended = True
+        if time.monotonic() - self._asked_at < _GOODBYE:
+            self._told.wait(_GOODBYE)
         self._server.shutdown()
         self.close()
 
     def close(self) -> None:
-        self.following.close()
         self._server.server_close()
 
 
@@ -206,18 +189,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], watch: WatchServer) -> None:
         self.watch = watch
-        self._viewers = 0
-        self._gone = threading.Condition()
         super().__init__(address, _Handler)
-
-    def count_viewer(self, change: int) -> None:
-        with self._gone:
-            self._viewers += change
-            self._gone.notify_all()
-
-    def wait_for_viewers(self, patience: float) -> None:
-        with self._gone:
-            self._gone.wait_for(lambda: self._viewers == 0, patience)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -231,8 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif place.path == "/":
             self._page()
-        elif place.path == "/events":
-            self._events()
+        elif place.path == "/news":
+            self._news(place.query)
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
 
@@ -257,51 +229,27 @@ class _Handler(BaseHTTPRequestHandler):
             f"{el('p', 'live', id='live', role='status')}"
             f"{el('p', id='said', class_='unseen', aria_live='polite')}"
         )
-        text = whole_page(self.server.watch.following, live, script)
+        text = self.server.watch.following.whole_page(live, script)
         policy = _POLICY.format(nonce=nonce)
         self._answer(HTTPStatus.OK, "text/html; charset=utf-8", text.encode(), policy)
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes, policy: str = "") -> None:
         self.send_response(status)
-        self._usual_headers(kind)
+        self.send_header("Content-Type", kind)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Content-Length", str(len(body)))
         if policy:
             self.send_header("Content-Security-Policy", policy)
         self.end_headers()
         self.wfile.write(body)
 
-    def _usual_headers(self, kind: str) -> None:
-        self.send_header("Content-Type", kind)
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
-
-    def _events(self) -> None:
-        self.close_connection = True
-        self.send_response(HTTPStatus.OK)
-        self._usual_headers("text/event-stream; charset=utf-8")
-        self.end_headers()
-        self.server.count_viewer(1)
-        try:
-            self._tell()
-        except OSError:
-            return  # the viewer has gone
-        finally:
-            self.server.count_viewer(-1)
-
-    def _tell(self) -> None:
-        following, seen = self.server.watch.following, 0
-        while True:
-            moment = following.after(seen, _HEARTBEAT)
-            if moment is not None:
-                seen = moment.number
-                data = json.dumps({"fragment": moment.fragment, "state": moment.state})
-                self.wfile.write(f"event: page\ndata: {data}\n\n".encode())
-            elif following.closed:
-                self.wfile.write(b"event: bye\ndata: -\n\n")
-                return
-            else:
-                self.wfile.write(b": still here\n\n")
+    def _news(self, query: str) -> None:
+        seen = parse_qs(query).get("seen", ["0"])[0]
+        news = self.server.watch.news(int(seen) if seen.isdecimal() else 0)
+        self._answer(HTTPStatus.OK, "application/json", json.dumps(news).encode())
+        self.server.watch.said(news)
 
 
 class WatchBeside:

@@ -19,7 +19,7 @@ from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle, known_failure
-from aorta.core.sprt import Calibration
+from aorta.core.sprt import NOTHING, Calibration, HitCount
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
@@ -55,6 +55,7 @@ class RunRequest:
     command: tuple[str, ...] | str = ()  # words, or a text for a shell
     cwd: Path | None = None  # of the command; None: here
     trials: int | None = 1  # None: as many as it takes to know how often it fails
+    seen: HitCount = NOTHING  # how often it was seen to fail before, where trials is None
     stop_at_failure: bool = False  # the first trial that shows the failure is the last
     steps: int | None = None  # of one trial
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
@@ -70,7 +71,7 @@ class RunRequest:
     @property
     def judge(self) -> Judge:
         if self.trials is None:
-            return CalibrationJudge(Calibration())
+            return CalibrationJudge(Calibration(), self.seen)
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
     @property

@@ -128,9 +128,11 @@ def _exec_words(
 ) -> tuple[str, ...]:
     """The command in a container that runs, as `run` would start it in a new one."""
     named = [option for option in options if option.startswith("--workdir=")]
-    places = [option for option in named if option != "--workdir="]
-    own = [] if named else [f"--workdir={trial.cwd.absolute()}"]
-    return ("exec", *(places or own), *passed.options, container, *image.entrypoint, *trial.argv)
+    place = (named or [f"--workdir={trial.cwd.absolute()}"])[-1]  # an empty one: the image's own
+    words = () if place == "--workdir=" else (place,)
+    # By a shell, which says by exit 127 that there is no such command; docker itself says 126.
+    argv = (*image.entrypoint, "sh", "-c", 'exec "$0" "$@"', *trial.argv)
+    return ("exec", *words, *passed.options, container, *argv)
 
 
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:

@@ -215,8 +215,8 @@ DOCKER = ContainerEngine(
         Refusal(
             125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
         ),
-        Refusal(126, r"^docker: |^OCI runtime exec failed"),
-        Refusal(127, r"^docker: |^OCI runtime exec failed"),
+        Refusal(126, r"^docker: "),
+        Refusal(127, r"^docker: "),
         Refusal(1, r"^Error response from daemon: .*[Cc]ontainer"),
     ),
     nvidia=("--gpus=all",),

@@ -265,7 +265,8 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
         for item in _ITEM.finditer(text, *items.span(items.lastgroup or 0)):
             yield _span(text, item.start(), item.end())
         return
-    if not quoted_only and (found := _bare(text, place, surely)):
+    # In source code what has no quotes is an expression, unless it is part of a longer string.
+    if (place.in_list or not quoted_only) and (found := _bare(text, place, surely)):
         yield found
 
 

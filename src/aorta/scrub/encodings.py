@@ -9,7 +9,6 @@ import base64
 import binascii
 import html
 import re
-import string
 from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import unquote
@@ -28,12 +27,8 @@ _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
 _SHORTEST = 16
-_FEW = 20
 # base64 and hexadecimal alike
 _RUN = re.compile(rf"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{{{_SHORTEST},}}+={{0,2}}")
-_ONLY_RUNS = bytes(
-    code if chr(code) in f"{string.ascii_letters}{string.digits}+/_-" else 32 for code in range(256)
-)
 _LONGEST = 2**20
 
 # Others hold a NUL at once.
@@ -72,34 +67,15 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
                 yield token.start(), token.end(), _unescaped(token.group())
-    spread = text.encode("utf-8", "surrogatepass").translate(_ONLY_RUNS)
-    words = {
-        word.decode()
-        for word in set(spread.split())
-        if len(word) >= _SHORTEST and not word.isdigit()
-    }
-    for match in _runs(text, [word for word in words if _said_by(word)]):
-        for start, end, part in _said_by(match.group()):
-            yield match.start() + start, match.start() + end, part
+    for start, end in as_looked_at(text).matches_in_lines(_RUN):
+        for first, last, part in _said_by(text[start:end]):
+            yield start + first, start + last, part
     done = 0
     for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
         wrapped = _WRAPPED.match(text, start) if start >= done else None
         if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
             done = wrapped.end()
             yield start, done, whole
-
-
-def _runs(text: str, words: list[str]) -> Iterator[re.Match[str]]:
-    """Where these words stand. A few are found sooner one by one."""
-    if len(words) > _FEW:
-        yield from _RUN.finditer(text)
-        return
-    for word in words:
-        at = text.find(word)
-        while at >= 0:
-            if match := _RUN.match(text, at):
-                yield match
-            at = text.find(word, at + 1)
 
 
 @lru_cache(maxsize=1 << 16)

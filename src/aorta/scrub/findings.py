@@ -6,7 +6,7 @@ appears, and nothing maps back.
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -25,26 +25,47 @@ def shape_of(line: bytes) -> bytes:
     return line
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
 class Text(str):
     """A text that many detectors look at. Its lines are grouped by shape, and a detector tries its
     patterns only in lines of a shape in which they can match.
     """
 
     @cached_property
-    def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
-        """(shape, the same without capitals, the lines that have it)."""
+    def _alike(self) -> Mapping[bytes, list[tuple[int, int]]]:
+        """Lines that differ in no more than which digits they hold; each of those is a `0`."""
         alike: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
-        data = self.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
         start = 0
-        for line in data.split(b"\n"):
-            end = start + len(line if line.isascii() else line.decode("utf-8", "surrogatepass"))
+        for line in _encoded(self).translate(_ONE_DIGIT).split(b"\n"):
+            end = start + len(line if line.isascii() else _decoded(line))
             alike[line].append((start, end))
             start = end + 1
+        return alike
+
+    @cached_property
+    def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
+        """(shape, the same without capitals, the lines that have it)."""
         found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
-        for line, lines in alike.items():
+        for line, lines in self._alike.items():
             found[shape_of(line)] += lines
-        texts = ((shape.decode("utf-8", "surrogatepass"), lines) for shape, lines in found.items())
+        texts = ((_decoded(shape), lines) for shape, lines in found.items())
         return [(shape, shape.casefold().translate(_LIKE_I), lines) for shape, lines in texts]
+
+    def matches_in_lines(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+        """(start, end) of every match of a pattern for which one digit is like another: of lines
+        that are alike only one is searched.
+        """
+        for line, places in self._alike.items():
+            for match in pattern.finditer(_decoded(line)):
+                begin, end = match.span()
+                yield from ((start + begin, start + end) for start, _ in places)
 
     def lines_with(self, hints: Iterable[str]) -> Lines:
         """(start, end) of every line that holds one of the hints, in whatever case. A hint has no
@@ -69,7 +90,7 @@ def as_looked_at(text: str) -> Text:
 
 def folded(text: str) -> str:
     """Without capitals of ASCII, with every character where it was."""
-    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    return _decoded(_encoded(text).lower())
 
 
 @dataclass(frozen=True)

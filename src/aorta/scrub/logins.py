@@ -31,7 +31,7 @@ _RULES = (
         flags=re.IGNORECASE,
     ),
     rule(
-        r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*[\"'\\]{0,4}"
+        r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*(?:[bfru]{0,2}[\"'\\]{1,4})?"
         r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+)?"
         r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)"
         r"[A-Za-z0-9+/_=.~\-]{6,}(?:[ \t]*,[ \t]*\w+=[^\s,\"']+)*)"
@@ -46,6 +46,9 @@ _RULES = (
         r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
+        r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
+        r"|\bnet use \S+\s+\S+\s+(?=\S+\s+/user:)"
+        r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:|\bexpect\b[^\n]{0,40}?\bsend\s+)"
         r"[\"']?(?P<value>[^\s\"']+)"
@@ -53,7 +56,7 @@ _RULES = (
         r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd"
-        "|securestring",
+        "|zip|0z|net use|password |passphrase |passcode |securestring",
     ),
     rule(
         rf"\b(?:{_PAIRS}|\w*authentication)"
@@ -65,7 +68,7 @@ _RULES = (
     # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
     # Samba's `-U USER%PASSWORD`.
     rule(
-        r"\s-u[= ]?\s*[\w.@\\\-]+\s+-p\s*[\"']?"
+        r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
         r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)",
         "-u",

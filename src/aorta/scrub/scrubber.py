@@ -91,6 +91,16 @@ class Scrubbed:
     taken: tuple[Taken, ...] = ()
     where: str = ""
 
+    @classmethod
+    def of(cls, text: str, taken: Sequence[Taken], where: str = "") -> "Scrubbed":
+        """The text with each of these stretches, which are in order, replaced."""
+        parts: list[str] = []
+        at = 0
+        for start, end, _, placeholder in taken:
+            parts += (text[at:start], placeholder)
+            at = end
+        return cls("".join([*parts, text[at:]]), text, tuple(taken), where)
+
     @cached_property
     def spans(self) -> tuple[Replacement, ...]:
         """For people to look at: made only where somebody does."""
@@ -199,7 +209,7 @@ class Scrubber:
             (start, end, kind, self._placeholders.stand_in(kind, value))
             for start, end, kind, value in findings
         ]
-        return Scrubbed(_rendered(text, taken) if taken else text, text, tuple(taken), where)
+        return Scrubbed.of(text, taken, where)
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
@@ -270,16 +280,6 @@ def _all_of(found: _Found) -> Iterator[SecretSpan]:
     yield from found.findings
     if found.decoded is not None:
         yield from _all_of(found.decoded.found)
-
-
-def _rendered(text: str, taken: list[Taken]) -> str:
-    parts: list[str] = []
-    at = 0
-    for start, end, _, placeholder in taken:
-        parts += (text[at:start], placeholder)
-        at = end
-    parts.append(text[at:])
-    return "".join(parts)
 
 
 def _spans(

@@ -35,8 +35,7 @@ from aorta.search.belief import (
     Prior,
     Rates,
 )
-from aorta.search.contradiction import repaired_among
-from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
+from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict, repaired_among
 from aorta.search.testable import Testability
 from aorta.search.timeline import Change, Timeline, Vector, bits_of, lowest_bit
 

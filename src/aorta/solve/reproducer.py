@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.oracle import naming
-from aorta.core.sprt import HitCount, misses_that_tell
+from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
@@ -50,11 +50,14 @@ def run_command(
     counted_as: str,
     folder: Path,
     trials: int | None,
+    seen: HitCount = NOTHING,
     retries: int = 2,
     mitigations: tuple[str, ...] = (),
     listeners: Sequence[Listener] = (),
 ) -> RunReport:
-    """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
+    """Up to so many trials, fewer at a failure; None: until the failure rate is known, of which so
+    much was `seen` before.
+    """
     asked = state.request
     command = what.command
     report = run(
@@ -62,6 +65,7 @@ def run_command(
             command=command if isinstance(command, str) else tuple(command),
             cwd=what.cwd,
             trials=trials,
+            seen=seen,
             stop_at_failure=True,
             layers=EnvironmentLayers(
                 subject_of(asked).environment, mitigations, asked.mitigations_files, what.env

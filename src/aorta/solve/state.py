@@ -158,18 +158,22 @@ class State:
         """The time left for a stage. Trials are counted where they start."""
         if self.request.budget is None:
             return None
-        left = max(0.0, self.request.budget - self.shared.elapsed)
+        left = self.request.budget - self.shared.elapsed
         if stage != "bundle":
-            left -= min(self._seconds_to_ship, left / 3)
+            left -= self._seconds_to_ship
         return max(1.0, min(left, self.allowed.get(stage, left)))
 
     @property
     def _seconds_to_ship(self) -> float:
-        """What is kept back of a budget for the bundle, once there is something to pack."""
-        if not self.is_done("reproduce") or "bundle" not in self.request.stages:
+        """What is kept back of a budget for the bundle, once there is something to pack: never more
+        than a third of what was given to this process.
+        """
+        budget = self.request.budget
+        if budget is None or not self.is_done("reproduce") or "bundle" not in self.request.stages:
             return 0.0
-        one = self.known("reproduce").get("median_sec") or 0.0
-        return _SECONDS_TO_SHIP + _TRIALS_TO_SHIP * float(one)
+        one = float(self.known("reproduce").get("median_sec") or 0.0)
+        here = budget - self.shared.before
+        return min(_SECONDS_TO_SHIP + _TRIALS_TO_SHIP * one, max(0.0, here / 3))
 
     @property
     def is_spent(self) -> str:

@@ -11,7 +11,7 @@ from aorta.core.axis import Point, Purpose, as_indexes
 from aorta.core.errors import SpecError
 from aorta.core.sprt import Calibration, HitCount, PresenceTest, log_chance
 from aorta.core.trial import Tally, Verdict
-from aorta.engine.judge import CalibrationJudge, Judge
+from aorta.engine.judge import CalibrationJudge, Judge, fewest_that_decide
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
@@ -119,14 +119,7 @@ class GoneJudge:
         return Verdict(None if fails is None else not fails, tally, _said(tally))
 
     def needs(self, tally: Tally) -> int:
-        if self.verdict(tally):
-            return 0
-        evidence, left = failures(tally), self.cap - tally.evidence
-        for more in range(1, left):
-            ends = (HitCount(more, more), HitCount(0, more))
-            if any(self.test.decide(evidence + end) is not None for end in ends):
-                return more
-        return max(1, left)
+        return fewest_that_decide(self.test.decide, failures(tally), self.at_most(tally))
 
     def at_most(self, tally: Tally) -> int:
         return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)

@@ -129,18 +129,6 @@ class Workload(ABC):
             steps[self.steps_axis] = given["steps"]
         return {**initial, **steps, **given, **os.environ}
 
-    def setting(self, axis_name: str) -> int | float | str:
-        """The value of one declared axis in this trial, in the type the axis declares."""
-        axis = next((axis for axis in self.axes if axis["name"] == axis_name), None)
-        if axis is None:
-            raise KeyError(f"{type(self).__name__} declares no axis {axis_name!r}")
-        text = self.variables()[axis_name]
-        numeric = {"int": int, "float": float}.get(str(axis.get("type")))
-        try:
-            return text if numeric is None else numeric(text)
-        except ValueError:
-            raise ValueError(f"{axis_name} is {text!r}; expected {axis['type']}") from None
-
 
 def plain(value: Any) -> Any:
     """`value` in JSON's types: odd numbers by text or value, anything else by its repr."""

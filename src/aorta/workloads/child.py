@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -229,20 +230,13 @@ def _carry_out(trial: WorkloadTrial) -> ChildExit:
 
 def _placed(order: WorkloadOrder) -> WorkloadOrder:
     """The order with a trial directory, which only the place that it runs in can give it."""
-    folder = Path(os.environ.get("AORTA_TRIAL_DIR") or _temporary())
+    folder = Path(os.environ.get("AORTA_TRIAL_DIR") or tempfile.mkdtemp(prefix="aorta-"))
     given = {
         f"{RESERVED_PREFIX}trial_index": 0,
         f"{RESERVED_PREFIX}trial_dir": str(folder),
         f"{RESERVED_PREFIX}log_prefix": str(folder / "workload"),
     }
     return replace(order, result=folder / order.result, given={**order.given, **given})
-
-
-def _temporary() -> str:
-    # a tenth of what a child would import, and nearly every one is told its directory
-    import tempfile
-
-    return tempfile.mkdtemp(prefix="aorta-")
 
 
 def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:

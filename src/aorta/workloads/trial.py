@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import field_validator, model_validator
 
@@ -157,22 +157,13 @@ class WorkloadRequest:
         )
 
 
-class _Subject(Protocol):
-    """What is run: knows its command line and where, given a trial's directory."""
-
-    @property
-    def cwd(self) -> Path: ...
-
-    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True)
 class WorkloadExperiment:
     """Implements `engine.question.Experiment`; a point's values are variables on top."""
 
     request: WorkloadRequest
     oracle: Oracle
-    subject: _Subject
+    subject: "_CommandSubject | _RegisteredSubject"
     environment: Environment
     env: Mapping[str, str]
     ranks: WhichRanks = ANY_RANK

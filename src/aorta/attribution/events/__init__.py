@@ -1,6 +1,7 @@
-"""The patterns: what failures look like in the words of each system, as data that a user's own file
-may extend.
+"""Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
+whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
+Patterns are data, what failures look like in the words of each system; a user's file may add some.
 A rule file is one TOML file in `rules/`. Each pattern carries lines it must match (`hits`) and must
 not (`misses`), which tests run.
 

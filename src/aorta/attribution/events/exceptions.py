@@ -44,7 +44,7 @@ _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", 
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
 _FRAMES_IN_SIGNATURE = 3
-_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
 _ALONE = re.compile(
@@ -251,7 +251,7 @@ def _whole_line(piece: Piece, begin: int) -> str:
 def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
     """Whose traceback torchrun quotes: it says so a few lines above."""
     above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
-    told = _TORCHRUN_RANK.findall(above)
+    told = TORCHRUN_RANK.findall(above)
     return int(told[-1]) if told else otherwise
 
 

@@ -8,13 +8,18 @@ RE2 would be a third engine between the two.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
 
 from aorta.attribution.events import BLOCK, Event, Pattern, Reading, Registry, event_of, occurrences
-from aorta.attribution.events.exceptions import LITERALS, chained, exceptions, whole_text
+from aorta.attribution.events.exceptions import (
+    LITERALS,
+    TORCHRUN_RANK,
+    chained,
+    exceptions,
+    whole_text,
+)
 from aorta.attribution.events.tracebacks import crash_frames
 from aorta.attribution.logs import (
     LogLine,
@@ -31,62 +36,51 @@ TAIL_FIRST = 50 << 20
 _KEPT_AT_EACH_END = 3  # events of one pattern, rank and source
 _SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_FAILURE = b"exitcode  : "
-_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
 _TORCHRUN_HOST = re.compile(r"host\s*: (\S+)")
 
 
-class Scanner(Protocol):
-    name: str
-
-    def present(self, piece: bytes) -> set[int]:
-        """The indices of the literals that occur in `piece`."""
+# Which of some literals occur in a piece of a log, by their indices.
+Scanner = Callable[[bytes], set[int]]
 
 
-class HyperscanScanner:
-    name = "hyperscan"
+def hyperscan_scanner(literals: Sequence[bytes]) -> Scanner:
+    """Raises ImportError where hyperscan is not installed."""
+    import hyperscan
 
-    def __init__(self, literals: Sequence[bytes]) -> None:
-        import hyperscan
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[re.escape(literal) for literal in literals],
+        ids=list(range(len(literals))),
+        elements=len(literals),
+        flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(literals),
+    )
 
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=[re.escape(literal) for literal in literals],
-            ids=list(range(len(literals))),
-            elements=len(literals),
-            flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(literals),
-        )
-
-    def present(self, piece: bytes) -> set[int]:
+    def present(piece: bytes) -> set[int]:
         found: set[int] = set()
-
-        def keep(index: int, _start: int, _end: int, _flags: int, _context: object) -> None:
-            found.add(index)
-
-        self._database.scan(piece, match_event_handler=keep)
+        database.scan(piece, match_event_handler=lambda index, *_: found.add(index))
         return found
 
+    return present
 
-class PlainScanner:
+
+def plain_scanner(literals: Sequence[bytes]) -> Scanner:
     """The standard library alone: an alternation finds places, then each literal is looked up."""
+    any_of_them = re.compile(b"|".join(re.escape(literal) for literal in literals))
 
-    name = "re"
-
-    def __init__(self, literals: Sequence[bytes]) -> None:
-        self._literals = tuple(literals)
-        self._any = re.compile(b"|".join(re.escape(literal) for literal in literals))
-
-    def present(self, piece: bytes) -> set[int]:
-        if self._any.search(piece) is None:
+    def present(piece: bytes) -> set[int]:
+        if any_of_them.search(piece) is None:
             return set()
-        return {index for index, literal in enumerate(self._literals) if literal in piece}
+        return {index for index, literal in enumerate(literals) if literal in piece}
+
+    return present
 
 
 def fastest_scanner(literals: Sequence[bytes]) -> Scanner:
     try:
-        return HyperscanScanner(literals)
+        return hyperscan_scanner(literals)
     except ImportError:
-        return PlainScanner(literals)
+        return plain_scanner(literals)
 
 
 def read_ends(sources: Iterable[ReadableLog], registry: Registry) -> Reading:
@@ -112,7 +106,7 @@ def _read(source: ReadableLog, registry: Registry, begin: int, stop: int | None)
     literals, scanner = _scanner_for(registry)
     kept: _Kept = {}
     for piece in pieces(source, max(begin, source.last_start), stop):
-        present = scanner.present(piece.data)
+        present = scanner(piece.data)
         if not present:
             continue
         found = [literals[index] for index in sorted(present)]
@@ -193,7 +187,7 @@ def _torchrun_failures(piece: Piece, source: ReadableLog) -> Iterator[Event]:
         above = lines_after(piece.data[: position + 80], begin, source, piece.offset)
         block = [line for line in above if line.text.strip()]
         text = "\n".join(line.text for line in block)
-        ranks, codes = _TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
+        ranks, codes = TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
         if not ranks or not codes:
             continue
         host = _TORCHRUN_HOST.findall(text)

@@ -10,9 +10,10 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from gzip import GzipFile
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -187,22 +188,13 @@ def _inflated(packed: Readable, most_head: int, most_tail: int) -> _Inflated:
     return _Inflated(bytes(head + tail), len(head), left_out)
 
 
-def _inflated_blocks(file: Readable) -> Iterator[bytes]:
+def _inflated_blocks(packed: Readable) -> Iterator[bytes]:
     """What a gzip file holds up to its end or damage: a crashed job rarely closes its log."""
-    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    packed, left = file.read(PIECE), _MOST_INFLATED
-    while packed and left > 0:
-        try:
-            block = inflate.decompress(packed, PIECE)
-        except zlib.error:
-            return
-        yield block
-        left -= len(block)
-        packed = inflate.unconsumed_tail
-        if inflate.eof:  # another member may follow: logs are appended to
-            packed = inflate.unused_data
-            inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        packed = packed or file.read(PIECE)
+    left = _MOST_INFLATED
+    with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
+        while left > 0 and (block := unpacked.read1(PIECE)):
+            yield block
+            left -= len(block)
 
 
 @dataclass(frozen=True)

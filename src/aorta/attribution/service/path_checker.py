@@ -20,7 +20,7 @@ from typing import NamedTuple
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, PathRefusedError
 
-DOOR = 1.0  # seconds a caller waits for the look at the paths it names
+ADMISSION = 1.0  # seconds a caller waits for the look at the paths it names
 LONGEST = 5.0  # seconds after which a path that does not answer is left out
 _MOST = 32  # processes that look at the same time
 _LONGEST_LINE = 64 << 20
@@ -57,7 +57,7 @@ class PathChecker:
             self._jail.check_name(path)
         for directory, inside in _by_directory(unseen).items():
             with suppress(SilentError):
-                for seen in await self.look(directory, inside, DOOR):
+                for seen in await self.look(directory, inside, ADMISSION):
                     self._jail.check_seen(seen.what)
                 self.remember(inside)
 

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import re
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel, Field, StrictInt
 from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
-from aorta.attribution.service.path_checker import DOOR, PathChecker, SilentError
+from aorta.attribution.service.path_checker import ADMISSION, PathChecker, SilentError
 from aorta.attribution.service.server import ERROR_RESPONSES, ApiError
 from aorta.attribution.service.store import CycleKey, Store
 from aorta.attribution.service.workers import CycleReport, Id
@@ -30,6 +31,7 @@ _WAIT = 60.0
 _LOOK = 0.25  # seconds between two looks at a log's size
 _STILL = 1.5  # seconds: the peer's log server writes once a second
 _STILL_AT_MOST = 10.0
+_REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 
 
@@ -76,12 +78,12 @@ class PeerWire:
     ) -> None:
         self._store, self._jail = store, jail
         self._path_checker, self._analyses = path_checker, analyses
+        self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
 
     async def submit(self, submission: LogSubmission) -> Submitted:
         path = await self._admitted(submission.log_path)
         key = _key(path, submission.job_id, submission.cycle_id)
-        # The log is this cycle's if it was nobody's.
-        if await asyncio.wrap_future(self._store.add_log(str(path), key)) != key:
+        if await self._owner(str(path), key) != key:
             raise ApiError(
                 400, "invalid_parameter", "this log was told of under another job or cycle"
             )
@@ -106,7 +108,7 @@ class PeerWire:
         if self._path_checker.was_seen(known):
             return path
         try:
-            (seen,) = await self._path_checker.look(str(path.parent), [text], DOOR)
+            (seen,) = await self._path_checker.look(str(path.parent), [text], ADMISSION)
         except SilentError:
             return path
         self._jail.check_seen(seen.what)
@@ -114,6 +116,14 @@ class PeerWire:
             raise ApiError(400, "not_regular", "the log is not a regular file")
         self._path_checker.remember([known])
         return path
+
+    async def _owner(self, path: str, key: CycleKey) -> CycleKey:
+        """Whose log this is; `key`'s if it was nobody's."""
+        if path not in self._owners:
+            self._owners[path] = await asyncio.wrap_future(self._store.add_log(path, key))
+            if len(self._owners) > _REMEMBERED:
+                self._owners.popitem(last=False)
+        return self._owners[path]
 
     async def _analyse(self, path: Path, key: CycleKey) -> None:
         report = CycleReport(
@@ -128,7 +138,7 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], DOOR)
+                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], ADMISSION)
             except SilentError:
                 return
             size = seen.size

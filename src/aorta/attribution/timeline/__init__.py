@@ -1,5 +1,10 @@
-"""All that was read about one cycle, and a candidate for what began it: what the questions of
-`causes` are asked about.
+"""Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
+
+Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
+a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
+further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
+process say last that it had never said before? That is a hint, for failures that no rule file
+knows. `causes` orders all of it, `finding` says how sure the answer is.
 """
 
 import re
@@ -42,9 +47,7 @@ class Facts:
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
     nodes: dict[int, str]
-    heard: frozenset[int] | None = (
-        None  # ranks whose output is known; None: all of them share a log
-    )
+    heard: frozenset[int] | None = None  # ranks whose output is known; None: they share a log
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
@@ -69,6 +72,9 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
     """The last event of a role that each rank shows."""
     return {event.rank: event for event in facts.reading.events if event.role is role}
+
+
+# ---- who went on
 
 
 _CAUSES = {Role.ROOT, Role.CONFIRM}
@@ -159,9 +165,11 @@ def _bytes(event: Event, begin: int, stop: int) -> bytes:
     )
 
 
+# ---- what was said last
+
+
 _TAIL = 32 << 10
 _LINES = 15
-_QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
 _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"

@@ -72,8 +72,7 @@ class Recorder:
         self._own = array("d")  # numbers of values that are no tensors
         # Of each record: step, head, how many numbers of what it read, how many results; then the
         # writer, kind and offset of each tensor that it read, and the kind of each result.
-        self._pending: list[int] = []
-        self._parts: list[list[int]] = []  # writers that wrote in parts; -1 is the first of them
+        self._pending: list[Written] = []
         self._first = 0  # of the records that are pending
         self._fetching: Callable[[], None] | None = None
         self._file: TextIO | None = None
@@ -102,17 +101,9 @@ class Recorder:
 
     def head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> int:
         """Which operation a record is of, and where it stands in the program."""
-        number = self._numbers.get((op, place, tf32))
-        if number is None:
-            number = self.number_of((op, place, tf32), [op, *place, random, tf32])
-        return number
+        return self.number_of((op, place, tf32), (op, *place, random, tf32))
 
-    def parts(self, written: list[int]) -> int:
-        """In place of one writer: those that wrote parts."""
-        self._parts.append(written)
-        return -len(self._parts)
-
-    def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
+    def emit(self, head: int, read: Sequence[Written], given: Sequence[int]) -> int:
         """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
         and where in its memory it begins; `given`: the kinds of the results.
         """
@@ -135,12 +126,9 @@ class Recorder:
         """Sum up what waits, and write what the device has summed up since the last flush."""
         own, self._own = self._own, array("d")
         first, count = self._first, self.count - self._first
-        line = {
-            "first": first,
-            "records": _base64(array("q", self._pending).tobytes()),
-            "parts": self._parts,
-        }
-        self._pending, self._parts, self._first = [], [], self.count
+        records, parts = _packed(self._pending)
+        line = {"first": first, "records": _base64(records), "parts": parts}
+        self._pending, self._first = [], self.count
         self._write_fetched()
         if not count:
             return
@@ -203,6 +191,17 @@ class Recorder:
         file = self._stream()
         file.write(json.dumps(end) + "\n")
         file.close()
+
+
+def _packed(records: list[Any]) -> tuple[bytes, list[list[int]]]:
+    """The numbers, and beside them the writers of parts: -1 stands for the first of them."""
+    parts: list[list[int]] = []
+    if list in set(map(type, records)):
+        for at, written in enumerate(records):
+            if isinstance(written, list):
+                parts.append(written)
+                records[at] = -len(parts)
+    return array("q", records).tobytes(), parts
 
 
 def _base64(numbers: bytes) -> str:

@@ -34,7 +34,7 @@ class _Lot:
         self._sizes: list[int] = []
         self.width = 0  # of all its numbers so far
 
-    def add(self, tensors: Sequence[Any], kinds: Sequence["Kind"]) -> int:
+    def add(self, tensors: Sequence[Any], kinds: Sequence["TensorKind"]) -> int:
         """With one launch: the program may write over them before they are fetched. Gives the bytes
         that wait.
         """
@@ -144,7 +144,7 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
     return torch.cat(columns, 1).reshape(-1)
 
 
-class Kind:
+class TensorKind:
     """What follows from shape, type and device alone, for all tensors that share them."""
 
     __slots__ = ("convert", "count", "lot", "number", "size")
@@ -194,7 +194,7 @@ class Digests:
 
     def __init__(self, torch: Any, recorder: Recorder) -> None:
         self._torch, self._recorder = torch, recorder
-        self.kinds: dict[Any, Kind] = {}
+        self.kinds: dict[Any, TensorKind] = {}
         self._lots: dict[int, _Lot] = {}
         self._held_bytes = 0
         self._streams: set[tuple[int, int]] = set()
@@ -203,22 +203,22 @@ class Digests:
     def is_full(self) -> bool:
         return self._held_bytes > _HELD_BYTES
 
-    def kind(self, tensor: Any) -> Kind:
+    def kind(self, tensor: Any) -> TensorKind:
         key: tuple[Any, ...] = (tensor.shape, tensor.dtype, tensor.device)
         if tensor.layout is not self._torch.strided:
             key = (*key, tensor.layout)
         kind = self.kinds.get(key)
         if kind is None:
-            kind = self.kinds[key] = Kind(self._torch, self._recorder, *key)
+            kind = self.kinds[key] = TensorKind(self._torch, self._recorder, *key)
         return kind
 
-    def take(self, tensors: Sequence[Any], kinds: Sequence[Kind]) -> None:
+    def take(self, tensors: Sequence[Any], kinds: Sequence[TensorKind]) -> None:
         """Copies, whose numbers stand in their lots in the order in which they were taken."""
         if len(tensors) == 1:
             if kinds[0].lot is not None:
                 self._add(kinds[0].lot, tensors, kinds)
             return
-        waiting: dict[int, tuple[list[Any], list[Kind]]] = {}
+        waiting: dict[int, tuple[list[Any], list[TensorKind]]] = {}
         for tensor, kind in zip(tensors, kinds, strict=True):
             if kind.lot is not None:
                 together, alike = waiting.setdefault(kind.lot, ([], []))
@@ -227,7 +227,7 @@ class Digests:
         for number, (together, alike) in waiting.items():
             self._add(number, together, alike)
 
-    def _add(self, number: int, tensors: Sequence[Any], kinds: Sequence[Kind]) -> None:
+    def _add(self, number: int, tensors: Sequence[Any], kinds: Sequence[TensorKind]) -> None:
         lot = self._lots.get(number)
         if lot is None:
             device, _, sum_up = list(_lots)[number]

@@ -117,7 +117,7 @@ class OperationSignature:
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self.overload = str(func)
         # What its own `__call__` calls, for the same arguments.
-        self.call = func._op if type(func) is torch._ops.OpOverload else func
+        call = func._op if type(func) is torch._ops.OpOverload else func
         self.name: str = schema.name
         self.short = schema.name.rpartition("::")[2]
         self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
@@ -137,7 +137,8 @@ class OperationSignature:
         gives = self.written or any("Tensor" in str(r.type) for r in schema.returns)
         self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
-        self.is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
+        is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
+        self.call = _waited_for(torch, call) if is_collective else call
         self.is_empty = _EMPTY.fullmatch(self.name) is not None
         self.is_convolution = "conv" in self.short
         self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
@@ -197,11 +198,17 @@ def _local_of(tensor: Any) -> Any:
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
-def wait_for(torch: Any, out: Any) -> None:
+def _waited_for(torch: Any, call: Callable[..., Any]) -> Callable[..., Any]:
     """The result of a collective is there only then."""
-    for work in out if isinstance(out, (list, tuple)) else (out,):
-        if type(work).__name__ == "ScriptObject":
-            torch._C._distributed_c10d.Work.unbox(work).wait()
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        out = call(*args, **kwargs)
+        for work in out if isinstance(out, (list, tuple)) else (out,):
+            if type(work).__name__ == "ScriptObject":
+                torch._C._distributed_c10d.Work.unbox(work).wait()
+        return out
+
+    return called
 
 
 _requested: dict[int, Any] = {}  # storage -> the precision that the program requested

@@ -27,18 +27,17 @@ if TYPE_CHECKING:
         is_users,
         rank,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import Digests, Kind
+    from aorta.diverge.hook.aorta_recorder_digest import Digests, TensorKind
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
         OperationSignature,
         OtherSide,
         mapped,
-        wait_for,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, Recorder, Written, current, is_users, rank
-    from aorta_recorder_digest import Digests, Kind
-    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped, wait_for
+    from aorta_recorder_digest import Digests, TensorKind
+    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped
 
 _MOST_KEPT_BYTES = 64 * 2**20
 
@@ -70,8 +69,8 @@ def emit(
     torch: Any,
     head: int,
     outputs: Sequence[Any],
-    read: Sequence[int] = (),
-    kinds: Sequence[Kind] | None = None,
+    read: Sequence[Written] = (),
+    kinds: Sequence[TensorKind] | None = None,
 ) -> int:
     """One more record, of tensors and, where they are known, their kinds. What that computes is
     nobody's operation, without gradient.
@@ -292,10 +291,7 @@ class _Calls:
         kwargs: Any,
     ) -> Any:
         if not recorder.wants_more or self._is_captured(recorder):
-            out = func(*args, **kwargs)
-            if signature.is_collective:
-                wait_for(self._torch, out)
-            return out
+            return func(*args, **kwargs)
         memory, place = self._memory, self._places.of_call()
         inputs = signature.inputs(args, kwargs)
         read, kinds = self._read(recorder, place, inputs)
@@ -303,8 +299,6 @@ class _Calls:
         if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
             saved = self._saved_before(recorder, signature, args, kwargs)
         out = func(*args, **kwargs)
-        if signature.is_collective:
-            wait_for(self._torch, out)
         if not signature.computes:
             return out
         outputs = signature.outputs(out, args, kwargs)
@@ -326,14 +320,14 @@ class _Calls:
 
     def _read(
         self, recorder: Recorder, place: Place, inputs: list[Any]
-    ) -> tuple[list[int], list[Kind]]:
+    ) -> tuple[list[Written], list[TensorKind]]:
         """Of each tensor its writer, its kind and its offset, one behind the other; and the kinds.
         What nothing recorded wrote becomes a record of its own first.
         """
         digests = digests_of(recorder, self._torch)
         known, writers = digests.kinds, self._memory.writers
-        read: list[int] = []
-        kinds: list[Kind] = []
+        read: list[Written] = []
+        kinds: list[TensorKind] = []
         for tensor in inputs:
             try:
                 written = writers.get(tensor.untyped_storage()._cdata)
@@ -343,8 +337,6 @@ class _Calls:
                 written, offset, kind = None, 0, None
             if written is None:
                 written = self._emit_unwritten(recorder, place, tensor)
-            if isinstance(written, list):
-                written = recorder.parts(written)
             if kind is None:
                 kind = digests.kind(tensor)
             kinds.append(kind)

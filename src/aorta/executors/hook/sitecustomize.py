@@ -25,31 +25,34 @@ class _Observer:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file, self.pid = os.open(file, flags, 0o600), os.getpid()
         self.variables = dict(os.environ)
+        self.at = -1  # the instruction of the program that imports
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         if event != "import" or os.getpid() != self.pid or not self.variables:
             return
         try:
-            below = _import_of_the_program()
-            if below == "" and dict(os.environ) != self.variables:
+            at, is_its_own = _import_of_the_program()
+            if is_its_own and dict(os.environ) != self.variables:
                 self.variables.clear()
-            elif below is not None:
-                name = "" if below else "\n%s" % arguments[0]
+            elif is_its_own or at == self.at:
+                self.at = at
+                name = "\n" + "".join(str(arguments[0]).split()) if is_its_own else ""
                 os.write(self.file, ("%s %.4f" % (name, monotonic())).encode("utf-8", "replace"))
         except Exception:
             pass  # raised here, it would forbid the import
 
 
-def _import_of_the_program() -> str | None:
-    """Empty for an import at the top level of the program; the name of importlib's file for one
-    that such an import does; None where the program called a function that imports."""
+def _import_of_the_program() -> tuple[int, bool]:
+    """Which instruction of the program's top level imports, and whether it is its own import or one
+    that the imported module does; -2 where a function of the program imports."""
     frame: FrameType | None = sys._getframe(2)
     below = ""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
-            return below if below == "" or below.startswith("<frozen importlib") else None
+            by_import = below == "" or below.startswith("<frozen importlib")
+            return (frame.f_lasti, below == "") if by_import else (-2, False)
         below, frame = frame.f_code.co_filename, frame.f_back
-    return None
+    return -2, False
 
 
 _pid, _, _file = os.environ.pop("AORTA_IMPORTS", "").partition(":")

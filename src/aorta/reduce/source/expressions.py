@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
 from math import isqrt
+from operator import is_
 from typing import Any
 
 from aorta.reduce.source.program import DEFINITIONS, Edit, Program
 from aorta.reduce.source.stack import as_text
 from aorta.reduce.source.tree import (
     Function,
+    count_lines,
     defined_by,
     function_at,
     statements,
@@ -50,27 +52,14 @@ def _with_value(text: str, number: int, value: str) -> str:
     return as_text(tree.body)
 
 
-def results_seen(program: Program) -> Iterator[Edit]:
-    """What a function of the user's always returned, instead of a call of it."""
-    constants = {line: value for (_, line), value in program.facts.returned.items()}
-    for node in ast.walk(program.tree):
-        if isinstance(node, Function):
-            first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
-            value = constants.get(first, constants.get(node.lineno))
-            if value is not None and value != "None" and program.may_stand(value):
-                yield Edit(node.name, partial(_with_result, program.text, node.name, value))
-
-
-def _with_result(text: str, function: str, value: str) -> str:
-    return as_text(_Replaced(function, value).visit(ast.parse(text)).body)
-
-
 class _Replaced(ast.NodeTransformer):
-    def __init__(self, function: str, value: str) -> None:
-        self.function, self.value = function, value
+    """Puts an expression in the place of the calls that fit."""
+
+    def __init__(self, fits: Callable[[ast.Call], bool], value: str) -> None:
+        self.fits, self.value = fits, value
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if isinstance(node.func, ast.Name) and node.func.id == self.function:
+        if self.fits(node):
             return ast.parse(self.value, mode="eval").body
         return self.generic_visit(node)
 
@@ -81,28 +70,10 @@ def files_as_texts(text: str, content: str) -> Iterator[str]:
         if isinstance(node, ast.Call) and tail(node.func) in {"open", "read_text"}:
             reads = tail(node.func) == "read_text"
             value = repr(content) if reads else f"io.StringIO({content!r})"
-            tree = _At(number, value).replaced(text)
+            tree = ast.parse(text)
+            _Replaced(partial(is_, list(ast.walk(tree))[number]), value).visit(tree)
             head = [] if reads else ast.parse("import io").body
             yield tidy(written(ast.Module([*head, *tree.body], [])))
-
-
-class _At(ast.NodeTransformer):
-    """Puts an expression in the place of the node with this number."""
-
-    def __init__(self, number: int, value: str) -> None:
-        self.number, self.value = number, value
-        self.wanted: ast.AST | None = None
-
-    def replaced(self, text: str) -> ast.Module:
-        tree = ast.parse(text)
-        self.wanted = list(ast.walk(tree))[self.number]
-        self.visit(tree)
-        return tree
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if node is self.wanted:
-            return ast.parse(self.value, mode="eval").body
-        return self.generic_visit(node)
 
 
 def modules_as_identity(program: Program) -> Iterator[Edit]:
@@ -110,8 +81,13 @@ def modules_as_identity(program: Program) -> Iterator[Edit]:
     for node in program.tree.body:
         bases = [tail(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
         if isinstance(node, ast.ClassDef) and "Module" in bases:
-            make = partial(_with_result, program.text, node.name, "torch.nn.Identity()")
-            yield Edit(node.name, make)
+            yield Edit(node.name, partial(_as_identity, program.text, node.name))
+
+
+def _as_identity(text: str, name: str) -> str:
+    tree = ast.parse(text)
+    _Replaced(lambda call: getattr(call.func, "id", "") == name, "torch.nn.Identity()").visit(tree)
+    return as_text(tree.body)
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
@@ -127,10 +103,15 @@ def parts_left_out(program: Program) -> Iterator[Edit]:
                 yield Edit(f"{change.__name__} {said}", make)
 
 
-def _changed(text: str, change: Callable[[ast.AST, int], str], number: int, count: int) -> str:
+def _changed(
+    text: str, change: Callable[[ast.AST, int], str], number: int, count: int
+) -> str | None:
+    """None where an argument by None would leave every line: such a trial is seldom worth it."""
     tree = ast.parse(text)
     change(list(ast.walk(tree))[number], count)
-    return tidy(written(tree))
+    smaller = tidy(written(tree))
+    in_vain = change is _argument and count_lines(smaller) >= count_lines(text)
+    return None if in_vain else smaller
 
 
 def _without(items: list[Any], index: int) -> list[Any]:

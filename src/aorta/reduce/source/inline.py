@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aorta.reduce.source.facts import UserModule
+from aorta.reduce.source.program import UserModule
 from aorta.reduce.source.tree import (
     Function,
     all_blocks,

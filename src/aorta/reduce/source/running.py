@@ -24,8 +24,8 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.facts import TraceFacts, UserModule
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
+from aorta.reduce.source.program import TraceFacts, UserModule
 from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy
@@ -46,7 +46,7 @@ from aorta.reduce.spec import source_axis
 from aorta.search.reduction import Reduction, Status
 from aorta.workloads.trial import workload_experiment
 
-_MOST_BYTES = 1 << 20  # of a data file that may lie beside the script
+_MOST_BYTES = 64 << 20  # of a data file that may lie beside the script, copied for every trial
 _MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
 _FORMAT_SECONDS = 20
 
@@ -142,6 +142,12 @@ class SourceRun:
         modules = _with_main(facts.modules, self.entry)
         if not any(module.name == MAIN for module in modules):
             return "its source stays as it is: the program could not be traced"
+        large = self._too_large(facts)
+        if large is not None:
+            return (
+                f"its source stays as it is: it reads {large}, of more than 64 MiB: make its data "
+                "smaller first, without --source"
+            )
         same = facts.message == again.message
         told = told_by(facts, self._source, always=same)
         self.oracle = SourceOracle(self.experiment.oracle, self.failure, told)
@@ -169,10 +175,13 @@ class SourceRun:
             return None
 
     def _data(self, facts: TraceFacts) -> tuple[str, ...]:
-        """Files that it read and that may go with the script."""
+        """Files that it read; they go with the script."""
         found = [self.cwd / name for name in facts.opened]
-        small = [p for p in found if p.is_file() and p.stat().st_size <= _MOST_BYTES]
-        return tuple(path.relative_to(self.cwd).as_posix() for path in small)
+        return tuple(path.relative_to(self.cwd).as_posix() for path in found if path.is_file())
+
+    def _too_large(self, facts: TraceFacts) -> str | None:
+        large = (n for n in self._data(facts) if (self.cwd / n).stat().st_size > _MOST_BYTES)
+        return next(large, None)
 
     def _one_file(
         self, modules: Sequence[UserModule], sources: dict[str, str], facts: TraceFacts

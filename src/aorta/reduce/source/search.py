@@ -1,6 +1,10 @@
 """Which candidate next? Ask/tell over the passes; the same verdicts lead to the same questions."""
 
+import builtins
 import hashlib
+import keyword
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,10 +15,8 @@ from aorta.reduce.source.expressions import (
     modules_as_identity,
     names_left_out,
     parts_left_out,
-    results_seen,
     values_seen,
 )
-from aorta.reduce.source.facts import TraceFacts
 from aorta.reduce.source.passes import (
     functions_inlined,
     never_executed,
@@ -22,7 +24,7 @@ from aorta.reduce.source.passes import (
     tidied,
     unwrapped,
 )
-from aorta.reduce.source.program import Pass, Program, candidates
+from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates
 from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
@@ -50,7 +52,6 @@ _SMALL: tuple[Pass, ...] = (
     functions_inlined,
     statements_left_out,
     values_seen,
-    results_seen,
     modules_as_identity,
     names_left_out,
 )
@@ -58,7 +59,7 @@ ROUNDS = (
     Round((never_executed, tidied)),
     Round((from_inside,), over=LONG),
     Round((flattened,)),
-    Round((*_SMALL, flattened), 2),
+    Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened), 2),
     Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
     Round((*_SMALL, parts_left_out)),
@@ -106,6 +107,7 @@ class SourceSearch:
         self._facts_of, self._must_hold, self._most = facts_of, must_hold, most
         self._told: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
+        self._in_vain: set[str] = set()  # what they change, and what stands near it
         self._barred: set[str] = set()  # edits, in every round
         self._round, self._time, self._moved = 0, 0, False
         self._must = Program("", TraceFacts())
@@ -130,6 +132,8 @@ class SourceSearch:
             self._adopt(candidate)
         else:
             self._refused.add(candidate.edit)
+            if self.accepted:
+                self._in_vain.add(_change(self.accepted[-1].text, candidate.text))
         self._fill(1)
 
     def wants(self, point: Point) -> bool:
@@ -199,7 +203,9 @@ class SourceSearch:
     def _is_new(self, candidate: Candidate) -> bool:
         refused = bool(candidate.edit) and candidate.edit in self._refused
         known = candidate.digest in self._told or candidate in self._waiting
-        return not refused and not known
+        if refused or known or not self.accepted:
+            return not refused and not known
+        return _change(self.accepted[-1].text, candidate.text) not in self._in_vain
 
     def _next_round(self) -> None:
         if not self.accepted:
@@ -224,3 +230,27 @@ class SourceSearch:
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])
+
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_BINDS = re.compile(r"(?:def|class) (\w+)|for (.+?) in |([^=(]+?) [-+*/@|&]?= ")
+_EVERYWHERE = frozenset({*keyword.kwlist, *dir(builtins), "self"})
+
+
+def _change(before: str, after: str) -> str:
+    """Names what an edit takes out and puts in, and the lines that speak of what it binds: while
+    these are the same, an edit that was refused is refused again.
+    """
+    old, new = (Counter(map(str.strip, text.splitlines())) for text in (before, after))
+    changed = [*sorted(old - new), "", *sorted(new - old)]
+    words: set[str] = set()
+    for line in changed:
+        bound = _BINDS.match(line)
+        words |= _words(next(filter(None, bound.groups())) if bound else line)
+    words -= _EVERYWHERE.union(*(_words(line) for line in old if "import " in line))
+    near = [line for line in new if words & _words(line)]
+    return hashlib.sha256("\n".join([*changed, "", *near]).encode()).hexdigest()
+
+
+def _words(line: str) -> set[str]:
+    return set(_WORD.findall(line))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
-from aorta.reduce.source.facts import UserFrame
-from aorta.reduce.source.program import WITH, Edit, Program
+from aorta.reduce.source.program import WITH, Edit, Program, UserFrame
 from aorta.reduce.source.tree import (
     Function,
     all_blocks,

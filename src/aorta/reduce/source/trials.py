@@ -19,8 +19,7 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.facts import TraceFacts, read_facts
-from aorta.reduce.source.program import Program
+from aorta.reduce.source.program import Program, TraceFacts, read_facts
 from aorta.reduce.source.search import AXIS, Candidate
 from aorta.reduce.source.tree import (
     Function,

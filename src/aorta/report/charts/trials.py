@@ -3,18 +3,16 @@ the rate they amount to. Of a reduction: how each axis shrank over the trials.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aorta.core.stats import wilson
-from aorta.core.trial import Outcome
 from aorta.report.charts.drawing import (
     PixelScale,
     canvas,
     fitted,
     label,
     line,
-    linear_scale,
     log_scale,
     marks,
     rect,
@@ -25,26 +23,25 @@ from aorta.report.charts.drawing import (
 )
 from aorta.report.markup import Markup
 
-
-@dataclass(frozen=True)
-class TrialBar:
-    outcome: Outcome
-    seconds: float
+Places = Sequence[tuple[float, float]]
+Up = Callable[[float, float], PixelScale]
 
 
-def draw_trials(trials: Sequence[TrialBar], width: int, says: str) -> Markup:
-    left, right, top, bottom = 52, width - 14, 14, 190
-    across = PixelScale(0.5, len(trials) + 0.5, left, right, whole=True)
-    up = linear_scale([trial.seconds for trial in trials], bottom, top)
-    parts: list[Markup | None] = [*y_axis(up, left, right, "s"), *x_axis(across, bottom + 8)]
-    for outcome in Outcome:
-        places = [
-            (across(number), up(trial.seconds))
-            for number, trial in enumerate(trials, 1)
-            if trial.outcome is outcome
-        ]
-        parts.append(marks(outcome.value, places))
-    parts.append(label(right, bottom + 40, "trial", "tick", "end"))
+def draw_dots(
+    dots: Mapping[str, Places], up: Up, width: int, says: str, name: str, unit: str = ""
+) -> Markup:
+    """A mark at each place, by the kind of mark; `name` is of what is counted from left to right.
+    `up` makes the scale of the heights from their pixels at the foot and at the head.
+    """
+    left, right, top, bottom = 52, width - 14, 14, 210
+    counted = [x for places in dots.values() for x, _ in places]
+    first = min(counted)
+    across = PixelScale(first, max(*counted, first + 1), left, right, whole=True)
+    height = up(bottom, top)
+    parts: list[Markup | None] = [*y_axis(height, left, right, unit), *x_axis(across, bottom + 8)]
+    for kind, places in dots.items():
+        parts.append(marks(kind, [(across(x), height(y)) for x, y in places]))
+    parts.append(label(right, bottom + 40, name, "tick", "end"))
     return canvas(width, bottom + 48, says, parts)
 
 
@@ -144,27 +141,3 @@ def _panel(
         marks("accepted", kept[1:]),
         label(right + 6, end[1] + 4, short(track.final), "value"),
     ]
-
-
-_ROW = 34
-
-
-def draw_bars(bars: Sequence[tuple[str, float, str]], width: int, says: str) -> Markup:
-    """`(name, value, how it is written)`, one row each; the last in the accent colour."""
-    across = linear_scale([value for _, value, _ in bars], 0, width - 110)
-    parts: list[Markup] = []
-    for number, (name, value, said) in enumerate(bars):
-        y = number * _ROW
-        parts += [
-            label(0, y + 11, fitted(name, width), "label"),
-            rect(
-                0,
-                y + 16,
-                max(2.0, across(value)),
-                9,
-                class_="bar on" if number == len(bars) - 1 else "bar",
-                rx=2,
-            ),
-            label(max(2.0, across(value)) + 8, y + 25, said, "value"),
-        ]
-    return canvas(width, len(bars) * _ROW + 4, says, parts)

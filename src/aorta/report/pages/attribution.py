@@ -25,6 +25,7 @@ from aorta.report.model import (
 from aorta.report.pages.common import listed, percent, table_section
 from aorta.report.run_reader import OpenedRun, attribution_in, clean_lines
 
+_HANGS = frozenset({"hang", "collective_timeout"})
 _AROUND = 4
 _MOST_EXCERPTS = 12
 _MOST_LINES = 2_000_000
@@ -180,13 +181,13 @@ def page(run: OpenedRun) -> Page:
 
 def _picture(finding: Document) -> Figure | None:
     """Ranks over steps: an attribution knows no clock, but it knows how far the job came."""
-    fates = _fates(finding)
-    if not fates:
+    known = fates(finding)
+    if not known:
         return None
     first, last = count(finding, "first_step"), count(finding, "last_step")
-    life = Cycle(0, float(first), float(max(last, first + 1)), fates, words(finding, "class"))
-    says = ", ".join(f"rank {rank}: {fate.value}" for rank, fate in fates.items())
-    seen = {f"life {fate.value}" for fate in fates.values()}
+    life = Cycle(0, float(first), float(max(last, first + 1)), known, words(finding, "class"))
+    says = ", ".join(f"rank {rank}: {fate.value}" for rank, fate in known.items())
+    seen = {f"life {fate.value}" for fate in known.values()}
     return Figure(
         "Who began it, and who only followed",
         lambda width: draw_gantt([life], width, says, unit="step"),
@@ -195,12 +196,13 @@ def _picture(finding: Document) -> Figure | None:
     )
 
 
-def _fates(finding: Document) -> dict[int, Fate]:
-    fates: dict[int, Fate] = {}
+def fates(finding: Document) -> dict[int, Fate]:
+    """Of each rank that the finding speaks of."""
+    known: dict[int, Fate] = {}
     for row in rows(finding, "cascade"):
-        fates |= {r: Fate.CASCADE for r in items(row, "ranks") if isinstance(r, int)}
-    fates |= {r: Fate.FAILED for r in items(finding, "suspect_ranks") if isinstance(r, int)}
+        known |= {r: Fate.CASCADE for r in items(row, "ranks") if isinstance(r, int)}
+    known |= {r: Fate.FAILED for r in items(finding, "suspect_ranks") if isinstance(r, int)}
     root = number(section(finding, "root"), "rank")
     if root is not None:
-        fates[int(root)] = Fate.HUNG if words(finding, "class") == "hang" else Fate.ROOT
-    return dict(sorted(fates.items()))
+        known[int(root)] = Fate.HUNG if words(finding, "class") in _HANGS else Fate.ROOT
+    return dict(sorted(known.items()))

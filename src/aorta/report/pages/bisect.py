@@ -31,13 +31,11 @@ from aorta.report.pages.common import (
     missing_result,
     moment,
     percent,
-    seconds,
     seen_outcomes,
     standing,
     table_section,
     trials_section,
     usual_facts,
-    values_of,
     warnings_section,
 )
 from aorta.report.run_reader import OpenedRun, Trial, read_json, read_tail
@@ -175,7 +173,6 @@ def page(run: OpenedRun) -> Page:
             *_logs(run),
             *_versions(result),
             *_reproduce(result),
-            *_probes(run),
             *trials_section(run),
         ],
         missing=missing,
@@ -338,21 +335,3 @@ def _reproduce(result: Document) -> list[Section]:
         Command(words(commands, side), why) for side, why in said.items() if words(commands, side)
     ]
     return [Section("See it yourself", blocks)] if blocks else []
-
-
-def _probes(run: OpenedRun) -> list[Section]:
-    """What was tried at each state, most failing first."""
-    states: dict[str, list[Any]] = {}
-    for trial in run.trials:
-        row = states.setdefault(trial.config, [values_of(trial), 0, 0, 0, 0.0])
-        row[1] += trial.outcome.value == "reproduced"
-        row[2] += trial.outcome.value in {"clean", "other"}
-        row[3] += trial.outcome.value == "error"
-        row[4] += trial.duration
-    return table_section(
-        "Every state",
-        ["state", "failed", "passed", "error", "time"],
-        [[*row[:4], seconds(row[4])] for row in states.values()],
-        frozenset({1, 2, 3, 4}),
-        open=False,
-    )

@@ -9,7 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
 from aorta.report.documents import Document, items, words
-from aorta.report.model import Section, Table, Words
+from aorta.report.model import Command, Section, Table, Words
 from aorta.report.run_reader import OpenedRun, Trial
 
 
@@ -86,9 +86,15 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     if begun := words(about, "created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
-        spent = run.trials[-1].elapsed
+        spent = seconds_spent(run.trials)
         facts.append(("Trials", f"{len(run.trials)}" + (f" in {seconds(spent)}" if spent else "")))
     return facts
+
+
+def seconds_spent(trials: Sequence[Trial]) -> float:
+    """Of every question of a run together: each counts its own time from nothing."""
+    after = [*(trial.elapsed for trial in trials[1:]), 0.0]
+    return sum(t.elapsed for t, later in zip(trials, after, strict=True) if later < t.elapsed)
 
 
 def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:
@@ -111,6 +117,12 @@ def table_section(
 def warnings_section(document: Document) -> list[Section]:
     said = [str(warning) for warning in items(document, "warnings")]
     return [Section("Know this first", [Words(said, is_list=True)])] if said else []
+
+
+def next_section(result: Document, title: str) -> list[Section]:
+    """What to type now."""
+    commands = [Command(str(words_)) for words_ in items(result, "next")]
+    return [Section(title, commands)] if commands else []
 
 
 def missing_result(result: Document) -> list[str]:

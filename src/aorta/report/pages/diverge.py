@@ -4,21 +4,14 @@ it.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
-from aorta.report.charts.drawing import (
-    PixelScale,
-    canvas,
-    label,
-    log_scale,
-    marks,
-    x_axis,
-    y_axis,
-)
+from aorta.report.charts.drawing import PixelScale, log_scale
+from aorta.report.charts.trials import draw_dots
 from aorta.report.documents import Document, number, rows, section, words
-from aorta.report.markup import Markup
 from aorta.report.model import (
     Command,
     FactRows,
@@ -128,30 +121,28 @@ def _facts(result: Document) -> list[tuple[str, object]]:
 
 
 def _picture(material: Document, first: Document) -> Figure | None:
-    curve = [tuple(map(float, point)) for point in rows_of(material)]
+    curve = [
+        (float(at), max(_LEAST, math.log10(apart)) if apart > 0 else _LEAST)
+        for at, _, apart in rows_of(material)
+    ]
     if not curve:
         return None
     says = "how far the two sides are apart after each operation, in powers of ten"
-    at = number(first, "index")
+    here = [point for point in curve if point[0] == number(first, "index")]
+    most = max(1.0, *(height for _, height in curve))
     return Figure(
         "How far the two sides are apart, operation by operation",
-        lambda width: _draw(curve, at, width, says),
+        lambda width: draw_dots(
+            {"clean": curve, "reproduced": here},
+            partial(PixelScale, _LEAST, most),
+            width,
+            says,
+            "operation",
+            "10^",
+        ),
         says,
         legend=[("clean", "an operation"), ("reproduced", "where they part")] if first else [],
     )
-
-
-def _draw(curve: Sequence[tuple[float, ...]], at: float | None, width: int, says: str) -> Markup:
-    left, right, top, bottom = 52, width - 14, 14, 220
-    heights = [max(_LEAST, math.log10(apart)) if apart > 0 else _LEAST for _, _, apart in curve]
-    across = PixelScale(curve[0][0], max(curve[-1][0], curve[0][0] + 1), left, right, whole=True)
-    up = PixelScale(_LEAST, max(1.0, *heights), bottom, top)
-    places = [(across(point[0]), up(height)) for point, height in zip(curve, heights, strict=True)]
-    here = [place for place, point in zip(places, curve, strict=True) if point[0] == at]
-    parts: list[Markup | None] = [*y_axis(up, left, right, "10^"), *x_axis(across, bottom + 8)]
-    parts += [marks("clean", places), marks("reproduced", here)]
-    parts.append(label(right, bottom + 40, "operation", "tick", "end"))
-    return canvas(width, bottom + 48, says, parts)
 
 
 def _operation(first: Document) -> list[Section]:
@@ -201,7 +192,6 @@ def _history(result: Document) -> list[Section]:
     if not history:
         return []
     kinds = ("activation", "gradient")
-    sizes = [(one, kind, section(one, kind)) for one in history for kind in kinds]
     table_rows = [
         [
             words(one, "module") or "(no module)",
@@ -211,33 +201,25 @@ def _history(result: Document) -> list[Section]:
         for one in history
     ]
     heads = ["module", "step", "activation", "its norm", "gradient", "its norm"]
-    places = [
-        (kind, number(one, "step") or 0.0, number(size, "max") or 0.0)
-        for one, kind, size in sizes
-        if size
-    ]
+    places = {
+        mark: [
+            (number(one, "step") or 0.0, number(size, "max") or 0.0)
+            for one in history
+            if (size := section(one, kind))
+        ]
+        for kind, mark in zip(kinds, ("clean", "other"), strict=True)
+    }
+    heights = [height for dots in places.values() for _, height in dots]
     title = "How large the numbers were before"
     says = "the largest activation and gradient of each module, step by step, in powers of ten"
     figure = Figure(
         title,
-        lambda width: _draw_sizes(places, width, says),
+        lambda width: draw_dots(places, partial(log_scale, heights), width, says, "step"),
         says,
         Table(heads, table_rows, frozenset(range(1, 6))),
         legend=[("clean", "an activation"), ("other", "a gradient")],
     )
     return [Section(title, [figure])]
-
-
-def _draw_sizes(places: Sequence[tuple[str, float, float]], width: int, says: str) -> Markup:
-    left, right, top, bottom = 52, width - 14, 14, 220
-    steps = [step for _, step, _ in places]
-    across = PixelScale(min(steps), max(*steps, min(steps) + 1), left, right, whole=True)
-    up = log_scale([size for _, _, size in places], bottom, top)
-    parts: list[Markup | None] = [*y_axis(up, left, right), *x_axis(across, bottom + 8)]
-    for kind, mark in (("activation", "clean"), ("gradient", "other")):
-        parts.append(marks(mark, [(across(x), up(y)) for of, x, y in places if of == kind]))
-    parts.append(label(right, bottom + 40, "step", "tick", "end"))
-    return canvas(width, bottom + 48, says, parts)
 
 
 def _notes(result: Document) -> list[Section]:

@@ -15,7 +15,6 @@ from aorta.report.pages.common import seconds, standing, table_section
 from aorta.report.run_reader import OpenedRun, read_json
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
-_HANGS = frozenset({"hang", "collective_timeout"})
 _MOST_CYCLES = 200
 
 
@@ -160,22 +159,15 @@ def _life(row: Document) -> Cycle | None:
 
 
 def _fates(info: Document) -> dict[int, Fate]:
-    finding = section(info, "finding")
-    root = number(section(finding, "root"), "rank")
-    followers = {rank for row in rows(finding, "cascade") for rank in items(row, "ranks")}
-    hung = words(finding, "class") in _HANGS
-    fates: dict[int, Fate] = {}
-    for row in rows(info, "ranks"):
-        rank = count(row, "rank")
-        if rank == root:
-            fates[rank] = Fate.HUNG if hung else Fate.ROOT
-        elif rank in followers:
-            fates[rank] = Fate.CASCADE
-        elif _failed(row):
-            fates[rank] = Fate.FAILED
-        else:
-            fates[rank] = Fate.FINISHED if row.get("exit_code") == 0 else Fate.STOPPED
-    return fates
+    known = findings.fates(section(info, "finding"))
+    ranks = {count(row, "rank"): row for row in rows(info, "ranks")}
+    return {rank: known.get(rank) or _fate(row) for rank, row in ranks.items()}
+
+
+def _fate(row: Document) -> Fate:
+    if _failed(row):
+        return Fate.FAILED
+    return Fate.FINISHED if row.get("exit_code") == 0 else Fate.STOPPED
 
 
 def _end_words(row: Document) -> str:

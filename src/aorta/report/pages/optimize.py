@@ -102,9 +102,9 @@ def _sets(found: Document) -> list[Section]:
             [
                 " + ".join(str(part) for part in items(entry, "mitigations")),
                 "{} of {}".format(*_counts(entry)),
-                _share(number(entry, "rate_below")),
-                _chance(number(entry, "chance_of_luck")),
-                _ms(number(entry, "step_time_ms")),
+                _said(number(entry, "rate_below"), "{:.1%}"),
+                _said(number(entry, "chance_of_luck"), "{:.1g}"),
+                _said(number(entry, "step_time_ms"), "{:.4g} ms"),
             ]
             for entry in sets
         ],
@@ -112,16 +112,8 @@ def _sets(found: Document) -> list[Section]:
     )
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else percent(value)
-
-
-def _chance(value: float | None) -> str:
-    return "" if value is None else f"{value:.1g}"
-
-
-def _ms(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.4g} ms"
+def _said(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
 
 
 def _left_out(found: Document) -> list[Section]:

@@ -12,13 +12,11 @@ from aorta.core.stats import counted, wilson
 from aorta.report.charts.trials import (
     AxisTrack,
     CandidateTried,
-    draw_bars,
     draw_rate,
     draw_shrinking,
 )
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
-    Command,
     FactRows,
     Figure,
     Headline,
@@ -33,6 +31,7 @@ from aorta.report.pages.common import (
     factor,
     listed,
     missing_result,
+    next_section,
     percent,
     rate,
     seconds,
@@ -92,9 +91,8 @@ def page(run: OpenedRun) -> Page:
         sections=[
             *_axes(result),
             *remaining(run, result),
-            *_cost(result),
             *_confirmed(result),
-            *_next(result),
+            *next_section(result, "Next"),
             *trials_section(run),
         ],
         missing=missing_result(result),
@@ -278,24 +276,6 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
     return Listing(f"{name}: what is left", lines, f"{len(kept)} of {total} kept, {gone} gone")
 
 
-def _cost(result: Document) -> list[Section]:
-    before = number(section(result, "original"), "median_sec")
-    after = number(section(result, "final"), "median_sec")
-    if before is None or after is None:
-        return []
-    bars = [("the original", before, seconds(before)), ("the reduced one", after, seconds(after))]
-    gain = factor(before, after)
-    title = f"A trial took {seconds(before)}, and takes {seconds(after)} now" + (
-        f": {gain}" if gain else ""
-    )
-    return [
-        Section(
-            "What a trial costs",
-            [Figure(title, lambda width: draw_bars(bars, width, title), title)],
-        )
-    ]
-
-
 def _confirmed(result: Document) -> list[Section]:
     sure = section(result, "confirmed")
     hits, of = count(sure, "reproduced"), count(sure, "of")
@@ -317,10 +297,13 @@ def _confirmed(result: Document) -> list[Section]:
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
-    candidates = count(result, "candidates")
-    return [("Candidates", candidates)] if candidates else []
-
-
-def _next(result: Document) -> list[Section]:
-    commands = [Command(str(words_)) for words_ in items(result, "next")]
-    return [Section("Next", commands)] if commands else []
+    found: list[tuple[str, object]] = []
+    if candidates := count(result, "candidates"):
+        found.append(("Candidates", candidates))
+    before = number(section(result, "original"), "median_sec")
+    after = number(section(result, "final"), "median_sec")
+    if before is not None and after is not None:
+        gain = factor(before, after)
+        less = f": {gain}" if gain else ""
+        found.append(("A trial takes", f"{seconds(after)}, was {seconds(before)}{less}"))
+    return found

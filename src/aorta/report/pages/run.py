@@ -2,13 +2,15 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import RunDir
-from aorta.report.charts.trials import TrialBar, draw_rate, draw_trials
+from aorta.report.charts.drawing import linear_scale
+from aorta.report.charts.trials import draw_dots, draw_rate
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
@@ -33,20 +35,14 @@ def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
         run,
         trials=[
             Trial(
-                seq=number,
                 values={},
-                purpose="",
-                key="",
-                config="",
                 outcome=Outcome(words(row, "outcome")),
                 why=words(row, "why"),
                 signature="",
                 duration=number_of(row, "duration_sec") or 0.0,
                 elapsed=0.0,
-                exit_code=None,
-                signal=None,
             )
-            for number, row in enumerate(told)
+            for row in told
             if words(row, "outcome") in known
         ],
     )
@@ -89,11 +85,14 @@ def _answer(run: OpenedRun, name: str) -> Headline:
 def _picture(run: OpenedRun) -> Figure | None:
     if not run.trials:
         return None
-    ended = [TrialBar(trial.outcome, trial.duration) for trial in run.trials]
-    says = f"{counted(len(ended), 'trial')}: how long each took and how it ended"
+    dots: dict[str, list[tuple[float, float]]] = {}
+    for order, trial in enumerate(run.trials, 1):
+        dots.setdefault(trial.outcome.value, []).append((order, trial.duration))
+    longest = max(trial.duration for trial in run.trials)
+    says = f"{counted(len(run.trials), 'trial')}: how long each took and how it ended"
     return Figure(
         "How long each trial took, and how it ended",
-        lambda width: draw_trials(ended, width, says),
+        lambda width: draw_dots(dots, partial(linear_scale, [longest]), width, says, "trial", "s"),
         says,
         legend=seen_outcomes(run.trials),
     )

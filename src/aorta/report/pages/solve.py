@@ -10,7 +10,6 @@ from aorta.executors.evidence import read_end
 from aorta.report.charts.trials import draw_strip
 from aorta.report.documents import Document, items, number, rows, section, words
 from aorta.report.model import (
-    Command,
     FactRows,
     Figure,
     Headline,
@@ -23,7 +22,14 @@ from aorta.report.model import (
     Words,
 )
 from aorta.report.pages import reduce
-from aorta.report.pages.common import listed, rate, seconds, table_section, usual_facts
+from aorta.report.pages.common import (
+    listed,
+    next_section,
+    rate,
+    seconds,
+    table_section,
+    usual_facts,
+)
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
 _TAIL, _MOST_LINES, _MOST_PATCH = 16 << 10, 30, 120
@@ -108,7 +114,7 @@ def page(run: OpenedRun) -> Page:
             *_cure(result),
             *_divergence(result),
             *_isolation(result),
-            *_next(result),
+            *next_section(result, "What to do now"),
             *_open_questions(result),
             *([Section("Every trial", [strip])] if strip and moved else []),
             *_stages(stages),
@@ -270,11 +276,6 @@ def _isolation(result: Document) -> list[Section]:
 def _open_questions(result: Document) -> list[Section]:
     said = [str(one) for one in items(result, "not_found_out")]
     return [Section("What was not found out", [Words(said, is_list=True)])] if said else []
-
-
-def _next(result: Document) -> list[Section]:
-    commands = [Command(str(one)) for one in items(result, "next")]
-    return [Section("What to do now", commands)] if commands else []
 
 
 def _stages(stages: list[Document]) -> list[Section]:

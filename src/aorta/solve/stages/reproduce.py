@@ -22,7 +22,7 @@ from aorta.attribution import (
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import Failure, failure_of
-from aorta.core.sprt import HitCount
+from aorta.core.sprt import NOTHING, HitCount
 from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
@@ -78,19 +78,23 @@ class Reproduce:
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
-        failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
+        if state.request.good is None:
+            failure["mistake"], again = _is_mistake(state, subject, seen)
+            seen = replace(seen, hits=seen.hits + again)
+        else:
+            failure["mistake"] = False
         if failure["mistake"]:
             rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
             return StageResult(
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
             )
-        report = _measured(state, subject, seen.oracle)
+        report = _measured(state, subject, seen)
         unsure = failure["confidence"] < _SURE_OF_A_MISTAKE
         if report.tally.clean and unsure and failure["class"] in _MISTAKES:
             # A mistake fails every time: what comes and goes is none.
             failure = _by_its_exception(failure, failure_of(seen.end))
-        return _result(state, report, failure)
+        return _result(state, report, failure, seen)
 
 
 @dataclass(frozen=True)
@@ -100,19 +104,27 @@ class _Seen:
     said: str
     oracle: Mapping[str, Any]
     end: TrialEnd
-    at_once: bool  # no run before it ended well
+    hits: HitCount  # of all looks at it
+
+    @property
+    def at_once(self) -> bool:
+        """No run before it ended well."""
+        return self.hits.trials == 1
 
 
-def _is_mistake(state: State, subject: Subject, seen: _Seen) -> bool:
-    """Whether it failed in a way that its user can mend at once, and not by chance."""
+def _is_mistake(state: State, subject: Subject, seen: _Seen) -> tuple[bool, HitCount]:
+    """Whether it failed in a way that its user can mend at once, and not by chance; and what one
+    more look at it saw, if that took one.
+    """
     failure = _failure(seen.end, subject)
     if not failure["mistake"] or not seen.at_once:
-        return False
+        return False, NOTHING
     if failure["class"] not in _PERHAPS_MISTAKES:
-        return True
+        return True, NOTHING
     report = _look(state, subject, "again", 1)
-    end = _failing_end(state, report, symptoms=False)
-    return end is not None and _failure(end, subject)["class"] == failure["class"]
+    ends = _failing_ends(state, report, symptoms=False)
+    same = [end for end in ends if _failure(end, subject)["class"] == failure["class"]]
+    return bool(same), HitCount(len(same), report.tally.evidence)
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
@@ -143,13 +155,15 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
 def _first_failure(state: State, subject: Subject) -> _Seen | None:
     """None where it never failed."""
     limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
+    before = NOTHING
     for name, most in (("first", 1), ("more", limit - 1)):
         if most < 1:
             return None
         report = _look(state, subject, name, most)
-        end = _failing_end(state, report, symptoms=subject.oracle is None)
-        if end is not None:
-            return _Seen(*_drafted(subject, end), end, at_once=name == "first")
+        ends = _failing_ends(state, report, symptoms=subject.oracle is None)
+        before += HitCount(len(ends), max(len(ends), report.tally.evidence))
+        if ends:
+            return _Seen(*_drafted(subject, ends[0]), ends[0], before)
     return None
 
 
@@ -176,16 +190,17 @@ def _opened(state: State) -> list[str]:
     return list(json.loads(place.read_bytes())) if place.is_file() else []
 
 
-def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd | None:
-    """Of the first trial that failed, timed out, or exited well with a symptom."""
+def _failing_ends(state: State, report: RunReport, *, symptoms: bool) -> list[TrialEnd]:
+    """Of the trials that failed, timed out, or exited well with a symptom."""
+    found: list[TrialEnd] = []
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
             continue
         ails = symptoms and symptom_of(end) is not None
         if record.outcome is Outcome.REPRODUCED or end.timed_out or ails:
-            return end
-    return None
+            found.append(end)
+    return found
 
 
 def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
@@ -315,41 +330,43 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
     return attribute(Evidence(logs=logs, failures=(ended,) if hung or not many else ()))
 
 
-def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
-    """Trials until the failure rate is known; earlier looks are the first of them."""
+def _measured(state: State, subject: Subject, seen: _Seen) -> RunReport:
+    """Trials until the failure rate is known; what earlier looks saw counts."""
     return run_command(
         state,
-        replace(subject, oracle=oracle),
+        replace(subject, oracle=seen.oracle),
         stage="reproduce",
         counted_as="reproduce",
         folder=state.folder("reproduce"),
         trials=None,
+        seen=seen.hits,
     )
 
 
-def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
+def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _Seen) -> StageResult:
     tally = report.tally
+    every = seen.hits + HitCount.of(tally)
     _check_possible(state, report)
     seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
     document = report.to_json()
     answer = {
         **failure,
-        "rate": document["rate"],
+        "rate": _rate(every.hits, every.trials),
+        "looks": seen.hits.trials,
         "signature": document["signature"] or failure["summary"],
-        "failure": document["failure"],
+        "failure": document["failure"] or failure_of(seen.end).to_json(),
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
     spent = report.ending.reason is not Reason.DONE
     status: Status = "done"
     why = ""
-    if tally.reproduced <= 1 and tally.evidence >= MOST_LOOKS:
-        high = 100 * HitCount(tally.reproduced, tally.evidence).high(0.05)
+    if every.hits <= 1 and every.trials >= MOST_LOOKS:
         why = (
-            f"it failed {tally.reproduced} of {tally.evidence} times: it fails in less than "
-            f"{high:.0f} % of runs (95 % sure), too seldom to look for its cause"
+            f"it failed {every.hits} of {every.trials} times: it fails in less than "
+            f"{100 * every.high(0.05):.0f} % of runs (95 % sure), too seldom to look for its cause"
         )
         status = "no_answer"
-    elif not tally.reproduced:
+    elif not tally.reproduced and tally.evidence:
         status, why = "no_answer", "it did not fail again"
         if spent:
             status, why = "budget", report.ending.detail

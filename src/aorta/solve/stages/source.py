@@ -6,7 +6,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core.failure import failure_from_json
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.registry.environments import EnvironmentLayers
@@ -33,7 +32,6 @@ class Source:
                 spec=reduced_spec(state) or draft(state, subject, oracle),
                 source=True,
                 fixed_by=_fix(state),
-                source_oracle=_exception(state),
                 run_dir=folder,
                 ticket=asked.ticket,
                 layers=EnvironmentLayers(
@@ -50,16 +48,6 @@ class Source:
         answer = report.to_json()
         status = status_of(answer, report.ending.reason)
         return StageResult(self.name, *status, str(report.run_dir), answer=answer)
-
-
-def _exception(state: State) -> dict[str, str] | None:
-    """Where the failure is an exception and nobody said what counts: that exception as it was, and
-    not the pattern drafted from it, which leaves its numbers open.
-    """
-    subject, first = subject_of(state.request), state.known("reproduce").get("first")
-    found = failure_from_json(first)
-    drafted = subject.oracle is None and subject.spec is None
-    return {"kind": "exit_code"} if drafted and found is not None and found.causes else None
 
 
 def _fix(state: State) -> Path | None:

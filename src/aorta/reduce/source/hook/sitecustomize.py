@@ -37,7 +37,6 @@ class Observer:
         self.names: dict[str, str] = {}  # of code: the user's file, or nothing
         self.seen: set[tuple[str, int]] = set()
         self.unseen: dict[CodeType, set[int]] = {}
-        self.returned: dict[CodeType, str | None] = {}
         self.opened: set[str] = set()
 
     def write(self, **line: Any) -> None:
@@ -95,14 +94,12 @@ class Observer:
             self.unseen[code] = {line for _, line in findlinestarts(code) if line}
         unseen = self.unseen[code]
 
-        def on_event(frame: FrameType, event: str, argument: object) -> Any:
+        def on_event(frame: FrameType, event: str, _argument: object) -> Any:
             if event == "line":
                 self.on_line(file, frame.f_lineno)
                 unseen.discard(frame.f_lineno)
                 if not unseen:
                     frame.f_trace_lines = False  # a long loop is not looked at turn by turn
-            elif event == "return":
-                self.on_return(file, code, argument)
             return on_event
 
         return on_event
@@ -126,14 +123,9 @@ class Observer:
                 self.on_line(file, line)
             return monitoring.DISABLE
 
-        def on_return(code: CodeType, _offset: int, value: object) -> Any:
-            file = self.user_file(code.co_filename)
-            return self.on_return(file, code, value) if file else monitoring.DISABLE
-
         monitoring.register_callback(tool, events.PY_START, on_start)
         monitoring.register_callback(tool, events.LINE, on_line)
-        monitoring.register_callback(tool, events.PY_RETURN, on_return)
-        monitoring.set_events(tool, events.PY_START | events.LINE | events.PY_RETURN)
+        monitoring.set_events(tool, events.PY_START | events.LINE)
 
     def watch(self) -> None:
         try:
@@ -161,17 +153,6 @@ class Observer:
             known = [text for text in texts if text is not None]
             whole = "%s(%s)" % (type(made).__name__, ", ".join(known))
             MADE[id(made)] = (made, whole if len(known) == len(texts) else None)
-
-    def on_return(self, file: str, code: CodeType, value: object) -> None:
-        if code.co_name[0] == "<":
-            return
-        if code in self.returned and self.returned[code] is None:
-            return
-        text = expression(value)
-        if code not in self.returned or self.returned[code] != text:
-            text = text if code not in self.returned else None
-            self.returned[code] = text
-            self.write(returned=[file, code.co_firstlineno, text])
 
     def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str):
