@@ -73,7 +73,7 @@ LINES = {
 }  # fmt: skip
 NOT_ON_A_COMMAND_LINE = {
     "run": {"cwd", "stop_at_failure", "max_wall_clock", "retries", "run_dir"},
-    "reduce": {"fixed_by", "run_dir", "seen", "ticket"},
+    "reduce": {"fixed_by", "run_dir", "seen", "source_oracle", "ticket"},
     "triage": {"max_wall_clock", "run_dir"},
     "bisect": set(),
     "diverge": {"cwd", "max_wall_clock", "name", "run_dir"},
