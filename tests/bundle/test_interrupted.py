@@ -76,7 +76,7 @@ def opened(path: Path) -> Iterator[Iterator[None]]:
 def test_a_disk_that_fills_up_while_the_archive_is_written_is_exit_5_and_leaves_nothing(
     tmp_path: Path, small_disk: Path
 ) -> None:
-    done = aorta("bundle", big_run(tmp_path, 4), "--no-check", "--output", small_disk)
+    done = aorta("bundle", big_run(tmp_path, 2.6), "--no-check", "--output", small_disk)
     assert done.exit_code == 5, done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("\n") == 1

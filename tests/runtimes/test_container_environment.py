@@ -65,7 +65,9 @@ def test_a_container_without_layers_has_only_the_documented_variables_and_no_pro
     (tmp_path / "config.json").write_text(json.dumps({"proxies": proxies}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     trial = make_trial(tmp_path, engine.environment(IMAGE), *SHOW_ENVIRONMENT)
-    inside = seen(finished(trial).stdout)
+    done = finished(trial)
+    assert done.returncode == 0, done.stderr
+    inside = seen(done.stdout)
     assert inside.keys() == FROM_AORTA | FROM_ENGINE[engine.kind]
     assert inside["AORTA_TRIAL_DIR"] == str(trial.trial_dir)
     assert inside["AORTA_DOCKER_IMAGE"] == IMAGE

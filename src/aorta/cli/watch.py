@@ -35,11 +35,11 @@ def command(run_dir: Path, port: int, host: str, open_it: bool) -> None:
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))
     server = WatchServer(run_dir, host, port)
-    click.echo(server.address)
-    say("Ctrl-C ends the view; the run does not notice")
-    if open_it:
-        click.launch(server.address)
     try:
+        click.echo(server.address)
+        say("Ctrl-C ends the view; the run does not notice")
+        if open_it:
+            click.launch(server.address)
         server.serve()
     except KeyboardInterrupt:
         say()
