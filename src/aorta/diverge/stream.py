@@ -183,23 +183,22 @@ class _Reader:
         for lot, width in line["widths"]:
             begins[lot] = at
             at += 8 * width
-        records, at, number = array("q", a2b_base64(line["records"])), 0, line["first"]
+        records, at, number = line["records"], 0, line["first"]
         while at < len(records):
             ends = at + 4 + records[at + 2] + records[at + 3]
-            self._add(number, records[at:ends], line["parts"], numbers, begins)
+            self._add(number, records[at:ends], numbers, begins)
             at, number = ends, number + 1
 
     def _add(
         self,
         number: int,
-        record: Sequence[int],
-        parts: Sequence[Sequence[int]],
+        record: Sequence[Any],
         numbers: memoryview,
         begins: dict[int, int],
     ) -> None:
         step, head, count, _ = record[:4]
         read, given = record[4 : 4 + count], record[4 + count :]
-        writers = [[writer] if writer >= 0 else parts[-1 - writer] for writer in read[::3]]
+        writers = [[by] if isinstance(by, int) else by for by in read[::3]]
         op, phase, module, file, line, is_random, tf32 = self.shared[head]
         outputs = []
         for kind in given:

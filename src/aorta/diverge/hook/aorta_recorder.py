@@ -126,8 +126,7 @@ class Recorder:
         """Sum up what waits, and write what the device has summed up since the last flush."""
         own, self._own = self._own, array("d")
         first, count = self._first, self.count - self._first
-        records, parts = _packed(self._pending)
-        line = {"first": first, "records": _base64(records), "parts": parts}
+        line = {"first": first, "records": self._pending}
         self._pending, self._first = [], self.count
         self._write_fetched()
         if not count:
@@ -140,8 +139,9 @@ class Recorder:
             widths += more
 
         def write() -> None:
-            numbers = own.tobytes() + (fetch() if fetch else b"")
-            self._write({**line, "widths": widths, "numbers": _base64(numbers)}, count)
+            # Doubles in base64: to spell them out takes longer than everything else does.
+            numbers = b2a_base64(own.tobytes() + (fetch() if fetch else b""), newline=False)
+            self._write({**line, "widths": widths, "numbers": numbers.decode()}, count)
 
         self._fetching = write
         if not waits:
@@ -191,22 +191,6 @@ class Recorder:
         file = self._stream()
         file.write(json.dumps(end) + "\n")
         file.close()
-
-
-def _packed(records: list[Any]) -> tuple[bytes, list[list[int]]]:
-    """The numbers, and beside them the writers of parts: -1 stands for the first of them."""
-    parts: list[list[int]] = []
-    if list in set(map(type, records)):
-        for at, written in enumerate(records):
-            if isinstance(written, list):
-                parts.append(written)
-                records[at] = -len(parts)
-    return array("q", records).tobytes(), parts
-
-
-def _base64(numbers: bytes) -> str:
-    """To spell numbers out takes longer than everything else does."""
-    return b2a_base64(numbers, newline=False).decode()
 
 
 _current: Recorder | None = None
