@@ -72,7 +72,9 @@ def files_of_a_run_on_slurm() -> list[set[str]]:
 
 
 def files_of_a_failure() -> set[str]:
-    """Of a job of two ranks that lack a module: it is stopped, and leaves a case."""
+    """Of a job of two ranks that lack a module: it is stopped, and leaves a case. They wait until
+    the agent has read its rule files.
+    """
     from aorta.launch.job import launch
 
     seen: set[str] = set()
@@ -84,7 +86,7 @@ def files_of_a_failure() -> set[str]:
             seen.add(str(Path(name).relative_to(PACKAGE)))
 
     with tempfile.TemporaryDirectory(prefix="aorta-walk-") as scratch, chdir(scratch):
-        Path("job.py").write_text("import surely_not_installed\n", encoding="utf-8")
+        Path("job.py").write_text("import time; time.sleep(5); import nowhere\n", encoding="utf-8")
         threading.setprofile(note)
         sys.setprofile(note)
         try:
@@ -153,6 +155,7 @@ def main(words: Sequence[str]) -> None:
             cluster.stop()
     if "launch" in words:
         _show("a failure, from the agent to the case", files_of_a_failure())
+        _show("the process that writes the case loads", files_of("aorta.launch.case"))
     _show("its supervisor loads", files_of("aorta.executors.supervisor"))
     _show("a worker on a cluster loads", files_of("aorta.executors.worker"))
 

@@ -72,7 +72,7 @@ LINES = {
     ),
 }  # fmt: skip
 NOT_ON_A_COMMAND_LINE = {
-    "run": {"cwd", "stop_at_failure", "max_wall_clock", "retries", "run_dir"},
+    "run": {"cwd", "stop_at_failure", "max_wall_clock", "retries", "run_dir", "seen"},
     "reduce": {"fixed_by", "run_dir", "seen", "ticket"},
     "triage": {"max_wall_clock", "run_dir"},
     "bisect": set(),

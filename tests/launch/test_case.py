@@ -10,13 +10,15 @@ import pytest
 import yaml
 
 from aorta.core.errors import Exit
-from aorta.launch.cycle_dir import Ruling
 from aorta.launch.records import (
     Action,
+    CaseRequest,
     CycleEvidence,
     CycleStart,
     FailedCycle,
+    FinalDecision,
     JobEnding,
+    Ruling,
     SourceVerdict,
     WorkerEnd,
 )
@@ -106,7 +108,6 @@ def drafted(
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     from aorta.launch.case import draft_spec
-    from aorta.launch.decision import FinalDecision
     from aorta.launch.options import parse
 
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
@@ -114,8 +115,17 @@ def drafted(
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
-    words = FinalDecision(ending, FailedCycle(start, (evidence,)), ruling)
-    text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml", "")
+    options = parse(arguments or ("train.py",))
+    request = CaseRequest(
+        log_dir=tmp_path,
+        final=FinalDecision(ending, FailedCycle(start, (evidence,)), ruling),
+        command=options.command,
+        ranks_per_node=options.torch.nproc_per_node,
+        devices=None,
+        hang_timeout=options.settings.hang_timeout_seconds,
+        opened=(),
+    )
+    text = draft_spec(request, tmp_path / "aorta.yaml", "")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
 
 

@@ -3,106 +3,107 @@ type next.
 
 `<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose
 oracle is this very failure; `workload/` holds the files that the job opened, and `elsewhere.yaml`
-runs them on another machine. It is written by the agent that decided, after every other agent has
-been told to leave.
+runs them on another machine.
+
+`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says. The agent that decided
+runs that after every other agent was told to leave: whatever is wrong with the user's files, and a
+file system that does not answer, cost the case and never the job's exit code.
 """
 
 import json
-import logging
 import os
+import pickle
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
 from aorta.executors.evidence import read_end
 from aorta.launch.cycle_dir import CycleDir
-from aorta.launch.decision import FinalDecision
-from aorta.launch.options import Options
-from aorta.launch.records import CycleEvidence
+from aorta.launch.records import CaseRequest, CycleEvidence
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files, with_files
 from aorta.reduce.proposals import proposal_for
 from aorta.version import __version__
-
-log = logging.getLogger(__name__)
 
 _WORKLOAD = "workload"
 _PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
 _LARGEST_LOG = 10 << 20  # of each file, the end
 
 
-def write_case(
-    log_dir: Path, words: FinalDecision, options: Options, opened: Collection[str] = ()
-) -> Path:
+def main() -> None:
+    request: CaseRequest = pickle.load(sys.stdin.buffer)  # noqa: S301 - the agent wrote it
+    try:
+        write_case(request)
+    except OSError as full:
+        sys.exit(str(full.strerror))
+
+
+def write_case(request: CaseRequest) -> None:
     """The directory appears complete or not at all; an earlier run's case is kept beside it."""
+    log_dir, final = request.log_dir, request.final
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "logs").mkdir(parents=True)
-    start = words.failed.start
-    _write_finding(fresh, words)
+    start = final.failed.start
+    _write_finding(fresh, request)
     _write_machine(fresh / "env.json")
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
-    for piece in words.failed.evidence:
+    for piece in final.failed.evidence:
         _copy_logs(piece, fresh / "logs")
     elsewhere = f"On another machine:  aorta reduce --spec {ELSEWHERE} --output reduce"
-    if _copy_workload(options, opened, log_dir, fresh / _WORKLOAD):
-        write_whole(fresh / ELSEWHERE, portable_spec(words, options, _WORKLOAD))
+    if _copy_workload(request, fresh / _WORKLOAD):
+        write_whole(fresh / ELSEWHERE, portable_spec(request, _WORKLOAD))
     else:
         elsewhere = (
             f"It runs on this machine alone: its files take more than {MOST_BYTES_TAKEN >> 20} MiB."
         )
-    if isolating := isolate_command(log_dir, words, options):
+    if isolating := isolate_command(request):
         elsewhere += f"\n# Is it one of the nodes?  {isolating}"
-    write_whole(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml", elsewhere))
+    write_whole(fresh / "aorta.yaml", draft_spec(request, case / "aorta.yaml", elsewhere))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
     fresh.rename(case)
-    return case
 
 
-def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, target: Path) -> bool:
+def _copy_workload(request: CaseRequest, target: Path) -> bool:
     """Files of the working directory that the job opened or names; False where too many."""
-    here = Path.cwd()
-    files = needed_files(here, options.command, None, [log_dir])
+    apart = [request.log_dir]
+    files = needed_files(Path.cwd(), request.command, None, apart)
     if files is None:
         return False
-    (with_files(files, sorted(opened), [log_dir]) or files).copy_to(target)
+    (with_files(files, request.opened, apart) or files).copy_to(target)
     target.mkdir(exist_ok=True)
     return True
 
 
 def _write_machine(file: Path) -> None:
-    """What `aorta env probe` says, asked in a process of its own: a driver that hangs after the
-    failure costs this file, and neither the case nor the exit code.
-    """
+    """What `aorta env probe` says. A driver that hangs after the failure costs this file alone."""
     probe = (sys.executable, "-P", "-m", "aorta.probe")
-    try:
+    with suppress(subprocess.SubprocessError):
         done = subprocess.run(probe, capture_output=True, check=True, timeout=_PROBE_WITHIN)
-    except subprocess.SubprocessError as wrong:
-        log.warning("the case has no env.json: %s", wrong)
-    else:
         write_whole(file, done.stdout.decode())
 
 
-def _write_finding(folder: Path, words: FinalDecision) -> None:
+def _write_finding(folder: Path, request: CaseRequest) -> None:
+    final = request.final
     content = {
         "schema": SCHEMA,
         "aorta_version": __version__,
-        "finding": words.ruling.verdict.finding,
-        "decision": words.ruling.document,
-        "elapsed_ms": words.ruling.elapsed_ms,
-        "ending": words.ending.document,
+        "finding": final.ruling.verdict.finding,
+        "decision": final.ruling.document,
+        "elapsed_ms": final.ruling.elapsed_ms,
+        "ending": final.ending.document,
     }
     write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
 
@@ -152,21 +153,21 @@ _ALONE = {  # what a script may expect of its launcher; port 0 is a free one
 }
 
 
-def draft_spec(words: FinalDecision, options: Options, file: Path, elsewhere: str) -> str:
+def draft_spec(request: CaseRequest, file: Path, elsewhere: str) -> str:
     """For this machine; `elsewhere` says in a line how it runs on another one."""
     python = interpreter()
-    command = [python if word == sys.executable else word for word in options.command]
-    spec = _spec(words, options, python, command)
+    command = [python if word == sys.executable else word for word in request.command]
+    spec = _spec(request, python, command)
     spec["workload"]["cwd"] = os.path.relpath(Path.cwd(), file.absolute().parent)
-    return _written(spec, words, file, elsewhere)
+    return _written(spec, request, file, elsewhere)
 
 
-def portable_spec(words: FinalDecision, options: Options, workload: str) -> str:
+def portable_spec(request: CaseRequest, workload: str) -> str:
     """The same failure in the folder `workload` beside the file, with its user's Python."""
-    command = ["python3" if word == sys.executable else word for word in options.command]
-    spec = _spec(words, options, "python3", [inside(Path.cwd(), word) for word in command])
+    command = ["python3" if word == sys.executable else word for word in request.command]
+    spec = _spec(request, "python3", [inside(Path.cwd(), word) for word in command])
     spec["workload"]["cwd"] = workload
-    return _written(spec, words, Path(ELSEWHERE), "Its files are in the folder beside this file.")
+    return _written(spec, request, Path(ELSEWHERE), "Its files are in the folder beside this file.")
 
 
 def inside(folder: Path, word: str) -> str:
@@ -174,15 +175,14 @@ def inside(folder: Path, word: str) -> str:
     return re.sub(rf"(?<![\w./~-]){re.escape(str(folder))}/", "", word)
 
 
-def _spec(
-    words: FinalDecision, options: Options, python: str, command: Sequence[str]
-) -> dict[str, Any]:
+def _spec(request: CaseRequest, python: str, command: Sequence[str]) -> dict[str, Any]:
     """Under plain torchrun where there are several ranks, or nothing else may shrink: a reproducer
     must not restart what it reproduces.
     """
-    ranks = sum(len(piece.ranks) for piece in words.failed.evidence) or options.torch.nproc_per_node
-    if torch.cuda.is_available():
-        ranks = min(ranks, torch.cuda.device_count())
+    ranks = sum(len(piece.ranks) for piece in request.final.failed.evidence)
+    ranks = ranks or request.ranks_per_node
+    if request.devices is not None:
+        ranks = min(ranks, request.devices)
     proposal = proposal_for(command, Path.cwd())
     launched = ranks > 1 or not proposal.axes
     if launched:
@@ -192,7 +192,7 @@ def _spec(
         axes.append({"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1})
     return {
         "workload": {"command": proposal.command, "cwd": "."},
-        "oracle": _oracle(words, options, launched=launched),
+        "oracle": _oracle(request, launched=launched),
         "axes": axes,
         **({} if launched else {"extra_env": _ALONE}),
     }
@@ -206,18 +206,18 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
     return [*torchrun, "--no-python", *command]
 
 
-def isolate_command(log_dir: Path, words: FinalDecision, options: Options) -> str | None:
+def isolate_command(request: CaseRequest) -> str | None:
     """How to find out, on a Slurm, whether it is a node or the job; None for a job of one node."""
-    start = words.failed.start
+    start = request.final.failed.start
     # Slurm knows a host by its first name; an address has none.
     short = (re.sub(r"^([a-zA-Z][\w-]*)\..*", r"\1", node) for node in start.nodes)
     hosts = list(dict.fromkeys(short))
     if len(hosts) < 2:
         return None
-    ranks = options.torch.nproc_per_node
-    torchrun = shlex.join(_under_torchrun(interpreter(), options.command, ranks))
+    ranks = request.ranks_per_node
+    torchrun = shlex.join(_under_torchrun(interpreter(), request.command, ranks))
     failed = range(max(start.first_cycle, start.cycle - _HISTORY + 1), start.cycle + 1)
-    history = (f"--history {shlex.quote(str(CycleDir(log_dir, n).path))}" for n in failed)
+    history = (f"--history {shlex.quote(str(CycleDir(request.log_dir, n).path))}" for n in failed)
     job = shlex.quote(torchrun.replace("--standalone", _STARTED_BY_SLURM, 1))
     return (
         f"aorta isolate --nodes {','.join(hosts)} --ranks-per-node {ranks} {' '.join(history)} "
@@ -225,10 +225,11 @@ def isolate_command(log_dir: Path, words: FinalDecision, options: Options) -> st
     )
 
 
-def _written(spec: Mapping[str, Any], words: FinalDecision, file: Path, elsewhere: str) -> str:
+def _written(spec: Mapping[str, Any], request: CaseRequest, file: Path, elsewhere: str) -> str:
+    final = request.final
     header = _HEADER.format(
-        cycle_id=words.failed.start.cycle_id,
-        reason=" ".join(words.ruling.verdict.reason.split()),
+        cycle_id=final.failed.start.cycle_id,
+        reason=" ".join(final.ruling.verdict.reason.split()),
         file=shlex.quote(str(file)),
         elsewhere=elsewhere,
     )
@@ -243,13 +244,14 @@ def interpreter() -> str:
     return name if is_ours else sys.executable
 
 
-def _oracle(words: FinalDecision, options: Options, *, launched: bool) -> dict[str, Any]:
-    if any(piece.hung for piece in words.failed.evidence):
-        return {"kind": "hang", "silent_for": f"{options.settings.hang_timeout_seconds or 60:g}s"}
-    pattern = _pattern(words.ruling.verdict.finding)
+def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
+    final = request.final
+    if any(piece.hung for piece in final.failed.evidence):
+        return {"kind": "hang", "silent_for": f"{request.hang_timeout or 60:g}s"}
+    pattern = _pattern(final.ruling.verdict.finding)
     if pattern is not None:
         return {"kind": "regex", "pattern": pattern, "stream": "both"}
-    signal = _signal(words.failed.evidence)
+    signal = _signal(final.failed.evidence)
     if signal is None:
         return {"kind": "exit_code"}
     if launched:  # torchrun tells the signal a rank died of, whatever the rank itself wrote
@@ -268,3 +270,7 @@ def _signal(evidence: Sequence[CycleEvidence]) -> int | None:
     """The signal that a rank died of by itself."""
     failures = [end for piece in evidence for end in piece.failures]
     return next((end.signal for end in failures if end.signal is not None), None)
+
+
+if __name__ == "__main__":
+    main()

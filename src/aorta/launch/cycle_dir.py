@@ -13,16 +13,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
 from aorta.executors.evidence import read_end
-from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict
+from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Ruling
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -210,31 +208,6 @@ def sign_off(log_dir: Path, state: str) -> None:
         if run.lock.read_text() == owner:
             run.describe(state=state)
             run.lock.unlink()
-
-
-@dataclass(frozen=True)
-class Ruling:
-    """The verdict on a failed cycle, how long it took, and whether it ends the job."""
-
-    verdict: SourceVerdict
-    elapsed_ms: int
-    dry_run: bool = False
-    ending: JobEnding | None = None
-
-    @property
-    def words(self) -> str:
-        verdict = self.verdict
-        how = f"{verdict.source}, {self.elapsed_ms} ms"
-        return f"{verdict.action.value} ({how}): {verdict.reason}"
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return {
-            **self.verdict.decision,
-            "action": self.verdict.action.value,
-            "reason": self.verdict.reason,
-            "dry_run": self.dry_run,
-        }
 
 
 def write_cycle_info(

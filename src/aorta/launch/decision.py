@@ -23,7 +23,7 @@ from aorta.attribution import JobProgress
 from aorta.attribution.documents import REMEMBERED
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
-from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
+from aorta.launch.cycle_dir import LogDir, next_cycle, write_cycle_info
 from aorta.launch.records import (
     Action,
     CycleEvidence,
@@ -31,7 +31,9 @@ from aorta.launch.records import (
     DecisionSource,
     Everybody,
     FailedCycle,
+    FinalDecision,
     JobEnding,
+    Ruling,
     SourceError,
     SourceVerdict,
 )
@@ -163,15 +165,6 @@ def _tell(
     except (SourceError, OSError) as wrong:
         cycle = failed.start.cycle_id
         log.warning("%s was not told about cycle %s, going on: %s", source.name, cycle, wrong)
-
-
-@dataclass(frozen=True)
-class FinalDecision:
-    """What the deciding agent knows about the end of the job; the case is made of it."""
-
-    ending: JobEnding
-    failed: FailedCycle
-    ruling: Ruling
 
 
 @dataclass

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -22,18 +25,16 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, g
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
-from aorta.launch.case import write_case
 from aorta.launch.cycle_dir import LogDir, sign_off
-from aorta.launch.decision import AttributionSources, FinalDecision, LeaderDecides
+from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CycleLogs, RedirectedFunction
-from aorta.launch.records import JobEnding
+from aorta.launch.records import CaseRequest, FinalDecision, JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.sources import build_sources
 from aorta.launch.store import StoreLostError
 from aorta.launch.store_server import connect
 from aorta.launch.torch_elastic import (
-    demand_known_agent,
     event_log_handler,
     raise_on_signals,
     signals_to_handle,
@@ -45,8 +46,8 @@ log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _FOLDERS_WATCHED = 256  # walking through more would be felt at the start
+_CASE_WITHIN = 300.0  # seconds; usually one
 _LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
-_OTHER_PLACES = ("/dev/shm", "/var/tmp")  # noqa: S108 - for logs that nobody asked for
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -113,7 +114,6 @@ class _Launch:
         self._decider = LeaderDecides(
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
-        demand_known_agent()
         stores = connect(options.rendezvous, options.meeting)
         self._rendezvous = DecidingRendezvous(
             options.meeting, *stores, self._decider, attribution.decision_timeout_seconds
@@ -219,16 +219,29 @@ def _report(finished: Finished) -> int:
 
 
 def _write_case(
-    log_dir: Path, words: FinalDecision | None, options: Options, opened: Collection[str]
+    log_dir: Path, final: FinalDecision | None, options: Options, opened: Collection[str]
 ) -> None:
-    """Written by the agent that decided; a full disk must not change how the job ends."""
-    if words is None:
+    """By the agent that decided, in a process of its own: it changes not how the job ends."""
+    if final is None:
         return
+    request = CaseRequest(
+        log_dir=log_dir,
+        final=final,
+        command=options.command,
+        ranks_per_node=options.torch.nproc_per_node,
+        devices=torch.cuda.device_count() if torch.cuda.is_available() else None,
+        hang_timeout=options.settings.hang_timeout_seconds,
+        opened=tuple(sorted(opened)),
+    )
+    program = (sys.executable, "-P", "-m", "aorta.launch.case")
+    told = pickle.dumps(request)
     try:
-        case = write_case(log_dir, words, options, opened)
-    except OSError as full:
-        log.warning("the case could not be written: %s", full.strerror)
+        subprocess.run(program, input=told, capture_output=True, timeout=_CASE_WITHIN, check=True)
+    except (OSError, subprocess.SubprocessError) as wrong:
+        lines = (getattr(wrong, "stderr", None) or b"").decode(errors="replace").splitlines()
+        log.warning("the case could not be written: %s", lines[-1] if lines else wrong)
     else:
+        case = log_dir / "case"
         log.info("the case is in %s; next: aorta reduce --spec %s/aorta.yaml", case, case)
 
 
@@ -296,25 +309,20 @@ def _asks_for_logs(options: Options) -> bool:
 
 
 def _log_dir(options: Options) -> Path:
-    if not _asks_for_logs(options):
-        return _somewhere()
-    assert options.log_dir is not None
+    """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
+    asked = options.log_dir if _asks_for_logs(options) else None
     try:
-        options.log_dir.mkdir(parents=True, exist_ok=True)
+        if asked is not None:
+            asked.mkdir(parents=True, exist_ok=True)
+            return asked
+        chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_"))
     except OSError as wrong:
-        raise UsageError(f"--log-dir {options.log_dir} cannot be made: {wrong.strerror}") from None
-    return options.log_dir
-
-
-def _somewhere() -> Path:
-    """A directory for logs that nobody asked for. A full disk is no reason not to run."""
-    for place in (None, *_OTHER_PLACES):
-        with suppress(OSError):
-            chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_", dir=place))
-            log.info("logs are in %s", chosen)
-            return chosen
-    log.warning("there is no room for logs; attribution has only the last words of each rank")
-    return Path(os.devnull) / "logs"
+        if asked is not None:
+            raise UsageError(f"--log-dir {asked} cannot be made: {wrong.strerror}") from None
+        log.warning("there is no room for logs; attribution has only the last words of each rank")
+        return Path(os.devnull) / "logs"
+    log.info("logs are in %s", chosen)
+    return chosen
 
 
 def _job_id(options: Options) -> str:

@@ -2,11 +2,11 @@
 what a source of verdicts is given and answers. Nothing here knows torch, files or clocks.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
-
-from pydantic import TypeAdapter
 
 from aorta.attribution import Action
 
@@ -197,6 +197,53 @@ class SourceVerdict:
         return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
+@dataclass(frozen=True)
+class Ruling:
+    """The verdict on a failed cycle, how long it took, and whether it ends the job."""
+
+    verdict: SourceVerdict
+    elapsed_ms: int
+    dry_run: bool = False
+    ending: JobEnding | None = None
+
+    @property
+    def words(self) -> str:
+        verdict = self.verdict
+        how = f"{verdict.source}, {self.elapsed_ms} ms"
+        return f"{verdict.action.value} ({how}): {verdict.reason}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            **self.verdict.decision,
+            "action": self.verdict.action.value,
+            "reason": self.verdict.reason,
+            "dry_run": self.dry_run,
+        }
+
+
+@dataclass(frozen=True)
+class FinalDecision:
+    """What the deciding agent knows about the end of the job; the case is made of it."""
+
+    ending: JobEnding
+    failed: FailedCycle
+    ruling: Ruling
+
+
+@dataclass(frozen=True)
+class CaseRequest:
+    """What the process that writes the case is told, as plain values."""
+
+    log_dir: Path
+    final: FinalDecision
+    command: tuple[str, ...]  # the user's own, as torchrun would run it
+    ranks_per_node: int
+    devices: int | None  # of this machine; None where it has no GPU
+    hang_timeout: float | None
+    opened: tuple[str, ...]  # files of the working directory that the job opened
+
+
 Everybody = Callable[[CycleStart], FailedCycle | None]
 """What all agents know about a cycle; None until all have told."""
 
@@ -221,17 +268,16 @@ class DecisionSource(Protocol):
         """
 
 
-_ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (Node, CycleStart, JobEnding, CycleEvidence)
-}
-
-
 def encode(record: Node | CycleStart | JobEnding | CycleEvidence) -> str:
-    """As one line of JSON."""
-    return _ADAPTERS[type(record)].dump_json(record).decode()
+    """As one line of JSON, also of names that are no UTF-8."""
+    return json.dumps(asdict(record), separators=(",", ":"))
 
 
 def decode(kind: type[T], text: bytes | str) -> T:
     """The record of that kind that `encode` wrote."""
-    record: T = _ADAPTERS[kind].validate_json(text)
-    return record
+    content = json.loads(text)
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+    if kind is CycleEvidence:
+        fields["ends"] = tuple(WorkerEnd(**end) for end in content["ends"])
+        fields["tails"] = {int(rank): tail for rank, tail in content["tails"].items()}
+    return kind(**fields)

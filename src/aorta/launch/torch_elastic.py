@@ -39,7 +39,6 @@ from torch.distributed.elastic.multiprocessing.api import (
 from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname
 from torch.distributed.launcher.api import LaunchConfig
 
-from aorta.core.errors import InfrastructureError
 from aorta.launch.output import CycleLogs
 
 log = logging.getLogger(__name__)
@@ -48,25 +47,6 @@ T = TypeVar("T")
 
 _PATIENCE = 30  # seconds that workers have to end; before 2.12 torch knows no other
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # that torchrun hears; before 2.10 it has no option
-_NEEDED = (
-    "_invoke_run",
-    "_initialize_workers",
-    "_restart_workers",
-    "_rendezvous",
-    "_start_workers",
-    "_monitor_workers",
-    "_stop_workers",
-    "_shutdown",
-)
-
-
-def demand_known_agent() -> None:
-    """Before a job starts: a torch that no longer has what is needed ends in a sentence."""
-    gone = [name for name in _NEEDED if not hasattr(LocalElasticAgent, name)]
-    if gone:
-        raise InfrastructureError(
-            f"this torch's elastic agent has no {', '.join(gone)}; aorta launch cannot drive it"
-        )
 
 
 def where_known(config: LaunchConfig, taker: Any, *names: str) -> dict[str, Any]:
