@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.aorta_cli import Finished, aorta, environ, start_aorta
+from support.git_repositories import Repository
 from support.planted_index import PlantedIndex, frozen, served
 from support.processes import wait_for_file
 from support.waiting import patience
@@ -406,6 +407,91 @@ def test_without_uv_environments_are_made_with_pip(tmp_path: Path, index: Plante
     done = bisect(tmp_path, index, *test, env={"AORTA_UV": ""})
     assert culprits(done) == [("culprit", "1.0", "1.1")]
     assert "making both environments with pip" in done.stderr
+
+
+def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    index.releases("culprit", TENS[:4], broken_from="1.2")
+    shas = []
+    for number in range(9):
+        version = f"1.{number // 2}"
+        content = f"version = {version!r}\nnumber = {number}\nbroken = {number >= 3}\n"
+        shas.append(repository.commit(f"commit {number}", {"culprit.py": content}))
+        if number % 2 == 0:
+            repository.git("tag", f"v{version}")
+    # What needs it has the index' newest installed before the commit is installed over it.
+    index.release("user", "1.0", needs=["culprit"])
+    sides(tmp_path, culprit=("1.0", "1.3"), user=("1.0", "1.0"))
+    build = (
+        'python -c "import shutil, culprit; '
+        "shutil.copy('culprit.py', __import__('sysconfig').get_paths()['purelib'])\""
+    )
+    (tmp_path / "bisect.yaml").write_text(
+        json.dumps({"packages": [{"name": "culprit", "path": "repository", "build": build}]})
+    )
+    test = importing("culprit", condition="culprit.broken")
+    done = bisect(tmp_path, index, "--spec", "bisect.yaml", *test, checks=True)
+    assert done.exit_code == 0, done.stderr
+    [culprit] = done.json()["culprits"]
+    assert culprit["commit"] == shas[3]
+    assert [done.json()[side]["culprit"] for side in ("good", "bad")] == shas[2:4]
+    assert repository.worktrees() == [str(repository.path)]
+    assert culprit["release"] == {"good": "1.1", "bad": "1.2"}
+    assert "culprit 1.1 → 1.2 brings the failure (9" in done.stderr
+    assert "'commit 3' by Ann" in done.stderr
+
+
+# A build backend that needs nothing but Python: the wheel is the module as it is.
+BACKEND = """
+import zipfile
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    name = "culprit-2.0-py3-none-any.whl"
+    info = "culprit-2.0.dist-info"
+    with zipfile.ZipFile(f"{directory}/{name}", "w") as wheel:
+        wheel.write("culprit.py")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: culprit\\nVersion: 2.0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "Culprit"
+version = "2.0"
+"""
+
+
+def test_in_its_own_repository_the_commit_of_a_package_installed_from_git_is_named(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """No release differs, and no build command is said: every commit is installed as it is."""
+    repository = Repository.create(tmp_path / "repository")
+    files = {"backend.py": BACKEND, "pyproject.toml": PROJECT, ".gitignore": "out\n*.txt\n"}
+    shas = []
+    for number in range(4):
+        files["culprit.py"] = f"number = {number}\nbroken = {number >= 2}\n"
+        shas.append(repository.commit(f"commit {number}", files))
+    for name, sha, other in (("good.txt", shas[0], "1.0"), ("bad.txt", shas[3], "1.9")):
+        line = f"culprit @ git+file://localhost{repository.path}@{sha}\nalpha=={other}\n"
+        (repository.path / name).write_text(line)
+    done = aorta(
+        *("bisect", "--good-env", "good.txt", "--bad-env", "bad.txt", "--output-prefix", "out"),
+        *("--json", "--no-checks", *from_files(index), "--extra-env", "PYTHONSAFEPATH=1"),
+        *importing("culprit", condition="culprit.broken"),
+        cwd=repository.path,
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "!!! culprit of this directory may be imported" in done.stderr
+    assert f"culprit {shas[0]} → {shas[3]}" in done.stderr
+    [culprit] = done.json()["culprits"]
+    assert (culprit["commit"], culprit["package"]) == (shas[2], "culprit")
+    assert repository.worktrees() == [str(repository.path)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -232,3 +233,14 @@ def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
     if spec.remote and not repository.has(revision):
         repository.fetch(spec.remote, [revision])
     return repository.resolve(revision)
+
+
+def revision_of(repository: Repository, name: str, version: str) -> str | None:
+    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
+    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
+        return version
+    spellings = (
+        *(f"v{version}", version, f"{name}-{version}", f"{name}-v{version}", f"{name}/{version}"),
+        *(f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}"),
+    )
+    return next((tag for tag in spellings if repository.has(f"refs/tags/{tag}")), None)

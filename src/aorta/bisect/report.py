@@ -48,7 +48,10 @@ def _environment_headline(
     """Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
     if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
         return None
-    sure = f"({100 * (confidence or 0):.0f} %)"
+    sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
+    if first.get("commit"):
+        between = {**first, **(first.get("release") or {}), "commit": None}
+        return f"{release_words(between)} brings the failure {sure}: {culprit_words(first)}"
     words = " and ".join(release_words(one) for one in culprits)
     verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
     return f"{words} {verb} {sure}"
@@ -75,7 +78,7 @@ def report_lines(
 def _culprits(findings: Findings) -> Iterator[str]:
     for said in findings.culprits[:50]:
         verb = "taken away" if said.get("removed") else "added"
-        if said.get("kind"):
+        if said.get("kind") and not said.get("commit"):
             yield from _environment_culprit(said)
             continue
         yield f"- **{said['package']}** {said.get('commit') or said['bad']} ({verb})"
@@ -248,7 +251,7 @@ def release_words(said: Mapping[str, Any]) -> str:
 
 def culprit_words(said: Mapping[str, Any]) -> str:
     """One line for people."""
-    if said.get("kind") in _ENVIRONMENT_KINDS:
+    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
         return release_words(said)
     verb = "removing" if said.get("removed") else "at"
     commit = str(said.get("commit") or said.get("bad") or "")

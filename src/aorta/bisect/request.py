@@ -72,7 +72,7 @@ class ContainerOptions:
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
     """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end
-    it is the environment that `python` belongs to.
+    it is the environment that `python` belongs to. `repositories`: whose commits to name.
     """
 
     good: str | None = None
@@ -83,12 +83,14 @@ class EnvironmentOptions:
     no_index: bool = False
     pre: bool = False
     yanked: bool = False
+    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         told = {name: value for name, value in told.items() if value}
+        repositories = told.pop("repositories", None)
         if not (self.good or self.bad or spec):
-            if told:
+            if told or repositories:
                 raise UsageError("the options of a package index go with --good-env and --bad-env")
             return None
         whole = {**(vars(spec) if spec else {}), **told}
@@ -355,7 +357,11 @@ def _spec(request: BisectRequest) -> BisectSpec:
 
 
 def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ...]:
-    packages = list(spec.packages)
+    repositories = [
+        validated(PackageSpec, {"name": name, "path": path}, file=_FILE)
+        for name, path in request.environments.repositories.items()
+    ]
+    packages = [*spec.packages, *repositories]
     if request.good or request.bad:
         if packages or not request.good:
             raise UsageError("--good and --bad go together, for one repository and without a spec")

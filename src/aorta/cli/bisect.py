@@ -8,6 +8,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_above
+from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
@@ -61,6 +62,13 @@ _environment_options = options.stacked(
     click.option("--no-index", is_flag=True, help="No index, only --find-links."),
     click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
     click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
+    click.option(
+        "--repository",
+        "repositories",
+        multiple=True,
+        metavar="NAME=DIR",
+        help="Whose commits to name.",
+    ),
 )
 
 _INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
@@ -178,8 +186,17 @@ def _environments_from(given: options.Given) -> "EnvironmentOptions":
     return EnvironmentOptions(
         good=given.pop("good_env"),
         bad=given.pop("bad_env"),
+        repositories=_repositories_from(given.pop("repositories")),
         **{name: given.pop(name) for name in _INDEX_FIELDS},
     )
+
+
+def _repositories_from(texts: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=DIR` options as directories by name."""
+    found = {name: path for name, _, path in (text.partition("=") for text in texts)}
+    if "" in found or "" in found.values():
+        raise UsageError("--repository: expected NAME=DIR")
+    return found
 
 
 def _containers_from(given: options.Given) -> "ContainerOptions":

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.runtimes.checkout import GIT_FAULT
+from aorta.runtimes.checkout import GIT_FAULT, TreeJob
 from aorta.runtimes.pythons import find_uv
 
 if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
@@ -43,7 +43,8 @@ _UV_QUIETLY = (
 @dataclass(frozen=True)
 class EnvironmentJob:
     """`loose` is tried where `requirements` cannot be installed together. `overrides` are
-    requirements that no package may contradict.
+    requirements that no package may contradict. `trees` are checkouts that are installed over it,
+    by their build command or as they are.
     """
 
     place: str
@@ -55,6 +56,7 @@ class EnvironmentJob:
     find_links: Sequence[str] = ()
     pre: bool = False
     no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
+    trees: Sequence[TreeJob] = ()
     mark: str | None = None
     # By name the versions without which it is no such environment.
     firm: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class EnvironmentJob:
 def main() -> None:
     told = Path(sys.argv[1])
     content = marshal.loads(told.read_bytes())  # noqa: S302 - from a process of ours
+    content["trees"] = [TreeJob(**tree) for tree in content["trees"]]
     make(EnvironmentJob(**content), told.parent)
 
 
@@ -84,6 +87,9 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     if job.listed is not None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
+    for tree in job.trees:
+        tree.check_out()
+        _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")
 
@@ -169,6 +175,16 @@ def _installing(
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
     return words
+
+
+def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
+    words = ["sh", "-c", str(tree.build)]
+    if tree.build is None:
+        words = [*installer(f"{job.place}/bin/python"), "--no-deps", str(tree.tree)]
+    path = f"{job.place}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    variables = {**os.environ, **_where_from(job), "VIRTUAL_ENV": job.place, "PATH": path}
+    if subprocess.run(words, cwd=tree.tree, env=variables, check=False).returncode:
+        raise SystemExit(1)
 
 
 def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:

@@ -15,7 +15,7 @@ from aorta.bisect.environments.build import EnvironmentRecipe, Environments
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
-from aorta.bisect.package import Package, Versions
+from aorta.bisect.package import Package, Versions, clone_lines
 from aorta.bisect.report import shown_of
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
@@ -26,6 +26,7 @@ from aorta.runtimes.package_index import PackageIndex
 from aorta.runtimes.pythons import find_uv, this_python
 from aorta.runtimes.venv_job import index_options, installer
 
+COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))
 _NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 
@@ -59,14 +60,15 @@ class EnvironmentAnswer:
             good=self._as_it_was(found.good, had["good"]),
             bad=self._as_it_was(found.bad, had["bad"]),
         )
+        packages = outcome.last.packages
         reproduce: dict[str, str] = {}
         texts: dict[str, str] = {}
         for side, _, what in _SIDES:
             versions, file = getattr(found, side), self.run.stages.path / f"{side}.txt"
             title = f"the environment that {what}"
-            texts[side] = _requirements_text(self.recipe, versions, had[side], title)
+            texts[side] = _requirements_text(self.recipe, packages, versions, had[side], title)
             write_atomically(file, texts[side])
-            reproduce[side] = self._reproduce(versions, file)
+            reproduce[side] = self._reproduce(packages, versions, file)
         written = self.run.write(replace(found, reproduce=reproduce), shown_of(outcome))
         for side, link, _ in _SIDES:
             place = self.run.stages.path / link
@@ -87,6 +89,10 @@ class EnvironmentAnswer:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         kind_of = self.recipe.ends.kind_of
         said = [{**one, "kind": kind_of(one["package"])} for one in found.culprits]
+        if outcome.last.stage == COMMITS and (single := outcome.searched[-2].single):
+            step, rank = single
+            between = {"good": step.versions[rank], "bad": step.versions[rank + 1]}
+            said = [{**one, "release": between} for one in said]
         if outcome.partner and outcome.partner.single and found.partner:
             package, rank = outcome.partner.single
             said.append(_step(package.name, package.versions[rank : rank + 2], "package"))
@@ -101,7 +107,7 @@ class EnvironmentAnswer:
             one["moves_with"] = sorted(set(self.moves_with[one["package"]]) - named)
         return said
 
-    def _reproduce(self, versions: Versions, listed: Path) -> str:
+    def _reproduce(self, packages: Sequence[Package], versions: Versions, listed: Path) -> str:
         """Shell lines that show one side: the environment from its file, then the test."""
         recipe, uv = self.recipe, find_uv()
         python = shlex.quote(recipe.interpreter(versions))
@@ -117,6 +123,12 @@ class EnvironmentAnswer:
             f"{install} --no-deps -r {shlex.quote(str(listed))} {options}".rstrip(),
             'export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1',
         ]
+        for package in packages:
+            if package.spec.is_git:
+                tree = f'"$place"/{shlex.quote(package.name)}'
+                build = package.spec.build or f"{install} --no-deps . {options}".rstrip()
+                lines += clone_lines(package, versions[package.name], tree)
+                lines.append(f"(cd {tree} && {build})")
         lines += [
             f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
             for name, value in recipe.variables(versions).items()
@@ -127,9 +139,14 @@ class EnvironmentAnswer:
 
 
 def _requirements_text(
-    recipe: EnvironmentRecipe, versions: Versions, had: Mapping[str, str], title: str
+    recipe: EnvironmentRecipe,
+    packages: Sequence[Package],
+    versions: Versions,
+    had: Mapping[str, str],
+    title: str,
 ) -> str:
     """The environment as a file that every installer reads, dependencies included."""
+    built = {p.name: p for p in packages if p.spec.is_git}
     lines = recipe.requirements(versions)
     pinned = {name: f"{name}=={version}" for name, version in had.items()}
     direct = {name: line for name, line in lines.items() if "==" not in line}
@@ -143,7 +160,8 @@ def _requirements_text(
                 for name, value in recipe.variables(versions).items()
                 if name in recipe.ends.variables
             ),
-            *sorted(listed.values()),
+            *(f"# {n} is built from {p.spec.path} at {versions[n]}" for n, p in built.items()),
+            *sorted(line for name, line in listed.items() if name not in built),
             "",
         ]
     )

@@ -9,7 +9,7 @@ are linked from stays.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.checkout import TreeJob
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_python
 from aorta.runtimes.venv_job import EnvironmentJob, other_versions
@@ -67,10 +68,14 @@ class EnvironmentRecipe:
             found[name] = f"{name}>={low},<={high}"
         return found
 
-    def overrides(self, versions: Versions) -> list[str]:
-        """What the two ends themselves violate of their packages' wishes is no conflict."""
-        present = self.requirements(versions)
-        names = sorted(unmet(self.ends.good.installed) | unmet(self.ends.bad.installed))
+    def overrides(self, versions: Versions, built: Collection[str]) -> list[str]:
+        """What the two ends themselves violate of their packages' wishes is no conflict. What is
+        `built` from a repository comes from no index, whoever needs it: a build may write over the
+        files it finds, and those are linked from the installer's cache.
+        """
+        present = {n: line for n, line in self.requirements(versions).items() if n not in built}
+        violated = unmet(self.ends.good.installed) | unmet(self.ends.bad.installed)
+        names = sorted({*violated, *built})
         return [
             present.get(name, f"{name}; {_NOWHERE}")
             for name in names
@@ -126,22 +131,25 @@ class Environments(VersionSets):
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         recipe = self._recipe
         free = [p.name for p in self._packages if not p.firm and p.name in recipe.ends.packages]
-        loose = recipe.loose(versions, free).values() if free else ()
+        built = {p.name for p in self._git()}
+        requirements = recipe.requirements(versions)
+        loose = recipe.loose(versions, free) if free else {}
         return EnvironmentJob(
             str(self._root / key),
             recipe.interpreter(versions),
-            list(recipe.requirements(versions).values()),
-            list(loose),
-            recipe.overrides(versions),
+            [line for name, line in requirements.items() if name not in built],
+            [line for name, line in loose.items() if name not in built],
+            recipe.overrides(versions, built),
+            trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
-            firm=self._firm(versions),
+            firm=self._firm(versions, built),
             listed=str(self._listed(key)),
         ).of(recipe.sources)
 
-    def _firm(self, versions: Versions) -> dict[str, str]:
+    def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
         """The versions that make the state. What comes from no index has none to be told by."""
         lines = self._recipe.requirements(versions)
-        named = (p.name for p in self._packages if p.firm)
+        named = (p.name for p in self._packages if p.firm and p.name not in built)
         return {name: versions[name] for name in named if "==" in lines.get(name, "")}
 
     def _listed(self, key: str) -> Path:
@@ -157,10 +165,21 @@ class Environments(VersionSets):
         found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
         return found
 
+    def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
+        return TreeJob(
+            package.name,
+            tree=str(self._root / "trees" / key / package.name),
+            repository=package.spec.path,
+            sha=versions[package.name],
+            cherry_pick=package.spec.cherry_pick,
+            build=package.spec.build,
+        )
+
     def _key(self, versions: Versions) -> str:
         """By what is installed: neither place nor variables make another environment."""
         job = self._job(versions, "", None)
-        content = [sorted(job.requirements), sorted(job.overrides), job.python]
+        trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
+        content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
         key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         # One that was made where another version would do is no environment of this state.
         return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key

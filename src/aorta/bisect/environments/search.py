@@ -1,20 +1,23 @@
-"""A bisection between two environments: which of the changed packages matter, then which release.
+"""A bisection between two environments: which of the changed packages matter, then which release,
+then which commit.
 
 First every changed package takes one step, from its good version to its bad one, in an order that
 can be installed; what is found is asked about again over the oldest of everything else, until
 nothing else is needed. Then the releases between are searched for those packages alone, on one
-timeline.
+timeline; then the commits between two releases, where a repository is at hand.
 """
 
 import json
 import shutil
+import tomllib
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.answer import EnvironmentAnswer
+from aorta.bisect.environments.answer import COMMITS, EnvironmentAnswer
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments, command_in_states
 from aorta.bisect.environments.ends import (
     ABSENT,
@@ -36,13 +39,16 @@ from aorta.bisect.investigation import (
     SearchSetup,
     partner_of,
     search_versions,
+    with_merges,
 )
-from aorta.bisect.package import Package, Versions
+from aorta.bisect.package import Package, Versions, git_package, revision_of
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
+from aorta.runtimes.checkout import forget_trees
+from aorta.runtimes.git import Repository
 from aorta.runtimes.package_index import PackageIndex
 from aorta.runtimes.pythons import pythons_between
 from aorta.search.belief import Counts
@@ -56,6 +62,9 @@ _INSTALLED = "installed"
 def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     asked = Asked.of(request.spec.environments, request.directory)
+    for package in request.spec.packages:
+        if package.is_git:  # said before anything runs, where it is no repository
+            Repository.on_host(request.directory / str(package.path))
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
@@ -91,7 +100,7 @@ def _between(
     try:
         outcome = search.investigate()
     finally:
-        shutil.rmtree(root, ignore_errors=True)  # every environment of this run
+        search.remove()
     answer = EnvironmentAnswer(
         run, recipe, search.steps, search.companions, command, search.warnings
     )
@@ -122,6 +131,7 @@ class _EnvironmentSearch:
         self.index = PackageIndex(self.recipe.sources)
         self.searched: list[FinishedSearch] = []  # those that lead to the answer
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
+        self.repositories: set[str] = set()  # that have checkouts of this run
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
@@ -133,9 +143,17 @@ class _EnvironmentSearch:
             build_timeout=request.spec.build_timeout,
         )
 
+    def remove(self) -> None:
+        """Every environment and checkout of this run, from the disk and from git's own list."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for repository in self.repositories:
+            forget_trees(repository)
+
     def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
         return self.run.setting(self.version_sets, command=command)
+
+    # -- which packages, which releases, which commit
 
     def investigate(self) -> Investigation:
         setting = self.setting()
@@ -151,6 +169,8 @@ class _EnvironmentSearch:
             self.searched.append(releases)
             if self.run.request.checks and not self._is_cut_short:
                 partner = partner_of(setting, releases)
+        if needed and (commits := self._commits(setting, self.searched[-1])):
+            self.searched.append(commits)
         return Investigation(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
@@ -257,7 +277,12 @@ class _EnvironmentSearch:
             return None
         setting.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
         found = search_versions(
-            setting, _RELEASES, packages, assume=self._known(packages), before=main.mass
+            setting,
+            _RELEASES,
+            packages,
+            assume=self._known(packages),
+            before=main.mass,
+            more_follows=_repository_of(self.run.request, needed) is not None,
         )
         if found.search.ends is EndsVerdict.DIFFER or self._is_cut_short:
             return found
@@ -316,6 +341,53 @@ class _EnvironmentSearch:
                 )  # a later search was told of earlier trials
         return seen
 
+    # -- commits
+
+    def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
+        """Between two releases, where their package's repository is at hand and has both."""
+        interval, single = found.interval, found.single
+        if interval is None or single is None or self._is_cut_short:
+            return None
+        step, rank = single
+        spec = _repository_of(self.run.request, [step.name])
+        if spec is None:
+            return None
+        repository = Repository.on_host(self.run.request.directory / str(spec.path))
+        ends = [revision_of(repository, step.name, v) for v in step.versions[rank : rank + 2]]
+        if ends[0] is None or ends[1] is None:
+            missing = step.versions[rank if ends[0] is None else rank + 1]
+            self.warnings.append(
+                f"{repository.where} has no tag for {step.name} {missing}: its commits were not "
+                "searched"
+            )
+            return None
+        package = git_package(
+            spec,
+            repository,
+            ends[0],
+            ends[1],
+            self.run.request.spec.model_copy(update={"find_fix": True}),
+        )
+        self.repositories.add(repository.where)
+        others = found.versions(interval.bad)
+        packages = [
+            package if p.name == step.name else p.fixed_at(others[p.name], firm=False)
+            for p in self.steps
+        ]
+        setting.say(
+            f"which commit of {step.name} between {step.versions[rank]} and "
+            f"{step.versions[rank + 1]}?"
+        )
+        commits = search_versions(setting, COMMITS, with_merges(packages), before=found.mass)
+        if commits.interval is not None:
+            return commits
+        self.beside.append(commits)
+        self.warnings.append(
+            f"built from its repository {step.name} does not show the difference: its commits "
+            "were not searched"
+        )
+        return None
+
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
     """A name without a repository; its states must be built, so none is built as a check."""
@@ -331,3 +403,21 @@ def _step_words(package: Package) -> str:
 
 def _listed(names: Collection[str]) -> str:
     return " and ".join(sorted(names))
+
+
+# -- repositories
+
+
+def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
+    """The one that the spec names, else the one we are in, if it is the package's own."""
+    if len(names) != 1:
+        return None
+    for spec in request.spec.packages:
+        if canonicalize_name(spec.name) in names and spec.is_git:
+            return spec.model_copy(update={"name": canonicalize_name(spec.name)})
+    with suppress(OSError, tomllib.TOMLDecodeError, UsageError):
+        top = Path(Repository.on_host(request.directory).where)
+        project = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))
+        name = canonicalize_name(str(project.get("project", {}).get("name", "")))
+        return PackageSpec(name=name, path=str(top)) if name in names else None
+    return None
