@@ -150,6 +150,14 @@ def test_an_exit_status_alone_makes_no_two_failures_the_same() -> None:
     assert not ended(signal=11).is_silent
 
 
+def test_of_tasks_that_srun_ended_the_first_that_failed_counts() -> None:
+    first = "srun: error: n2: task 1: Exited with exit code 7\n"
+    alone = ended("fell off the bus\n" + first, exit_code=7)
+    later = ended(f"fell off the bus\n{first}srun: error: n1: task 0: Terminated\n", exit_code=143)
+    assert later.text == "exit 7 | fell off the bus"
+    assert same_failure(alone, later)
+
+
 def test_memory_runs_out_wherever_the_next_request_for_it_stands() -> None:
     words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {}. GPU 0 has {} free."
     one = ended(raised(words.format("32.00 MiB", "1.25 GiB"), "model.py:attention"))

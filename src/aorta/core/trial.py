@@ -5,6 +5,7 @@ set of outcomes says.
 either way.
 """
 
+import re
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -149,6 +150,7 @@ class StreamEnd:
 SIGNALLED = 128
 """Shells and container engines report a death by signal N as exit 128 + N."""
 
+_FIRST_TASK = re.compile(r"(?m)^srun: error: \S+: tasks? \S+: Exited with exit code ([1-9]\d*)$")
 _SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 
@@ -226,7 +228,13 @@ class TrialEnd:
 
     @property
     def ended(self) -> Ended:
-        return Ended(self.exit_code, self.signal, self.out_of_memory, self.hung)
+        """Of several tasks of srun the first counts: it exits with the status of any that it ended
+        because of that one.
+        """
+        code = self.exit_code
+        if code and (first := _FIRST_TASK.search(self.stderr.tail)):
+            code = int(first[1])
+        return Ended(code, self.signal, self.out_of_memory, self.hung)
 
 
 class Outcome(StrEnum):
