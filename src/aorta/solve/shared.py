@@ -96,12 +96,14 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if not _is_no_trial(trial.id):
-            most = self._store.most
-            if most is not None and self._store.trials + len(self._running) >= most:
-                raise InfrastructureError(f"{most} trials are spent")
-            self._running.add(trial.id)
+        if _is_no_trial(trial.id):
+            self._inner.start(trial)
+            return
+        most = self._store.most
+        if most is not None and self._store.trials + len(self._running) >= most:
+            raise InfrastructureError(f"{most} trials are spent")
         self._inner.start(trial)
+        self._running.add(trial.id)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         ended = self._inner.wait(timeout)
