@@ -55,7 +55,7 @@ def test_a_python_that_lacks_a_module_is_said_and_is_not_the_failure(tmp_path: P
     assert ran.returncode == 127
     assert ran.stderr == (
         "run_repro.sh: this Python lacks click; name one that has it: "
-        "PYTHON=/path/to/python bash run_repro.sh\n"
+        "PYTHON=YOUR_PYTHON bash run_repro.sh\n"
     )
     shutil.rmtree(tmp_path / "there")
     ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON=sys.executable)

@@ -335,3 +335,24 @@ def test_counts_have_every_group_and_spans_say_where() -> None:
 def test_a_megabyte_without_spaces_is_no_trap() -> None:
     blob = json.dumps({"x": "A" * 2**19, "y": "/a" * 2**18, "z": "a." * 2**17})
     assert len(scrubbed(blob)) < len(blob)
+
+
+def test_names_in_a_python_program_are_no_hosts_and_its_strings_and_comments_are_searched() -> None:
+    program = (
+        "import logging, socket\n"
+        "logging.basicConfig(level=logging.INFO)\n"
+        "host = socket.gethostname()\n"
+        "step(node=tok.eos_token_id)  # ran on host=gpu17\n"
+        "ADDRESS = 'db01.corp.internal'\n"
+    )
+    scrubber = Scrubber()
+    scrubber.learn(program, code=True)
+    after = scrubber.text(program, code=True).text
+    compile(after, "train.py", "exec")
+    assert after.splitlines()[:3] == program.splitlines()[:3]
+    assert "step(node=tok.eos_token_id)" in after
+    assert "gpu17" not in after
+    assert "db01" not in after
+    said = scrubber.text("    logging.basicConfig(level=logging.INFO)\nhost=gpu17\n").text
+    assert said.startswith("    logging.basicConfig(level=logging.INFO)\n")
+    assert "gpu17" not in said

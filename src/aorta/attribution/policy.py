@@ -26,6 +26,7 @@ from aorta.core.failure import same_failure
 DEFAULT_NO_PROGRESS_LIMIT = 3
 SURE = 0.8  # what a STOP at the first failure needs
 SURE_LATER = 0.9  # the same once steps have been made
+_STOPS_NEXT = "; the same again without progress will stop it"
 
 
 class RestartPolicy(Enum):
@@ -229,17 +230,17 @@ def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -
         )
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
-        return "some_ranks_only", f"{alone}; the same again will stop it"
+        return "some_ranks_only", alone + _STOPS_NEXT
     stops = rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
     if stops and _ran_before(finding, history):
-        return "ran_before", "it had run well before; the same again will stop it"
+        once = _is_certain_user_error(finding, rule) or _is_restarted_once(finding, rule)
+        return "ran_before", "it had run well before" + (_STOPS_NEXT if once else "")
     if stops and finding.confidence < _needed(finding):
         name = "uncertain" if rule.policy is RestartPolicy.STOP else "restart_once"
         return name, "the evidence is not clear enough to stop for"
     if rule.policy is RestartPolicy.RESTART:
         return "transient", rule.why
-    again = "; the same again without progress will stop it"
-    return "restart_once", rule.why + (again if rule.policy is RestartPolicy.ONCE else "")
+    return "restart_once", rule.why + (_STOPS_NEXT if rule.policy is RestartPolicy.ONCE else "")
 
 
 def _because(finding: Finding, why: str) -> str:

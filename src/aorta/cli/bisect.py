@@ -216,7 +216,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())
-    _show(findings, quiet=display.quiet)
+    _show(findings, quiet=display.quiet and display.as_json)
     raise click.exceptions.Exit(findings.exit_code)
 
 

@@ -20,7 +20,11 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.api import Event
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
+from torch.distributed.elastic.multiprocessing.errors import (
+    ChildFailedError,
+    ProcessFailure,
+    get_error_handler,
+)
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
@@ -87,7 +91,7 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
     with _signal_handlers_kept():
         finished = run_job(options)
     if finished.ending.exit_code != Exit.OK:
-        raise ChildFailedError(finished.name, finished.result.failures)
+        raise ChildFailedError(finished.name, _own_failures(finished))
     return finished.result.return_values
 
 
@@ -205,9 +209,18 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
     thread.join(seconds)
 
 
+def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
+    """Without ranks that were ended because of another's failure: torch takes the first of equal
+    seconds for the root cause.
+    """
+    failures: dict[int, ProcessFailure] = finished.result.failures
+    own = {rank: one for rank, one in failures.items() if one.exitcode != -signal.SIGTERM}
+    return own or failures
+
+
 def _report(finished: Finished) -> int:
     """Say how the job ended, as torchrun would, and hand on the first rank's error."""
-    ending, failures = finished.ending, finished.result.failures
+    ending, failures = finished.ending, _own_failures(finished)
     log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)

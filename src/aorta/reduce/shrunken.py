@@ -337,7 +337,7 @@ _LACKS = (
     "import importlib.util, sys; "
     "gone = [n for n in sys.argv[1:] if not importlib.util.find_spec(n)]; "
     'say = "run_repro.sh: this Python lacks " + ", ".join(gone) + "; name one that has it: '
-    'PYTHON=/path/to/python bash run_repro.sh"; sys.exit(say if gone else 0)'
+    'PYTHON=YOUR_PYTHON bash run_repro.sh"; sys.exit(say if gone else 0)'
 )
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'

@@ -107,7 +107,8 @@ _HOST_CONTEXTS = (
         r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
         r"master_addr|"
         r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
-        r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)",
+        r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
+        r"(?![\w.\-\[\],(])",
         "host|node|master_addr|rdzv",
     ),
 )
@@ -254,6 +255,8 @@ def _is_a_release(text: str, at: int) -> bool:
 def _is_domain(name: str) -> bool:
     labels = name.lower().split(".")
     ending = labels[-1]
+    if name.endswith(ending.upper()) and not name.isupper():
+        return False  # `logging.INFO` is a constant
     if ending in ONLY_DOMAINS:
         return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
     marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])

@@ -7,6 +7,8 @@ announced in one file is also gone from another where it stands alone. Every det
 text, once. It knows nothing of files, bundles or verbs.
 """
 
+import io
+import tokenize
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +43,9 @@ _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files 
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
 _CONTEXT = 40
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
+_WRITTEN = frozenset(
+    {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+)
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
@@ -171,6 +176,8 @@ class Scrubber:
             return
         plain = Text(_without_colours(text))
         found = self._look(plain, code)
+        if code:
+            found = found._replace(findings=list(_outside_of_code(plain, found.findings)))
         for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
             self.remember(kind, value)
         for user in paths.users_in(plain):
@@ -202,7 +209,10 @@ class Scrubber:
     def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
         """The text with a placeholder for everything that was found in it or is known."""
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
-        return self._without(text, where, without_overlap(self._findings(text, found), text))
+        gone: Iterable[SecretSpan] = self._findings(text, found)
+        if code:
+            gone = _outside_of_code(text, gone)
+        return self._without(text, where, without_overlap(gone, text))
 
     def _without(self, text: str, where: str, findings: Sequence[SecretSpan]) -> Scrubbed:
         taken = [
@@ -267,6 +277,32 @@ class Scrubber:
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names
         return finding.value not in self._keep and not is_ours
+
+
+def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[SecretSpan]:
+    """Without hosts, users and addresses that are names in a Python program: `logging.INFO` and
+    `host = socket.gethostname()` name no machine. Those in its strings and comments stay.
+    """
+    written = _strings_and_comments(text)
+    for one in findings:
+        at = bisect_right(written, (one.start, len(text))) - 1
+        is_written = at >= 0 and one.start < written[at][1]
+        if is_written or one.kind not in _MISTAKEN:
+            yield one
+
+
+def _strings_and_comments(text: str) -> list[tuple[int, int]]:
+    """Where they begin and end; the whole text where it is no Python."""
+    begins = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in _WRITTEN:
+                (row, column), (last, end) = token.start, token.end
+                found.append((begins[row - 1] + column, begins[last - 1] + end))
+    except (tokenize.TokenError, SyntaxError, IndexError):
+        return [(0, len(text))]
+    return found
 
 
 def _without_colours(text: str) -> str:

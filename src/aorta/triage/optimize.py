@@ -29,7 +29,6 @@ from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
 _NO_ANSWER = {
     "did_not_reproduce": "the failure did not show without mitigations",
-    "not_found": "no stack of these mitigations makes the failure go away",
 }
 
 
@@ -50,6 +49,8 @@ class StackReport:
     @property
     def no_answer(self) -> str | None:
         """Why a run that went to its end has no answer."""
+        if self.optimized.status == "not_found":
+            return self.optimized.why_not_found
         return _NO_ANSWER.get(self.optimized.status)
 
     @property

@@ -3,16 +3,18 @@ sure that is.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aorta.core.axis import as_indexes
 from aorta.core.durations import show_duration
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.events import Ending, Reason
-from aorta.search.cure import Cure, CureSearch
+from aorta.search.cure import AXIS, Cure, CureSearch
 from aorta.triage.cells import CellStats
 from aorta.triage.markdown import aligned, different_lines
 from aorta.triage.recipe import SCHEMA_VERSION
@@ -72,6 +74,8 @@ class Optimized:
     original_fails: bool | None
     stacks: Sequence[Stack]
     unconfirmed: Sequence[tuple[str, ...]] = ()
+    # Sets that did not fail once, in too few trials to tell that from luck.
+    undecided: Sequence[tuple[tuple[str, ...], int]] = ()
     stacks_judged: int = 0
     warnings: Sequence[str] = ()
     failed_differently: Sequence[str] = ()
@@ -88,6 +92,17 @@ class Optimized:
         if not self.original_fails:
             return "did_not_reproduce"
         return "found" if self.stacks else "not_found"
+
+    @property
+    def why_not_found(self) -> str:
+        """Why there is no stack, where the run went to its end."""
+        if not self.undecided:
+            return "no stack of these mitigations makes the failure go away"
+        names, trials = self.undecided[0]
+        return (
+            f"not known: with {' + '.join(names)} it failed in 0 of {trials} trials, too few to "
+            "tell from luck; more --trials would tell"
+        )
 
     @property
     def recommended(self) -> Stack | None:
@@ -120,6 +135,10 @@ class Optimized:
             "environment_lines": self.lines,
             "sets": [stack.to_json() for stack in self.stacks],
             "unconfirmed": [list(names) for names in self.unconfirmed],
+            "undecided": [
+                {"mitigations": list(names), "failed": 0, "of": trials}
+                for names, trials in self.undecided
+            ],
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -150,8 +169,22 @@ def build_optimized(
         original_fails=search.fails_at_all,
         stacks=sorted(stacks, key=lambda stack: stack.cost),
         unconfirmed=[tuple(search.names[i] for i in items) for items in search.unconfirmed],
+        undecided=_undecided(search) if not stacks else (),
         stacks_judged=len(search.verdicts),
     )
+
+
+def _undecided(search: CureSearch) -> list[tuple[tuple[str, ...], int]]:
+    """Smallest first, and of each how many trials there were."""
+    trials: Counter[tuple[int, ...]] = Counter()
+    failed: set[tuple[int, ...]] = set()
+    for point, verdict in search.verdicts.items():
+        items, seen = as_indexes(point[AXIS]), failures(verdict.tally)
+        trials[items] += seen.trials
+        failed |= {items} if seen.hits or not items else set()
+    clean = [(items, of) for items, of in trials.items() if of and items not in failed]
+    ranked = sorted(clean, key=lambda found: (len(found[0]), -found[1]))
+    return [(tuple(search.names[item] for item in items), of) for items, of in ranked]
 
 
 def _stack(cure: Cure, search: CureSearch, judges: GoneJudges, measured: CellStats) -> Stack:
@@ -208,7 +241,7 @@ def _answer(found: Optimized) -> list[str]:
         words = {
             "did_not_reproduce": "The failure did not show without mitigations: there is nothing "
             "to mend.",
-            "not_found": "No stack of these candidates makes the failure go away.",
+            "not_found": f"{found.why_not_found[:1].upper()}{found.why_not_found[1:]}.",
             "partial": "Stopped before an answer.",
         }
         return ["## Answer", "", words.get(found.status, "")]

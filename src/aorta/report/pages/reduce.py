@@ -106,6 +106,11 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
         for track in tracks
         if track.final < track.initial
     ]
+    shrunk += [
+        f"{count(axis, 'initial_lines')} → {count(axis, 'final_lines')} lines of source"
+        for axis in rows(result, "axes")
+        if count(axis, "final_lines") < count(axis, "initial_lines")
+    ]
     if status == "reduced":
         sure = section(result, "confirmed")
         hits, of = count(sure, "reproduced"), count(sure, "of")
