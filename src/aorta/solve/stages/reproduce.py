@@ -23,6 +23,7 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import Failure, failure_of
 from aorta.core.sprt import NOTHING, HitCount
+from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
@@ -84,7 +85,7 @@ class Reproduce:
         else:
             failure["mistake"] = False
         if failure["mistake"]:
-            rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
+            rate = rate_to_json(state.shared.counts[LOOK], state.shared.counts[LOOK])
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
             return StageResult(
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
@@ -144,7 +145,7 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
         "advice": [],
         "mistake": False,
         "oracle": dict(subject.oracle or {}),
-        "rate": _rate(first["reproduced"], first["of"]),
+        "rate": rate_to_json(first["reproduced"], first["of"]),
         "signature": result["signature"],
         "failure": result.get("failure"),
         "median_sec": first["median_sec"],
@@ -351,7 +352,7 @@ def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _See
     document = report.to_json()
     answer = {
         **failure,
-        "rate": _rate(every.hits, every.trials),
+        "rate": rate_to_json(every.hits, every.trials),
         "looks": seen.hits.trials,
         "signature": document["signature"] or failure["summary"],
         "failure": document["failure"] or failure_of(seen.end).to_json(),
@@ -375,20 +376,9 @@ def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _See
 
 def _did_not_fail(state: State) -> StageResult:
     tried = state.shared.counts.get(LOOK, 0)
-    rate = _rate(0, tried)
+    high = 100 * HitCount(0, tried).high(0.05)
     why = (
-        f"it did not fail in {tried} trials: it fails in less than {100 * rate['high']:.0f} % of "
-        "runs "
-        "(95 % sure), or not here"
+        f"it did not fail in {tried} trials: it fails in less than {high:.0f} % of runs (95 % sure)"
+        ", or not here"
     )
-    return StageResult("reproduce", "no_answer", why, answer={"rate": rate})
-
-
-def _rate(hits: int, of: int) -> dict[str, Any]:
-    seen = HitCount(hits, of)
-    return {
-        "reproduced": hits,
-        "of": of,
-        "low": round(seen.low(0.05), 4),
-        "high": round(seen.high(0.05), 4),
-    }
+    return StageResult("reproduce", "no_answer", why, answer={"rate": rate_to_json(0, tried)})
