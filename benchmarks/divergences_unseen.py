@@ -1,4 +1,4 @@
-"""Ten planted divergences of transformer blocks and optimizers, written when the code was done."""
+"""Eleven planted divergences of transformer blocks and optimizers, written when the code was done."""
 
 import sys
 from typing import Any
@@ -140,7 +140,40 @@ def experts_normalised_before_they_are_chosen(bad: bool) -> None:
     (picked * weights[..., None]).sum(1).square().mean().backward()
 
 
+class _Residual(torch.nn.Module if torch else object):  # type: ignore[misc]
+    def __init__(self, low: bool) -> None:
+        super().__init__()
+        self.up, self.down, self.low = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16), low
+
+    def forward(self, x: Any) -> Any:
+        h = torch.relu(self.up(x))
+        if not self.low:
+            return x + self.down(h)
+        weight, bias = self.down.weight.bfloat16(), self.down.bias.bfloat16()
+        low = torch.nn.functional.linear(h.bfloat16(), weight, bias)  # here
+        return x + low.float()
+
+
+def a_layer_called_without_its_module_in_bfloat16(bad: bool) -> None:
+    blocks = [_Residual(bad and number == 2) for number in range(4)]
+    _trained_blocks(torch.nn.Sequential(*blocks, torch.nn.Linear(16, 3)))
+
+
+def _trained_blocks(model: Any) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(
+            model(torch.randn(8, 16)), torch.randint(0, 3, (8,))
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 PLANTED = {
+    "a_layer_called_without_its_module_in_bfloat16": Planted(
+        a_layer_called_without_its_module_in_bfloat16, "aten::addmm", "# here"
+    ),
     "base_of_the_rotary_embedding": Planted(base_of_the_rotary_embedding, "aten::pow", "# here"),
     "heads_repeated_in_another_order": Planted(heads_repeated_in_another_order, "", "# here"),
     "variance_in_bfloat16": Planted(variance_in_bfloat16, "aten::pow", "# here"),

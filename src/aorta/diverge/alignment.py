@@ -24,6 +24,7 @@ from aorta.diverge.rounding import (
     epsilon,
     judge,
     judge_stretch,
+    one_is_low,
     passed_on,
     roundings,
     types_differ,
@@ -34,6 +35,7 @@ from aorta.diverge.stream import Digest, Operation, Stream, Writer
 _MOST_TRIED = 6
 # Of one step and side: operations without partners that are set beside each other.
 _MOST_BESIDE = 3000
+_CAST = "aten::_to_copy"
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,16 @@ class _Walk:
                 for a, b in zip(left[i : i + length], right[j : j + length], strict=True):
                     taken |= {id(a), id(b)}
                     yield Pair(a, b, self._apart(a, b))
+            # The same operation elsewhere, in another module perhaps, in low precision on one side.
+            kinds = [
+                _by_kind(o for o in side if id(o) not in taken and o.op != _CAST)
+                for side in (left, right)
+            ]
+            for kind in kinds[0]:
+                for a, b in zip(kinds[0][kind], kinds[1].get(kind, ()), strict=False):
+                    if one_is_low(a, b):
+                        taken |= {id(a), id(b)}
+                        yield Pair(a, b, self._apart(a, b))
             ends = [
                 _by_sizes(o for o in side if id(o) not in taken and o.index not in read)
                 for side, read in ((left, self.first.read), (right, self.second.read))
@@ -314,6 +326,14 @@ class _Walk:
             for sizes in ends[0]:
                 for a, b in zip(ends[0][sizes], ends[1].get(sizes, ()), strict=False):
                     yield Pair(a, b, self._apart(a, b))
+
+
+def _by_kind(operations: Iterable[Operation]) -> dict[object, list[Operation]]:
+    found: dict[object, list[Operation]] = {}
+    for operation in operations:
+        sizes = tuple(d.size for d in operation.outputs)
+        found.setdefault((operation.op, sizes), []).append(operation)
+    return found
 
 
 def _by_sizes(operations: Iterable[Operation]) -> dict[object, list[Operation]]:

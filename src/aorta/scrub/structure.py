@@ -39,8 +39,8 @@ NAMES = words(
 """Kept where they hold a text or a list of texts."""
 
 KEPT_TREES = words(
-    "oracle gate packages versions histories commits rates metric metrics cpu cuda rocm devices "
-    "gpus significance good bad last_good first_bad tally interval cascade initial final floor "
+    "oracle gate packages other_packages versions histories commits rates metric metrics cpu cuda "
+    "rocm devices gpus significance good bad last_good first_bad tally interval cascade initial final floor "
     "choices"
 )
 """Kept with everything below: culprits, versions, metrics, oracles and values of axes can never
