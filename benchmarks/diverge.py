@@ -79,7 +79,9 @@ def _table(out: Path, device: str) -> None:
         alarms += one.status == "same" and not is_right
         print(f"  {'right' if is_right else 'WRONG':<6} {name:<30} {_words(found)}", flush=True)
     same = sum(one.status == "same" for one in programs.values())
-    print(f"planted pairs named right on {device}: {right} of {len(programs)} (goal: at least 57 of 60)")
+    print(
+        f"planted pairs named right on {device}: {right} of {len(programs)} (goal: at least 57 of 60)"
+    )
     print(f"false alarms: {alarms} of {same} that are the same (goal: 0)")
     took = time.perf_counter() - began - recorded
     print(f"recorded in {recorded:.0f} s, compared in {took:.1f} s")

@@ -40,8 +40,8 @@ NAMES = words(
 
 KEPT_TREES = words(
     "oracle gate packages other_packages versions histories commits rates metric metrics cpu cuda "
-    "rocm devices gpus significance good bad last_good first_bad tally interval cascade initial final floor "
-    "choices"
+    "rocm devices gpus significance good bad last_good first_bad tally interval cascade initial "
+    "final floor choices"
 )
 """Kept with everything below: culprits, versions, metrics, oracles and values of axes can never
 change.
