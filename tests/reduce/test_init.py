@@ -70,6 +70,13 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert "kind: exit_code" in (tmp_path / "aorta.yaml").read_text()
 
 
+def test_a_script_that_is_not_there_is_said_before_anything_runs(tmp_path: Path) -> None:
+    done = aorta("reduce", "init", "--", "python3", "nothere.py", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "there is no file 'nothere.py'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_signal_and_a_hang_become_oracles_of_their_own(tmp_path: Path) -> None:
     aorta("reduce", "init", "-o", "a.yaml", "--", "bash", "-c", "kill -SEGV $$", cwd=tmp_path)
     assert "codes:\n  - -11" in (tmp_path / "a.yaml").read_text()

@@ -1,7 +1,7 @@
 """How this program's services are asked: JSON both ways, credentials that go nowhere else.
 
 Credentials in an address (`http://user:password@host`) are sent as they should be and never shown.
-Redirects are not followed: they would carry a token to whoever answers there.
+Redirects are not followed: they would carry a token to another server.
 
 A server that is given no token makes one and puts it where only its user can read it; callers of
 the same user find it there by the address of the server. It is made anew at every start: a stranger

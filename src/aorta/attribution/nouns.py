@@ -80,7 +80,7 @@ class Role(StrEnum):
     WAITING = "waiting"  # waited in vain; the blame is on a rank that does not say so
     CONFIRM = "confirm"  # names the cause of a death that another fact reports
     STACK = "standing"  # where a rank stood when its stack was asked for
-    END = "end"  # how a process ended, in the words of whoever watched it
+    END = "end"  # how a process ended, in its launcher's words
 
 
 class Certainty(StrEnum):
@@ -135,7 +135,7 @@ def signal_number(told: int | str) -> int | None:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank ended, as whoever watched it saw it."""
+    """How one rank ended, as its launcher saw it."""
 
     rank: int
     exit_code: int | None = None

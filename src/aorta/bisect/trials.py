@@ -51,9 +51,9 @@ _MOST_LOG = 1 << 20
 
 @dataclass(frozen=True)
 class BuildAndTest:
-    """`build` makes what `test` needs; None if it is there already. Orders with one key share one
+    """`build` makes what `test` needs; None if it is there already. Requests with one key share one
     build. `what` names it for people; empty where nothing is built that takes time. `first` is the
-    test of whoever has it built, where that runs in the container of the build.
+    test that runs in the container of the build, where that is kept for it.
     """
 
     key: str

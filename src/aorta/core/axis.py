@@ -314,7 +314,7 @@ Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
 uses. Cheap ones first.
 """
 
-# What whoever declares an axis writes, beside `number`.
+# What the declaration of an axis has, beside `number`.
 choice, subset, window = ChoiceAxis, SubsetAxis, StepsAxis
 
 

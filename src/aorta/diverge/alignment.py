@@ -310,37 +310,35 @@ class _Walk:
                     taken |= {id(a), id(b)}
                     yield Pair(a, b, self._apart(a, b))
             # The same operation elsewhere, in another module perhaps, in low precision on one side.
-            kinds = [
-                _by_kind(o for o in side if id(o) not in taken and o.op != _CAST)
-                for side in (left, right)
+            rest = [
+                [o for o in side if id(o) not in taken and o.op != _CAST] for side in (left, right)
             ]
-            for kind in kinds[0]:
-                for a, b in zip(kinds[0][kind], kinds[1].get(kind, ()), strict=False):
-                    if one_is_low(a, b):
-                        taken |= {id(a), id(b)}
-                        yield Pair(a, b, self._apart(a, b))
+            for a, b in _of_one_kind(rest[0], rest[1], lambda o: (o.op, _sizes(o))):
+                if one_is_low(a, b):
+                    taken |= {id(a), id(b)}
+                    yield Pair(a, b, self._apart(a, b))
             ends = [
-                _by_sizes(o for o in side if id(o) not in taken and o.index not in read)
+                [o for o in side if id(o) not in taken and o.index not in read]
                 for side, read in ((left, self.first.read), (right, self.second.read))
             ]
-            for sizes in ends[0]:
-                for a, b in zip(ends[0][sizes], ends[1].get(sizes, ()), strict=False):
-                    yield Pair(a, b, self._apart(a, b))
+            for a, b in _of_one_kind(ends[0], ends[1], _sizes):
+                yield Pair(a, b, self._apart(a, b))
 
 
-def _by_kind(operations: Iterable[Operation]) -> dict[object, list[Operation]]:
-    found: dict[object, list[Operation]] = {}
-    for operation in operations:
-        sizes = tuple(d.size for d in operation.outputs)
-        found.setdefault((operation.op, sizes), []).append(operation)
-    return found
+def _sizes(operation: Operation) -> object:
+    return tuple(d.size for d in operation.outputs)
 
 
-def _by_sizes(operations: Iterable[Operation]) -> dict[object, list[Operation]]:
-    found: dict[object, list[Operation]] = {}
-    for operation in operations:
-        found.setdefault(tuple(d.size for d in operation.outputs), []).append(operation)
-    return found
+def _of_one_kind(
+    mine: Iterable[Operation], theirs: Iterable[Operation], kind: Callable[[Operation], object]
+) -> Iterable[tuple[Operation, Operation]]:
+    """Those of one kind beside each other, in their order."""
+    sides: tuple[dict[object, list[Operation]], ...] = ({}, {})
+    for found, side in zip(sides, (mine, theirs), strict=True):
+        for operation in side:
+            found.setdefault(kind(operation), []).append(operation)
+    for one in sides[0]:
+        yield from zip(sides[0][one], sides[1].get(one, ()), strict=False)
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:

@@ -169,7 +169,7 @@ def probe_docker(machine: Machine) -> Probed:
         "image": machine.environ.get("AORTA_DOCKER_IMAGE") or _podman_image(machine),
         "digest": machine.environ.get("AORTA_DOCKER_DIGEST"),
     }
-    missing = missing_in("docker", value, "not told by whoever started the container")
+    missing = missing_in("docker", value, "not given when the container was started")
     return Probed({**value, "container_id": _container_id(machine)}, missing)
 
 

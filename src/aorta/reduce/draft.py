@@ -18,6 +18,7 @@ from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.core.words import error_line_of
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
+from aorta.workloads.startable import check_startable
 
 _LONGEST_PATTERN = 160
 _ANYTHING = ".{1,80}?"
@@ -64,6 +65,7 @@ def draft_spec(
 ) -> Draft:
     """Run it once, look at its end, and write down what that suggests."""
     cwd = Path.cwd()
+    check_startable(words, cwd)
     proposal = proposal_for(words, cwd)
     with tempfile.TemporaryDirectory(prefix="aorta-init-") as scratch, closing(executor):
         trial = TrialSpec(words, Path(scratch), cwd, id="init", timeout=timeout)

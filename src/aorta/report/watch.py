@@ -121,7 +121,7 @@ def _files_of(path: Path) -> Stamp:
 
 
 LOOPBACK = "127.0.0.1"
-# Seconds a run may end later because somebody looks: whoever has asked in as many before.
+# Seconds a run may end later because a page is open that has asked in as many before.
 _GOODBYE = 5.0
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'nonce-{nonce}'; "

@@ -27,10 +27,6 @@ from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
-_NO_ANSWER = {
-    "did_not_reproduce": "the failure did not show without mitigations",
-}
-
 
 @dataclass(frozen=True)
 class StackReport:
@@ -49,9 +45,7 @@ class StackReport:
     @property
     def no_answer(self) -> str | None:
         """Why a run that went to its end has no answer."""
-        if self.optimized.status == "not_found":
-            return self.optimized.why_not_found
-        return _NO_ANSWER.get(self.optimized.status)
+        return self.optimized.why
 
     @property
     def exit_code(self) -> Exit:

@@ -94,8 +94,12 @@ class Optimized:
         return "found" if self.stacks else "not_found"
 
     @property
-    def why_not_found(self) -> str:
-        """Why there is no stack, where the run went to its end."""
+    def why(self) -> str | None:
+        """Why there is no answer, where the run went to its end."""
+        if self.status == "did_not_reproduce":
+            return "the failure did not show without mitigations: there is nothing to mend"
+        if self.status != "not_found":
+            return None
         if not self.undecided:
             return "no stack of these mitigations makes the failure go away"
         names, trials = self.undecided[0]
@@ -139,6 +143,7 @@ class Optimized:
                 {"mitigations": list(names), "failed": 0, "of": trials}
                 for names, trials in self.undecided
             ],
+            "why": self.why,
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -238,13 +243,8 @@ def optimize_markdown(found: Optimized) -> str:
 def _answer(found: Optimized) -> list[str]:
     best = found.recommended
     if best is None:
-        words = {
-            "did_not_reproduce": "The failure did not show without mitigations: there is nothing "
-            "to mend.",
-            "not_found": f"{found.why_not_found[:1].upper()}{found.why_not_found[1:]}.",
-            "partial": "Stopped before an answer.",
-        }
-        return ["## Answer", "", words.get(found.status, "")]
+        why = found.why or "stopped before an answer"
+        return ["## Answer", "", f"{why[:1].upper()}{why[1:]}."]
     return [
         "## Recommended",
         "",

@@ -3,7 +3,7 @@
 One thread owns the database and commits what has queued up in one transaction, so that a thousand
 agents reporting at once cost a few commits. The SQL is plain: SQLite and PostgreSQL both take it.
 Its statements are constants: one put together anew for every call costs ten times what SQLite
-takes to answer it. A database that goes away is an error to whoever asks meanwhile, and is there
+takes to answer it. A database that goes away is an error for requests meanwhile, and is there
 again when it is there again.
 """
 

@@ -70,8 +70,8 @@ class EnvironmentRecipe:
 
     def overrides(self, versions: Versions, built: Collection[str]) -> list[str]:
         """What the two ends themselves violate of their packages' wishes is no conflict. What is
-        `built` from a repository comes from no index, whoever needs it: a build may write over the
-        files it finds, and those are linked from the installer's cache.
+        `built` from a repository comes from no index, also where another package needs it: a build
+        may write over the files it finds, and those are linked from the installer's cache.
         """
         present = {n: line for n, line in self.requirements(versions).items() if n not in built}
         violated = unmet(self.ends.good.installed) | unmet(self.ends.bad.installed)

@@ -120,10 +120,10 @@ def _facts(result: Document) -> list[tuple[str, object]]:
     return found
 
 
-def _picture(material: Document, first: Document) -> Figure | None:
+def _picture(curve_of: Document, first: Document) -> Figure | None:
     curve = [
         (float(at), max(_LEAST, math.log10(apart)) if apart > 0 else _LEAST)
-        for at, _, apart in rows_of(material)
+        for at, _, apart in rows_of(curve_of)
     ]
     if not curve:
         return None

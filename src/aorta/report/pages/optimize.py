@@ -47,18 +47,10 @@ def _answer(run: OpenedRun, found: Document) -> Headline:
         who = f"Together, {listed(names)} make" if len(names) > 1 else f"{listed(names)} makes"
         sentence = f"{who} it stop: {failed} of {of} fresh trials failed{sure}"
         return Headline(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
-    undecided = rows(found, "undecided")
-    not_found = "No stack of these candidates makes the failure go away"
-    if undecided:
-        names = [str(name) for name in items(undecided[0], "mitigations")]
-        not_found = (
-            f"Not known: with {listed(names)} it failed in 0 of {count(undecided[0], 'of')} "
-            "trials, too few to tell from luck"
-        )
-    sentence = {
-        "did_not_reproduce": f"The failure did not show without mitigations: {without}",
-        "not_found": not_found,
-    }.get(words(found, "status"), "No stack is known to work yet")
+    why = words(found, "why")
+    sentence = f"{why[:1].upper()}{why[1:]}" if why else "No stack is known to work yet"
+    if words(found, "status") == "did_not_reproduce":
+        sentence = f"The failure did not show without mitigations: {without}"
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     return Headline(sentence, tone, "" if run.state == "done" else f"The run is {standing(run)}.")
 
