@@ -5,8 +5,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import dropwhile
+from collections.abc import Iterable, Sequence
+from itertools import chain, dropwhile
 from pathlib import Path
 
 from aorta.core.errors import UsageError
@@ -30,12 +30,8 @@ def check_startable(command: Sequence[str] | str, cwd: Path, path: str | None = 
         raise UsageError(f"{name!r} cannot be started: {why}", where="--")
     script = _script_of(command)
     if script is not None and not (cwd / script).exists():
-        folder = (cwd / script).parent
-        there = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-        raise UsageError(
-            f"there is no file {script!r} for {name!r} to run{_or(Path(script).name, there)}",
-            where="--",
-        )
+        near = _or(Path(script).name, _names_in((cwd / script).parent))
+        raise UsageError(f"there is no file {script!r} for {name!r} to run{near}", where="--")
 
 
 def _script_of(command: Sequence[str]) -> str | None:
@@ -59,10 +55,14 @@ def _why(name: str, command: Sequence[str], cwd: Path, path: str | None) -> str:
     if file.is_file():
         with_python = f"python {name}" if name.endswith(".py") else f"bash {name}"
         return f"it is a file that may not be executed; expected such as: -- {with_python}"
-    return f"there is no such program{_or(Path(name).name, _programs(path))}"
+    folders = [file.parent] if "/" in name else _folders_of(path)
+    near = _or(file.name, chain.from_iterable(map(_names_in, folders)))
+    return f"there is no such program{near}"
 
 
-def _programs(path: str | None) -> Iterator[str]:
-    for folder in map(Path, (path or os.environ.get("PATH", os.defpath)).split(os.pathsep)):
-        if folder.is_dir():
-            yield from (program.name for program in folder.iterdir())
+def _folders_of(path: str | None) -> list[Path]:
+    return [Path(each) for each in (path or os.environ.get("PATH", os.defpath)).split(os.pathsep)]
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
