@@ -41,7 +41,9 @@ _SHARE = {
 _QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
-_SMALLER = 0.25  # of the original's time, after a usual reduction
+_SMALLER = 0.5  # of the original's time, after a usual reduction: much of it is start-up
+_ALL_OR_NOTHING = frozenset({"triage", "diverge"})
+"""Stages that have nothing to say before their last trials."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,9 @@ def _trials_for_one(rate: float) -> int:
 
 
 def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """The stages share what is left of a budget. One that could not even begin to answer in its
-    share goes, and leaves it to the others; a reduction never does: whatever time there is makes
-    something smaller.
+    """The stages share what is left of a budget. One that could not answer in its share, or not
+    even begin to, goes, and leaves it to the others; a reduction never does: whatever time there is
+    makes something smaller.
     """
     left = state.seconds_left("plan")
     known = {n: c.seconds for n, c in costs.items() if n in _SHARE and c.seconds is not None}
@@ -136,7 +138,8 @@ def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
     for name in sorted(known, key=lambda name: _SHARE[name]):
         share = left * _SHARE[name] / sum(_SHARE[n] for n in known if n not in gone)
         one = known[name] / costs[name].trials
-        if name != "reduce" and share < 3 * one:
+        least = known[name] if name in _ALL_OR_NOTHING else 3 * one
+        if name != "reduce" and share < least:
             told = f"it takes about {show_duration(known[name])}"
             gone[name] = f"{told}, and {show_duration(left)} are left"
         else:
