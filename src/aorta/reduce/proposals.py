@@ -77,10 +77,10 @@ def proposal_for(
     nobody gave.
     """
     axes: dict[str, dict[str, Any]] = {}
-    parts = list(_with_variables(words, cwd, axes))
+    options = list(_parser_options(words, cwd))
+    parts = list(_with_variables(words, cwd, axes, options))
     if defaults:
-        parts += _with_defaults(words, cwd, axes)
-    command = " ".join(parts)
+        parts += _with_defaults(words, cwd, axes, options)
     for name, default in _variables_read(words, cwd):
         value = os.environ.get(name, default)
         axis = _axis(name, value, cwd) or _words(name, value, default)
@@ -88,56 +88,30 @@ def proposal_for(
             axes[name] = axis
     ranks = ranks_of(words)
     if ranks is not None and ranks > 1:
-        axes["ranks"] = {
-            "name": "ranks",
-            "kind": "world_size",
-            "initial": ranks,
-            "floor": 1,
-        }
+        axes["ranks"] = {"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1}
     named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
-    configs = list(_configs(words, cwd))
+    configs = [
+        os.path.normpath(name)
+        for name in dict.fromkeys(word.rpartition("=")[2] for word in words)
+        if _is_inside(name) and is_config(cwd / name)
+    ]
     others = [name for name in opened if name not in {*named, *configs}]
     tensors = [word for word in words if word.endswith(TENSORS) and _is_inside(word)]
     files = propose_files([*configs, *others, *tensors], cwd, list(axes), python_of(words))
-    return Proposal(command, tuple(divided([*axes.values(), *files])))
-
-
-def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
-    """Configurations on the command line: `--config a.yaml`, `--config=a.yaml`, `a.yaml`."""
-    for word in dict.fromkeys(words):
-        name = word.rpartition("=")[2]
-        if _is_inside(name) and is_config(cwd / name):
-            yield os.path.normpath(name)
+    return Proposal(" ".join(parts), tuple(divided([*axes.values(), *files])))
 
 
 def _is_inside(name: str) -> bool:
     return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
-def _with_defaults(
-    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
-) -> Iterator[str]:
-    """Options of an argument parser in the script that were left to their defaults."""
-    given = {word.partition("=")[0] for word in words[_program(words, cwd) + 1 :]}
-    for names, keywords in _parser_options(words, cwd):
-        option = next((name for name in names if name.startswith("--")), "")
-        default = keywords.get("default")
-        plain = isinstance(default, ast.Constant) and type(default.value) in {int, str}
-        takes_one = not {"nargs", "action"} & keywords.keys()
-        if not option or given & set(names) or not plain or not takes_one:
-            continue
-        assert isinstance(default, ast.Constant)
-        name = _variable_name(option)
-        axis = _axis(name, str(default.value), cwd)
-        if axis is not None and name not in axes:
-            axes[name] = axis
-            yield f'{option} "${name}"'
+Option = tuple[list[str], dict[str | None, Any]]
+"""`add_argument("--steps", "-s", default=500)`: its names, and those arguments that are plain
+values."""
 
 
-def _parser_options(
-    words: Sequence[str], cwd: Path
-) -> Iterator[tuple[list[str], dict[str | None, ast.expr]]]:
-    """`add_argument("--steps", type=int, default=500)` in the script: names and arguments."""
+def _parser_options(words: Sequence[str], cwd: Path) -> Iterator[Option]:
+    """The options of an argument parser in the script."""
     program = _program(words, cwd)
     script = cwd / words[program] if program < len(words) else cwd
     if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
@@ -149,28 +123,26 @@ def _parser_options(
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
             names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            keywords = {k.arg: k.value for k in node.keywords}
+            keywords = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
             yield [name for name in names if isinstance(name, str)], keywords
 
 
-def _options_of_many(words: Sequence[str], cwd: Path) -> frozenset[str]:
-    """Options of the script that take as many words as they are given: `nargs="+"`."""
-    found: set[str] = set()
-    for names, keywords in _parser_options(words, cwd):
-        many = keywords.get("nargs")
-        if isinstance(many, ast.Constant) and many.value in {"+", "*"}:
-            found.update(name for name in names if name.startswith("-"))
-    return frozenset(found)
-
-
-def _defaults(words: Sequence[str], cwd: Path) -> dict[str, str]:
-    """What an option of the script is where nobody gives it, of those that are words."""
-    found: dict[str, str] = {}
-    for names, keywords in _parser_options(words, cwd):
+def _with_defaults(
+    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]], options: Sequence[Option]
+) -> Iterator[str]:
+    """Options of the script that were left to their defaults."""
+    given = {word.partition("=")[0] for word in words[_program(words, cwd) + 1 :]}
+    for names, keywords in options:
+        option = next((name for name in names if name.startswith("--")), "")
         default = keywords.get("default")
-        if isinstance(default, ast.Constant) and isinstance(default.value, str):
-            found |= dict.fromkeys(names, default.value)
-    return found
+        takes_one = not {"nargs", "action"} & keywords.keys() and type(default) in {int, str}
+        if not option or given & set(names) or not takes_one:
+            continue
+        name = _variable_name(option)
+        axis = _axis(name, str(default), cwd)
+        if axis is not None and name not in axes:
+            axes[name] = axis
+            yield f'{option} "${name}"'
 
 
 def _words(name: str, value: str, usual: str) -> dict[str, Any] | None:
@@ -188,24 +160,22 @@ def _items_behind(words: Sequence[str]) -> list[str]:
 
 
 def _with_variables(
-    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
+    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]], options: Sequence[Option]
 ) -> Iterator[str]:
     """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
-    option = ""
+    of_many = {n for names, k in options if k.get("nargs") in {"+", "*"} for n in names}
+    usual = {
+        n: k["default"] for names, k in options if type(k.get("default")) is str for n in names
+    }
+    option, behind_list = "", 0
     program = _program(words, cwd)
-    of_many, behind_list = _options_of_many(words, cwd), 0
-    usually = _defaults(words, cwd)
     for number, word in enumerate(words):
         if number < behind_list:
             continue
         name, items = _variable_name(word), _items_behind(words[number + 1 :])
         if word in of_many and items and name not in axes:
-            axes[name] = {
-                "name": name,
-                "kind": "list",
-                "initial": " ".join(items),
-                "separator": " ",
-            }
+            listed = {"kind": "list", "initial": " ".join(items), "separator": " "}
+            axes[name] = {"name": name, **listed}
             yield f"{word} ${name}"  # without quotes: each item is a word of its own
             behind_list = number + 1 + len(items)
             continue
@@ -221,15 +191,14 @@ def _with_variables(
             option = match["option"]
             yield shlex.quote(word)
             continue
-        name = _variable_name(match["option"] if match else option)
-        value = match["value"] if match else word
-        usual = usually.get(match["option"] if match else option, "")
-        axis = (_axis(name, value, cwd) or _words(name, value, usual)) if name else None
+        option, value = (match["option"], match["value"]) if match else (option, word)
+        name = _variable_name(option)
+        axis = _axis(name, value, cwd) or _words(name, value, usual.get(option, ""))
         if axis is None or name in axes:
             yield shlex.quote(word)
         else:
             axes[name] = axis
-            yield f'{match["option"]}="${name}"' if match else f'"${name}"'
+            yield f'{option}="${name}"' if match else f'"${name}"'
         option = ""
 
 
@@ -239,15 +208,9 @@ def _program(words: Sequence[str], cwd: Path) -> int:
     while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
         at += 1
     if at < len(words) and _INTERPRETERS.fullmatch(words[at]):
-        script = next(
-            (
-                i
-                for i in range(at + 1, len(words))
-                if words[i].endswith(_SCRIPTS) and (cwd / words[i]).is_file()
-            ),
-            None,
-        )
-        return script if script is not None else at
+        for index, word in enumerate(words[at + 1 :], at + 1):
+            if word.endswith(_SCRIPTS) and (cwd / word).is_file():
+                return index
     return at
 
 
@@ -279,9 +242,7 @@ def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
     if overridden is not None:
         return overridden
     mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
-    stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
-    kind = "FILE" if (cwd / path).is_file() else "DIR"
-    name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
+    name = _variable(path, "FILE" if (cwd / path).is_file() else "DIR", set())
     # What stands behind the program is what it works on, whatever its ending says.
     axis = _axis(name, path, cwd, any_ending=True)
     if axis is None or axis["kind"] == "env" or name in axes:
@@ -291,9 +252,7 @@ def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
 
 
 def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict[str, Any] | None:
-    if not value or not is_variable(name):
-        return None
-    if is_no_size(name):
+    if not value or not is_variable(name) or is_no_size(name):
         return None
     if value.isdecimal() and int(value) > 1:
         return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
@@ -304,12 +263,8 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
         return None  # its numbers and lists shrink, not its lines
     if (any_ending or _DATA.search(value)) and has_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
-    if (
-        _is_inside(value)
-        and value != "."
-        and place.is_dir()
-        and sum(1 for _ in place.iterdir()) > 1
-    ):
+    is_folder = _is_inside(value) and value != "." and place.is_dir()
+    if is_folder and sum(1 for _ in place.iterdir()) > 1:
         return {"name": name, "kind": "dir_subset", "initial": value}
     return None
 
