@@ -123,8 +123,9 @@ def _parser_options(words: Sequence[str], cwd: Path) -> Iterator[Option]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
             names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            keywords = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
-            yield [name for name in names if isinstance(name, str)], keywords
+            given = {k.arg: k.value for k in node.keywords}
+            plain = {k: v.value if isinstance(v, ast.Constant) else None for k, v in given.items()}
+            yield [name for name in names if isinstance(name, str)], plain
 
 
 def _with_defaults(
@@ -164,9 +165,8 @@ def _with_variables(
 ) -> Iterator[str]:
     """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
     of_many = {n for names, k in options if k.get("nargs") in {"+", "*"} for n in names}
-    usual = {
-        n: k["default"] for names, k in options if type(k.get("default")) is str for n in names
-    }
+    texts = [(names, k["default"]) for names, k in options if isinstance(k.get("default"), str)]
+    usual = {name: default for names, default in texts for name in names}
     option, behind_list = "", 0
     program = _program(words, cwd)
     for number, word in enumerate(words):
