@@ -28,7 +28,7 @@ from aorta.core.axis import (
 )
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
-from aorta.reduce.arrays import TENSORS, Arrays, TensorRows, tensor_rows
+from aorta.reduce.arrays import ARRAYS, ArrayRows, array_rows
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -124,7 +124,7 @@ class _Lines(Material):
     """Lines of a file, or what else it is made of."""
 
     axis: SubsetAxis
-    pieces: Pieces | Arrays | JsonTree | TensorRows = field(repr=False)
+    pieces: Pieces | JsonTree | ArrayRows = field(repr=False)
 
     def place(self, value: Value, folder: Path) -> Placed:
         assert self.source is not None
@@ -378,15 +378,15 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -
         raise UsageError(
             f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
         ) from None
-    pieces: Pieces | Arrays | JsonTree | TensorRows | None
-    if path.suffix == TENSORS:
-        pieces = tensor_rows(python, path)
+    pieces: Pieces | JsonTree | ArrayRows | None
+    if path.suffix in ARRAYS:
+        pieces = array_rows(python, path)
     else:
         pieces = pieces_of(path.name, content, spec.header, spec.comments)
     if pieces is None:
         raise UsageError(
-            f"{spec.initial!r} holds nothing that the torch of this command's Python could take "
-            "apart: expected a list, a tensor, or tensors of one length",
+            f"{spec.initial!r} holds nothing that NumPy or torch of this command's Python could "
+            "take apart: expected an array, a list, or arrays of one length",
             where="initial",
         )
     digest = hashlib.sha256(content).hexdigest()
