@@ -77,6 +77,7 @@ class Stages:
             budget=self._left(),
             guard_signature=self._same_failure,
             expected=self._failure,
+            program_varies=True,
         )
         executor = self._executor()
         place = BuildFirst(executor, sets, self._builds) if sets else executor
