@@ -44,7 +44,7 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )
-_STEADY = 3  # failures of one configuration: what did not vary in them does not vary
+_STEADY = 2  # failures of one configuration: what did not vary in them does not vary
 _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 
 

@@ -135,6 +135,11 @@ _NOTHING_BEGAN: tuple[tuple[frozenset[int] | None, re.Pattern[str]], ...] = (
             r"|^(?:\S*/)?(?:srun|slurmstepd\S*): (?:error: )?.*(?:execve\(\)|Unable to (?:create "
             r"step|allocate|confirm)|[Ii]nvalid (?:partition|account)|couldn't chdir)"
             r"|^(?:mpirun|prterun) was unable to (?:launch|find)"
+            # containers of clusters, uv and conda
+            r"|^FATAL: +(?:could not open image|container creation failed|[Uu]nable to (?:handle|"
+            r"build from|pull) )|^enroot-[\w.-]+: \[ERROR\] |\bpyxis: (?:container start failed|"
+            r"couldn't start container|failed to (?:import|create))"
+            r"|^error: Failed to spawn: |^EnvironmentLocationNotFound: "
         ),
     ),
     (frozenset({125}), re.compile(r"^docker: |^Error response from daemon: |^Error: ")),
