@@ -235,12 +235,10 @@ def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str)
     if last is None:
         return
     text = [_MARGIN.sub("", line).strip() for line in between]
-    if any(line.startswith((_CAUSE, _HANDLING)) for line in text):
-        last.linked = True
-        block.survived = block.ignored = False
-    elif any(_QUOTING.search(line) for line in text):
-        last.quotes = True
-        block.survived = block.ignored = False
+    last.linked = any(line.startswith((_CAUSE, _HANDLING)) for line in text)
+    last.quotes = not last.linked and any(_QUOTING.search(line) for line in text)
+    if last.linked or last.quotes:
+        block.survived, block.ignored = last.survived, last.ignored
 
 
 def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:

@@ -18,8 +18,8 @@ from aorta.core.trial import TrialEnd, Verdict
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
-from aorta.engine.rundir import write_atomically, writing
-from aorta.reduce.experiment import ImpatientJudges, ReductionExperiment
+from aorta.engine.rundir import writing
+from aorta.reduce.experiment import DATA, ImpatientJudges, ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
@@ -37,6 +37,7 @@ from aorta.reduce.source.trials import (
     SourceOracle,
     entry_of,
     facts_file,
+    keep_facts,
     lay_out,
     must_hold,
     read_facts_of,
@@ -122,9 +123,7 @@ class SourceRun:
             written = facts_file(self.private / record.path)
             place = self._facts_place(str(record.point[AXIS]), record.point.replica)
             if written.is_file() and not place.is_file():
-                with writing(place):
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(place, written.read_bytes())
+                keep_facts(self.private / record.path, place)
             return keep(record, end)
 
         return kept
@@ -168,19 +167,28 @@ class SourceRun:
 
     def _small_text(self, name: str) -> str | None:
         """A file's content that may stand in the script; None if it is long or no text."""
-        data = (self.cwd / name).read_bytes()
+        data = self._file(name).read_bytes()
         try:
             return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
         except UnicodeDecodeError:
             return None
 
+    @property
+    def _roots(self) -> tuple[Path, Path]:
+        """Where the program's files lie: what other axes made smaller before the rest."""
+        return self.private / "source" / DATA, self.cwd
+
+    def _file(self, name: str) -> Path:
+        made, given = (root / name for root in self._roots)
+        return made if made.is_file() else given
+
     def _data(self, facts: TraceFacts) -> tuple[str, ...]:
         """Files that it read; they go with the script."""
-        found = [self.cwd / name for name in facts.opened]
-        return tuple(path.relative_to(self.cwd).as_posix() for path in found if path.is_file())
+        made = [str(f.relative_to(self._roots[0])) for f in sorted(self._roots[0].rglob("*"))]
+        return tuple(dict.fromkeys(n for n in (*made, *facts.opened) if self._file(n).is_file()))
 
     def _too_large(self, facts: TraceFacts) -> str | None:
-        large = (n for n in self._data(facts) if (self.cwd / n).stat().st_size > _MOST_BYTES)
+        large = (n for n in self._data(facts) if self._file(n).stat().st_size > _MOST_BYTES)
         return next(large, None)
 
     def _one_file(
@@ -318,7 +326,7 @@ class SourceRun:
             return None
         folder = self.private / "source" / "best"
         with writing(folder):
-            lay_out(best, self.cwd, folder)
+            lay_out(best, self._roots, folder)
             head = self._head(folder / REPRO, rate)
             (folder / REPRO).write_text(f"{head}{self._shipped_text(best)}", encoding="utf-8")
         words = list(self.entry.command)

@@ -17,7 +17,7 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.raised import Raised
 from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
-from aorta.engine.rundir import writing
+from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
 from aorta.reduce.source.program import Program, TraceFacts, read_facts
 from aorta.reduce.source.search import AXIS, Candidate
@@ -100,7 +100,7 @@ class SourceExperiment:
             if point[AXIS] != ORIGINAL:
                 candidate = self.candidate(str(point[AXIS]))
                 laid = folder / _PROGRAM
-                lay_out(candidate, root, laid)
+                lay_out(candidate, (folder, root), laid)
                 trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
         before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         is_original = point[AXIS] == ORIGINAL
@@ -127,15 +127,29 @@ class SourceExperiment:
         return hook
 
 
-def lay_out(candidate: Candidate, source: Path, folder: Path) -> None:
-    """The script, and beside it the files that it needs of the original's directory."""
+def lay_out(candidate: Candidate, sources: Sequence[Path], folder: Path) -> None:
+    """The script, and beside it the files that it needs, each of the first folder that has it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / REPRO).write_text(candidate.text, encoding="utf-8")
     for name in candidate.beside:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source / name, target)
+        shutil.copy(next(p for s in sources if (p := s / name).is_file()), target)
+
+
+def keep_facts(trial_dir: Path, place: Path) -> None:
+    """What the trial's hook wrote, kept at `place`: files that other axes had laid out for it are
+    named as they lie beside a script, and lie in `data` beside `place`.
+    """
+    folder = (trial_dir / DATA).absolute()
+    text = facts_file(trial_dir).read_text("utf-8", "replace").replace(f"{folder}/", "")
+    data = place.parent / DATA
+    with writing(data):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not data.exists():
+            shutil.copytree(folder, data, ignore=shutil.ignore_patterns(_FACTS, _PROGRAM))
+    write_atomically(place, text)
 
 
 def facts_file(trial_dir: Path) -> Path:
