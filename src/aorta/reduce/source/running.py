@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +148,7 @@ class SourceRun:
                 f"its source stays as it is: it reads {large}, of more than 64 MiB: make its data "
                 "smaller first, without --source"
             )
-        same = facts.message == again.message
-        told = told_by(facts, self._source, always=same)
+        told = told_by(facts, again, self._source)
         self.oracle = SourceOracle(self.experiment.oracle, self.failure, told)
         self.initial_lines = sum(map(count_lines, sources.values()))
         self.initial_files = len(sources) + len(self._data(facts))
@@ -156,7 +156,7 @@ class SourceRun:
         self.search = SourceSearch(
             first,
             lambda candidate: self._facts(candidate.digest),
-            must_hold,
+            partial(must_hold, data="\n".join(filter(None, map(self._text, self._data(facts))))),
             self._small_text,
             dict(self.before.best.values),
         )
@@ -167,9 +167,12 @@ class SourceRun:
 
     def _small_text(self, name: str) -> str | None:
         """A file's content that may stand in the script; None if it is long or no text."""
-        data = self._file(name).read_bytes()
+        text = self._text(name)
+        return text if text is not None and len(text) <= _MOST_IN_SCRIPT else None
+
+    def _text(self, name: str) -> str | None:
         try:
-            return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
+            return self._file(name).read_text("utf-8")
         except UnicodeDecodeError:
             return None
 
@@ -183,9 +186,11 @@ class SourceRun:
         return made if made.is_file() else given
 
     def _data(self, facts: TraceFacts) -> tuple[str, ...]:
-        """Files that it read; they go with the script."""
+        """Files that it read, other than by an import; they go with the script."""
+        modules = {module.file for module in facts.modules}
         made = [str(f.relative_to(self._roots[0])) for f in sorted(self._roots[0].rglob("*"))]
-        return tuple(dict.fromkeys(n for n in (*made, *facts.opened) if self._file(n).is_file()))
+        names = dict.fromkeys((*made, *facts.opened))
+        return tuple(n for n in names if n not in modules and self._file(n).is_file())
 
     def _too_large(self, facts: TraceFacts) -> str | None:
         large = (n for n in self._data(facts) if self._file(n).stat().st_size > _MOST_BYTES)

@@ -19,8 +19,9 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.program import Program, TraceFacts, read_facts
+from aorta.reduce.source.program import Program, TraceFacts, UserFrame, read_facts
 from aorta.reduce.source.search import AXIS, Candidate
+from aorta.reduce.source.stack import seen_for
 from aorta.reduce.source.tree import (
     Function,
     blocks_of,
@@ -169,7 +170,7 @@ class Told:
     what it was done to.
     """
 
-    message: str = ""  # as it is written, where it is the same each time
+    message: str = ""  # as it is written; each of these is empty where runs differ in it
     is_check: bool = False
     operation: tuple[str, ...] = ()
     form: str = ""  # of the statement, whatever its variables are called
@@ -177,9 +178,9 @@ class Told:
     is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
-def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -> Told:
-    """Of the innermost frame of the user's; `always`: every run said the same message."""
-    message = facts.message.partition("\n")[0] if always else ""
+def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str]) -> Told:
+    """Of the innermost frame of the user's; `again` is what a second run showed."""
+    message = facts.message.partition("\n")[0] if facts.message == again.message else ""
     if not facts.frames:
         return Told(message)
     frame = facts.frames[-1]
@@ -189,7 +190,8 @@ def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -
     operation = () if is_check or frame.position is None else _operation_at(tree, frame.position)
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     form = _form(way) if way is not None else ""
-    return Told(message, is_check, operation, form, frame.operands, is_whole)
+    same = again.frames and again.frames[-1].operands == frame.operands
+    return Told(message, is_check, operation, form, frame.operands if same else (), is_whole)
 
 
 def _form(node: ast.stmt) -> str:
@@ -286,23 +288,41 @@ class SourceOracle:
         if not facts.frames:
             return ""
         laid = trial_dir / DATA / _PROGRAM
-        now = told_by(facts, lambda name: (laid / name).read_text("utf-8"), always=False)
+        now = told_by(facts, facts, lambda name: (laid / name).read_text("utf-8"))
         if now.is_check != self.told.is_check:
             return "the script itself raises it" if now.is_check else "no check of it failed"
-        if now.operation != self.told.operation:
+        if self.told.operation and now.operation != self.told.operation:
             return f"another operation raised it: {' '.join(now.operation)}"
         if now.form != self.told.form:
             return f"another statement raised it: {now.form}"
-        if now.operands != self.told.operands:
+        if self.told.operands and now.operands != self.told.operands:
             return f"the operation has other operands: {', '.join(now.operands)}"
         if self.told.is_whole and not now.is_whole:
             return "a name on the way to the failure is missing"
         return ""
 
 
-def must_hold(program: Program) -> Program:
-    """The first program that fails, with what every smaller one must still hold."""
+def must_hold(program: Program, data: str) -> Program:
+    """The first program that fails, with what every smaller one must still hold. `data` is what it
+    read; where the statements on the stack had handled some of it before, the rest may be wrong.
+    """
+    program = replace(program, data=data if _has_passed(program) else "")
     return replace(program, kept=_kept_in(program), stores=_stores_in(program))
+
+
+def _has_passed(program: Program) -> bool:
+    """Whether a statement after one that was on the stack, in the same function, has run: the
+    function, or the turn of a loop, had ended well before.
+    """
+    executed = program.facts.executed
+    for frame in program.facts.frames:
+        way = path_to(_scope_of(program, frame), frame.line)
+        after = [n for block, index in way for n in block[index + 1 :]]
+        if any(
+            n in executed for one in after for n in range(one.lineno, (one.end_lineno or 0) + 1)
+        ):
+            return True
+    return False
 
 
 def _stores_in(program: Program) -> tuple[str, int]:
@@ -327,12 +347,7 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     if not facts.frames or facts.in_library:
         return ()
     frame = facts.frames[-1]
-    scope: ast.AST = program.tree
-    for node in ast.walk(program.tree):
-        if not isinstance(node, Function) or node.name != frame.function:
-            continue
-        if node.lineno <= frame.line <= (node.end_lineno or 0):
-            scope = node
+    scope = _scope_of(program, frame)
     way = path_to(scope, frame.line)
     steps = [block[index] for block, index in way]
     if not steps or not isinstance(steps[-1], (ast.Raise, ast.Assert)):
@@ -346,6 +361,23 @@ def _kept_in(program: Program) -> tuple[str, ...]:
         and defined_by(node) & names
         and node.lineno in facts.executed
         and not isinstance(node, (ast.Import, ast.ImportFrom))
+        and not _is_read(program, node, frame)
     ]
     conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
     return (ast.unparse(steps[-1]), *conditions, *makers)
+
+
+def _scope_of(program: Program, frame: UserFrame) -> ast.AST:
+    """The function of a frame, or the program."""
+    scope: ast.AST = program.tree
+    for node in ast.walk(program.tree):
+        if isinstance(node, Function) and node.name == frame.function:
+            scope = node if node.lineno <= frame.line <= (node.end_lineno or 0) else scope
+    return scope
+
+
+def _is_read(program: Program, node: ast.stmt, frame: UserFrame) -> bool:
+    """Whether it takes its values from the data as they stand there, without a call."""
+    plain = not any(isinstance(part, ast.Call) for part in ast.walk(node))
+    values = seen_for(node.targets[0], frame) if isinstance(node, ast.Assign) and plain else {}
+    return bool(values) and all(map(program.is_data, values.values()))
