@@ -17,6 +17,24 @@ from typing import Any
 TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What a terminal obeys and nobody reads: colours, titles, links."""
 
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)")
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text in at most so many characters, cut behind a sentence or else behind a word.
+
+    >>> shortened("No space left. Free some and try again", 30)
+    'No space left. …'
+    """
+    if len(text) <= longest:
+        return text
+    kept = text[: longest - 2]
+    sentences = [found.end() for found in _SENTENCE_END.finditer(kept)]
+    words = kept.rfind(" ")
+    at = next((end for end in reversed(sentences) if 2 * end >= longest), words)
+    return f"{kept[:at].rstrip()} …" if at > 0 else f"{kept} …"
+
+
 ANYTHING = "<*>"
 _LONGEST = 300
 _ENOUGH_FIXED = 2  # words of a learned template
