@@ -93,6 +93,18 @@ def test_first_parent_names_the_merge_and_its_absence_the_commit_it_merged(tmp_p
     assert outside["culprits"][0]["title"] == "merge it"
 
 
+def test_every_line_tells_the_same_number_of_commits(tmp_path: Path) -> None:
+    repository, (good, *_), _ = merged(tmp_path)
+    words = ("--good", good, "--", "sh", "-c", "! grep -q bad other")
+    for flags, count in (((), 10), (("--first-parent",), 6), (("--path", "other"), 4)):
+        planned = bisect(repository, tmp_path / "out", "--dry-run", *flags, *words)
+        assert planned.json()["changes"] == planned.json()["packages"][0]["commits"] == count
+        done = bisect(repository, tmp_path / f"out{count}", *flags, *words)
+        assert re.findall(r"bisecting the changes of .*\((\d+)\)", done.stderr) == [str(count)]
+        possible = re.findall(r"(\d+) commits? still possible", done.stderr)
+        assert possible[0] == str(count), done.stderr
+
+
 def in_turn(tmp_path: Path) -> tuple[Repository, list[str]]:
     """Commits that touch `src/a` and `docs/b` in turn."""
     repository = Repository.create(tmp_path / "repo")

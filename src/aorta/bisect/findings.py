@@ -229,9 +229,7 @@ def _candidates(package: Package, change: Change, merge: str | None) -> Iterator
 
 def _brought(package: Package, rank: int) -> Sequence[str]:
     changes = package.changes
-    if changes is None or (package.span and package.span.first_parent):
-        return (package.versions[rank + 1],)
-    return changes[rank].brought
+    return (package.versions[rank + 1],) if changes is None else changes[rank].brought
 
 
 def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class CommitSpan:
     @property
     def has_merges(self) -> bool:
         """Whether a line of commits leaves something out that can be looked at for itself."""
-        return not self.first_parent and any(len(c.brought) > 1 for c in self.line.changes)
+        return any(len(change.brought) > 1 for change in self.line.changes)
 
     @property
     def size(self) -> int:
@@ -163,7 +163,7 @@ def _steps(
         waiting += brought[sha]
         kept = waiting if span.kept is None else [one for one in waiting if one in span.kept]
         if kept or sha == top:
-            yield sha, tuple(kept or [sha])
+            yield sha, (sha,) if span.first_parent else tuple(kept or [sha])
             waiting = []
 
 

@@ -41,11 +41,13 @@ from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.checkout import TreeJob, TreesJob, forget_trees
 from aorta.runtimes.git import Repository
+from aorta.workloads.startable import check_startable
 
 
 def bisect_on_host(request: ResolvedRequest) -> Findings:
     spec = request.spec
     packages = host_packages(spec, request.directory)
+    _check_startable(spec, packages, request.directory)
     with BisectRun(request) as run:
         root = trees_root(run.stages.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
@@ -72,6 +74,23 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         warnings = (*own.warnings, *findings.warnings)
         findings = replace(findings, reproduce=reproduce, warnings=warnings)
         return run.write(findings, shown_of(outcome))
+
+
+def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: Path) -> None:
+    """Refuses a program that is not here, unless a build or a commit of an end may bring it."""
+    if any(package.spec.build for package in packages):
+        return
+
+    def is_in_an_end(file: str) -> bool:
+        path = Path(os.path.normpath(directory / file))
+        return any(
+            p.repository.has_file(end, os.path.relpath(path, p.repository.where))
+            for p in packages
+            if p.repository
+            for end in (p.versions[0], p.versions[-1])
+        )
+
+    check_startable(spec.command, directory, spec.env.get("PATH"), is_in_an_end)
 
 
 @dataclass(frozen=True)

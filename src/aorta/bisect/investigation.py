@@ -123,8 +123,9 @@ class Investigation:
 
 
 def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigation:
+    packages = with_merges(packages)
     setting.say(_between_words(packages))
-    main = search_versions(setting, MAIN, with_merges(packages))
+    main = search_versions(setting, MAIN, packages)
     searched = [main]
     while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
@@ -143,7 +144,7 @@ def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
 
 def _between_words(packages: Sequence[Package]) -> str:
     spans = (
-        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({len(p.versions) - 1})"
+        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({p.candidates})"
         for p in moving(packages)
     )
     return f"bisecting the changes of {', '.join(spans)}"

@@ -15,8 +15,8 @@ from typing import Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
+from aorta.bisect.investigation import with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
-from aorta.bisect.package import moving
 from aorta.bisect.run import ResolvedRequest, kept_request
 from aorta.bisect.spec import (
     BisectSpec,
@@ -36,7 +36,6 @@ from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-from aorta.search.timeline import Timeline
 
 _FILE = "command line"
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
@@ -244,18 +243,17 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
         from aorta.bisect.environments.answer import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = host_packages(spec, request.directory)
-    timeline = Timeline([package.history for package in moving(packages)])
+    packages = with_merges(host_packages(spec, request.directory))
     plan["packages"] = [
         {
             "package": package.name,
             "good": package.versions[0],
             "bad": package.versions[-1],
-            "commits": package.span.size if package.span else len(package.versions) - 1,
+            "commits": package.candidates,
         }
         for package in packages
     ]
-    plan["changes"] = changes = timeline.weight_before[-1]
+    plan["changes"] = changes = sum(package.candidates for package in packages)
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
 

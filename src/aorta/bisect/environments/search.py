@@ -8,6 +8,7 @@ timeline; then the commits between two releases, where a repository is at hand.
 """
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Collection, Sequence
@@ -54,6 +55,7 @@ from aorta.runtimes.pythons import pythons_between
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
+from aorta.workloads.startable import check_startable, did_you_mean
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
@@ -90,7 +92,28 @@ def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
     ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
     if not ends.names:
         raise UsageError("nothing differs between the two environments", where=where)
+    _check_named(request, ends)
+    if request.resume is None:
+        _check_startable(request, root)
     return ends
+
+
+def _check_named(request: ResolvedRequest, ends: EnvironmentEnds) -> None:
+    """Refuses the repository of a package that neither environment has."""
+    known = {*ends.good.versions, *ends.bad.versions}
+    for package in request.spec.packages:
+        if canonicalize_name(package.name) not in known:
+            near = did_you_mean(canonicalize_name(package.name), known)
+            raise UsageError(
+                f"neither environment has this package{near}", where=f"--repository {package.name}"
+            )
+
+
+def _check_startable(request: ResolvedRequest, root: Path) -> None:
+    """Refuses a program that neither this machine nor one of the two environments has."""
+    path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
+    own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
+    check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
 
 
 def _between(
