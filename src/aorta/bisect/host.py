@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.bisect.findings import Findings, findings_of
-from aorta.bisect.investigation import investigate
+from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
@@ -31,10 +31,9 @@ from aorta.bisect.package import (
     version_variables,
     version_words,
 )
-from aorta.bisect.report import shown_of
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
@@ -49,7 +48,7 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
     packages = host_packages(spec, request.directory)
     _check_startable(spec, packages, request.directory)
     with BisectRun(request) as run:
-        root = trees_root(run.stages.path, packages)
+        root = trees_root(run.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
@@ -63,17 +62,17 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
             return HostTrees(root, those, own, spec.build_timeout)
 
         try:
-            outcome = investigate(run.setting(version_sets, command=command), packages)
+            outcome = investigate(SearchSetup(run, command, version_sets), packages)
         finally:
             trees.remove()
-        findings = findings_of(outcome, list(run.stages.answers.values()))
+        findings = findings_of(outcome, list(run.answers.values()))
         reproduce = {
             side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         warnings = (*own.warnings, *findings.warnings)
         findings = replace(findings, reproduce=reproduce, warnings=warnings)
-        return run.write(findings, shown_of(outcome))
+        return write_answer(run, findings, shown_of(outcome))
 
 
 def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: Path) -> None:
@@ -246,6 +245,12 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(own.words)])
 
 
+def _user_cache() -> Path:
+    """Where this user keeps what programs can make again."""
+    named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "aorta"
+
+
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     """Where the checkouts of a run lie: in its own directory, unless that is in one of the
     repositories. There a tool that looks for its settings in the directories above, as pytest does,
@@ -255,7 +260,7 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     if not any(run.resolve().is_relative_to(top) for top in tops):
         return run / PRIVATE / "trees"
     of_run = f"{platform.node()}\n{run.resolve()}"
-    root = user_cache() / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
+    root = _user_cache() / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that nobody can write to

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, Versions, moving, whole
-from aorta.bisect.stages import MAIN, Stages
+from aorta.bisect.run import MAIN, BisectRun
+from aorta.bisect.spec import BisectSpec
 from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
+from aorta.bisect.watching import StepsLeft
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
 from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
+from aorta.engine.rundir import write_json
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
@@ -26,7 +29,6 @@ _SENTINELS = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
-MakeVersionSets = Callable[[Sequence[Package]], VersionSets]
 CannotBe = Callable[[Versions], str | None]
 
 
@@ -34,16 +36,13 @@ CannotBe = Callable[[Versions], str | None]
 class SearchSetup:
     """Everything the searches share."""
 
-    stages: Stages
+    run: BisectRun
     command: ProbedCommand
-    version_sets: MakeVersionSets
-    confidence: float
-    check_bad_end: bool = True  # without, it is taken as it was said
-    checks: bool = True
-    confirmations: int | None = None
-    on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
-    metric: Metric | None = None
-    say: Callable[[str], None] = lambda _: None
+    version_sets: Callable[[Sequence[Package]], VersionSets]
+
+    @property
+    def spec(self) -> BisectSpec:
+        return self.run.request.spec
 
 
 @dataclass(frozen=True)
@@ -124,13 +123,13 @@ class Investigation:
 
 def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigation:
     packages = with_merges(packages)
-    setting.say(_between_words(packages))
+    setting.run.say(_between_words(packages))
     main = search_versions(setting, MAIN, packages)
     searched = [main]
-    while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
+    while not setting.run.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
     partner = None
-    if setting.checks and not setting.stages.interrupted and len(searched) == 1:
+    if setting.run.request.checks and not setting.run.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
     return Investigation(searched, partner)
 
@@ -174,22 +173,24 @@ def search_versions(
     impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
     sets = setting.version_sets(packages)
     experiment = VersionsExperiment(setting.command, packages, sets)
-    listeners = list(setting.on_search(search))
+    run, metric = setting.run, setting.run.metric
+    _keep_timeline(run, search)
+    listeners: list[Listener] = [StepsLeft(search, run.say)]
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
-        return setting.stages.drive(name, asked, experiment, sets, listeners, judges)
+        return run.drive(name, asked, experiment, sets, listeners, judges)
 
-    if setting.metric:
-        listeners.append(setting.metric.listen)
-        ends = _measured_ends(setting.metric, setting, name, search)
-        answer = drive(ends or search, setting.metric)
-        undecided = {**impossible, **setting.metric.undecided}
+    if metric:
+        listeners.append(metric.listen)
+        ends = _measured_ends(metric, setting, name, search)
+        answer = drive(ends or search, metric)
+        undecided = {**impossible, **metric.undecided}
         alike = ends.alike if ends else None
         return FinishedSearch(name, search, packages, answer, before, alike, undecided)
     alone = None
     if partner_of is not None:
         good, bad = partner_of.search.sides()
-        alone = AloneFirst(search, search.timeline, good, bad, setting.confidence)
+        alone = AloneFirst(search, search.timeline, good, bad, setting.spec.confidence)
     answer = drive(alone or search)
     return FinishedSearch(
         name,
@@ -200,6 +201,13 @@ def search_versions(
         undecided=impossible,
         fails_alone=bool(alone and alone.fails),
     )
+
+
+def _keep_timeline(run: BisectRun, search: Bisection) -> None:
+    """Of the first search, which is over all changes; later ones look closer at a part of them."""
+    place = run.path / "timeline.json"
+    if not place.exists():
+        write_json(place, "aorta.timeline/1", search.timeline.to_json())
 
 
 def _bisection(
@@ -214,18 +222,18 @@ def _bisection(
     moved = moving(packages)
     graph = moved[0].graph
     merges = graph is None and any(p.span and p.span.has_merges for p in moved)
-    wanted = setting.confidence / before
+    wanted = setting.spec.confidence / before
     if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
     settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         check_ends=check_ends,
-        trust_bad=name == MAIN and not setting.check_bad_end,
-        trust_ends=setting.metric is None,
-        confirm=setting.checks,
-        confirmations=setting.confirmations if name == MAIN else None,
-        sanity_probes=_SENTINELS if name == MAIN and setting.checks else 0,
+        trust_bad=name == MAIN and setting.spec.skip_precondition_checks,
+        trust_ends=setting.run.metric is None,
+        confirm=setting.run.request.checks,
+        confirmations=setting.spec.confirmations if name == MAIN else None,
+        sanity_probes=_SENTINELS if name == MAIN and setting.run.request.checks else 0,
         probe_steady=buildless,
     )
     if graph is not None:
@@ -261,7 +269,7 @@ def _measured_ends(
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; searches after it know the two levels."""
     metric.begin_stage()
-    if name == MAIN and setting.check_bad_end:
+    if name == MAIN and not setting.spec.skip_precondition_checks:
         return MeasuredEnds(search, metric)
     if metric.levels is None:
         metric.take_samples()
@@ -279,7 +287,7 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
     packages = [
         package if p.name == package.name else p.fixed_at(others[p.name]) for p in found.packages
     ]
-    setting.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
+    setting.run.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
     good, bad = found.search.sides()
     depth = 1 + (int(found.stage.rpartition("-")[2]) if found.stage != MAIN else 0)
     return search_versions(
@@ -306,7 +314,7 @@ def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | 
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
     short = culprit.versions[rank + 1][:12]
-    setting.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
+    setting.run.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
     return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
 
 

@@ -1,19 +1,23 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Findings
+from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import Investigation
+from aorta.bisect.run import BisectRun
+from aorta.bisect.summary import SUMMARY, summary_of
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.templates import template
-from aorta.engine.events import TrialRecord
+from aorta.engine.events import Reason, TrialRecord
+from aorta.engine.rundir import write_atomically, write_json
 
 _ENVIRONMENT_KINDS = {"package", "python", "variable"}
 
@@ -60,6 +64,43 @@ def _environment_headline(
 def _is_one_sentence(findings: Findings) -> bool:
     """Whether the headline names every culprit and partner already."""
     return bool(_environment_headline(findings.status, findings.culprits, findings.confidence))
+
+
+def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
+    """The artifacts, also of a run that was cut short; returns the findings as written."""
+    path, answers = run.path, run.answers
+    records = [record for answer in answers.values() for record in answer.records]
+    findings = replace(
+        without_contradictions(findings, records),
+        output_dir=str(path),
+        metric=run.metric.document() if run.metric else None,
+        failed_differently=differently(records),
+        warnings=(*findings.warnings, *_why_cut_short(run, findings)),
+    )
+    for name, answer in answers.items():
+        link_probes(path, run.stage_path(name), answer.records)
+    sides = {
+        side: link_side(path, side, run.stage_path(stage), answers[stage].records, key)
+        for side, (stage, key) in shown.items()
+        if any(record.point.config_key == key for record in answers[stage].records)
+    }
+    write_json(path / "result.json", "aorta.bisect/1", findings.document())
+    if run.request.summary:
+        write_atomically(path / SUMMARY, json.dumps(summary_of(run, findings)))
+    lines = report_lines(findings, records, sides)
+    write_atomically(path / "report.md", "\n".join(lines) + "\n")
+    run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
+    run.session.run.describe(status=findings.status)
+    return findings
+
+
+def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
+    """What was in the way, such as git that could not check a commit out."""
+    cut = run.interrupted
+    if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE or not cut.ending.detail:
+        return []
+    is_said = any(cut.ending.detail in warning for warning in findings.warnings)
+    return [] if is_said else [cut.ending.detail]
 
 
 def report_lines(

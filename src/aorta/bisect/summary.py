@@ -1,42 +1,34 @@
 """`summary.json` in the form of JAX-Toolbox' triage tool: `container`, `versions` and `result`."""
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from aorta.bisect.findings import Findings
-from aorta.bisect.stages import MAIN
+from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import short
 from aorta.core.trial import Outcome
 from aorta.engine.events import TrialRecord
-from aorta.engine.question import Answer
 
 SUMMARY = "summary.json"
 
 
-def summary_of(
-    findings: Findings,
-    answers: Mapping[str, Answer],
-    images: Callable[[str], str],
-    folder: Callable[[str], Path],
-    build_seconds: Mapping[str, float],
-) -> dict[str, Any]:
-    """Every run so far in its form. `images`: by day; `folder`: of a stage."""
+def summary_of(run: BisectRun, findings: Findings) -> dict[str, Any]:
+    """Every trial so far in its form."""
     containers: list[dict[str, Any]] = []
     versions: list[dict[str, Any]] = []
     bisected = findings.containers.get("first_bad") or findings.containers.get("last_good")
-    for stage, answer in answers.items():
+    for stage, answer in run.answers.items():
         seen: dict[str, int] = {}
         for record in answer.records:
             values = {name: str(value) for name, value in record.point.values}
-            said = {**_ran(record), "output_directory": str(folder(stage) / record.path)}
+            said = {**_ran(record), "output_directory": str(run.stage_path(stage) / record.path)}
             if "container" in values:
-                containers.append({"container": images(values["container"]), **said})
+                containers.append({"container": run.image_of(values["container"]), **said})
                 continue
             repetition = seen.setdefault(record.point.config_key, -1) + 1
             seen[record.point.config_key] = repetition
-            built = build_seconds.get(short(record.point), 0.0) if not repetition else 0.0
+            built = run.builds.took.get(short(record.point), 0.0) if not repetition else 0.0
             about = {"container": bisected, "build_time": built, "test_repetition": repetition}
             standing = findings.good if stage == MAIN else {}
             versions.append({**standing, **values, **said, **about})

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aorta.bisect.package import Package, Versions, whole
+from aorta.bisect.watching import BUILD_LOG, Builds
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
-from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
+from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import (
     LOCAL,
     Environment,
@@ -43,7 +44,6 @@ UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT_WORDS = "it could not be made"
 BUILD_ID = "build-"  # how the id of a trial begins that only builds
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
-BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 
 _POLL = 0.5
 _MOST_LOG = 1 << 20
@@ -115,16 +115,6 @@ def build_trial(
     )
 
 
-class BuildWatch(Protocol):
-    """Told about every build, and while one goes on again and again."""
-
-    def began(self, build: TrialSpec, what: str) -> None: ...
-
-    def goes_on(self, build: TrialSpec) -> None: ...
-
-    def ended(self, build: TrialSpec, end: TrialEnd) -> None: ...
-
-
 @dataclass
 class _Build:
     """`dropped` trials end with the build: until then what they hold is in use."""
@@ -138,7 +128,7 @@ class _Build:
 class BuildFirst:
     """An executor that has what a trial needs made first, once for all trials that share it."""
 
-    def __init__(self, inner: Executor, sets: VersionSets, watch: BuildWatch) -> None:
+    def __init__(self, inner: Executor, sets: VersionSets, watch: Builds) -> None:
         self._inner, self._sets, self._watch = inner, sets, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
@@ -297,10 +287,6 @@ class Skipping:
         if end.exit_code == UNTESTABLE:
             return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
         return self.oracle.judge_end(end)
-
-
-def for_bisection(oracle: Deciding | None) -> Skipping:
-    return Skipping(oracle or ExitCodeOracle())
 
 
 OUTPUT_MOUNT = "/triage-tool-output"

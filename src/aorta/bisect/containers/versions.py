@@ -28,9 +28,9 @@ from aorta.bisect.containers.image import (
     environment_of,
 )
 from aorta.bisect.findings import Findings, counted, findings_of
-from aorta.bisect.investigation import Investigation, investigate
+from aorta.bisect.investigation import Investigation, SearchSetup, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.report import ShownStates, shown_of
+from aorta.bisect.report import ShownStates, shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
@@ -59,14 +59,14 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
-            return run.write(sides, {})
+            return write_answer(run, sides, {})
         between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
-            run.write(_known_so_far(run, sides), {})
+            write_answer(run, _known_so_far(run, sides), {})
             raise
-        return run.write(findings, shown)
+        return write_answer(run, findings, shown)
 
 
 def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
@@ -74,7 +74,7 @@ def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     return Findings(
         status="partial",
         containers=sides.document,
-        counted=counted(list(run.stages.answers.values())),
+        counted=counted(list(run.answers.values())),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
 
@@ -133,7 +133,7 @@ class ContainerBisection:
 
     @property
     def root(self) -> Path:
-        return self.run.stages.path / PRIVATE / "images"
+        return self.run.path / PRIVATE / "images"
 
     def search(self) -> tuple[Findings, ShownStates]:
         image = self.sides.failing or self.sides.passing
@@ -166,7 +166,7 @@ class ContainerBisection:
         def images(those: Sequence[Package]) -> Images:
             return Images(self.root, base, those, spec, self.bazel_cache)
 
-        outcome = investigate(run.setting(images, command=command), packages)
+        outcome = investigate(SearchSetup(run, command, images), packages)
         findings = self._findings(outcome)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
@@ -176,7 +176,7 @@ class ContainerBisection:
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
     def _findings(self, outcome: Investigation) -> Findings:
-        answers = list(self.run.stages.answers.values())
+        answers = list(self.run.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
             findings,
@@ -268,7 +268,7 @@ class ContainerBisection:
             bad={AXIS: bad},
             containers=sides.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
-            counted=counted(list(run.stages.answers.values())),
+            counted=counted(list(run.answers.values())),
             differences=self._differences(places),
             reproduce={
                 side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")

@@ -43,9 +43,8 @@ from aorta.bisect.investigation import (
     with_merges,
 )
 from aorta.bisect.package import Package, Versions, git_package, revision_of
-from aorta.bisect.run import BisectRun, ResolvedRequest
+from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.checkout import forget_trees
@@ -70,7 +69,7 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
-            root = run.stages.path / PRIVATE / "environments"
+            root = run.path / PRIVATE / "environments"
             ends = _ends_of(run, asked, root)
             nothing_ran = False
             return _between(
@@ -80,7 +79,7 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
         if (
             run is not None and nothing_ran
         ):  # the same command again, once it is mended, is a new run
-            shutil.rmtree(run.stages.path, ignore_errors=True)
+            shutil.rmtree(run.path, ignore_errors=True)
         raise
 
 
@@ -174,14 +173,14 @@ class _EnvironmentSearch:
 
     def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
-        return self.run.setting(self.version_sets, command=command)
+        return SearchSetup(self.run, command, self.version_sets)
 
     # -- which packages, which releases, which commit
 
     def investigate(self) -> Investigation:
         setting = self.setting()
         self._adopt_ends()
-        setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
+        self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
         main = search_versions(
             setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
         )
@@ -198,7 +197,7 @@ class _EnvironmentSearch:
 
     @property
     def _is_cut_short(self) -> bool:
-        return self.run.stages.interrupted is not None
+        return self.run.interrupted is not None
 
     def _adopt_ends(self) -> None:
         """The two that were made to see what is in them are the two ends of the search."""
@@ -273,7 +272,7 @@ class _EnvironmentSearch:
             else p.fixed_at(p.versions[-1 if p.name in moved else 0], firm=p.name in moved)
             for p in self.steps
         ]
-        setting.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
+        self.run.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
         found = search_versions(
             setting,
             f"partner-of-{len(needed)}",
@@ -298,7 +297,7 @@ class _EnvironmentSearch:
         ]
         if all(len(p.versions) <= 2 for p in packages):
             return None
-        setting.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
+        self.run.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
         found = search_versions(
             setting,
             _RELEASES,
@@ -397,7 +396,7 @@ class _EnvironmentSearch:
             package if p.name == step.name else p.fixed_at(others[p.name], firm=False)
             for p in self.steps
         ]
-        setting.say(
+        self.run.say(
             f"which commit of {step.name} between {step.versions[rank]} and "
             f"{step.versions[rank + 1]}?"
         )
