@@ -123,13 +123,19 @@ class Investigation:
 
 def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigation:
     packages = with_merges(packages)
-    setting.run.say(_between_words(packages))
+    spans = (
+        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({p.candidates})"
+        for p in moving(packages)
+    )
+    setting.run.say(f"bisecting the changes of {', '.join(spans)}")
     main = search_versions(setting, MAIN, packages)
     searched = [main]
     while not setting.run.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
     partner = None
-    if setting.run.request.checks and not setting.run.interrupted and len(searched) == 1:
+    # Whoever says how often to confirm the answer asks for nothing else.
+    looks_further = setting.run.request.checks and setting.spec.confirmations is None
+    if looks_further and not setting.run.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
     return Investigation(searched, partner)
 
@@ -139,14 +145,6 @@ def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
     moved = moving(packages)
     graph = moved[0].as_graph if len(moved) == 1 else None
     return [graph if graph and p.name == graph.name else p for p in packages]
-
-
-def _between_words(packages: Sequence[Package]) -> str:
-    spans = (
-        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({p.candidates})"
-        for p in moving(packages)
-    )
-    return f"bisecting the changes of {', '.join(spans)}"
 
 
 def search_versions(
@@ -169,12 +167,13 @@ def search_versions(
     )
     if assume:
         search.assume(assume)
-    _skip(search, packages)
-    impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
+    impossible = _skip(search, packages, cannot_be)
     sets = setting.version_sets(packages)
     experiment = VersionsExperiment(setting.command, packages, sets)
     run, metric = setting.run, setting.run.metric
-    _keep_timeline(run, search)
+    place = run.path / "timeline.json"
+    if not place.exists():  # the first search is over all changes, later ones over a part of them
+        write_json(place, "aorta.timeline/1", search.timeline.to_json())
     listeners: list[Listener] = [StepsLeft(search, run.say)]
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
@@ -201,13 +200,6 @@ def search_versions(
         undecided=impossible,
         fails_alone=bool(alone and alone.fails),
     )
-
-
-def _keep_timeline(run: BisectRun, search: Bisection) -> None:
-    """Of the first search, which is over all changes; later ones look closer at a part of them."""
-    place = run.path / "timeline.json"
-    if not place.exists():
-        write_json(place, "aorta.timeline/1", search.timeline.to_json())
 
 
 def _bisection(
@@ -241,23 +233,19 @@ def _bisection(
     return Bisection(Timeline([package.history for package in moved]), settings)
 
 
-def _skip(search: Bisection, packages: Sequence[Package]) -> None:
-    """States that the user says cannot be tested; an end must be, whatever is said of it."""
-    names = {package.name: package.skipped for package in packages if package.skipped}
-    for vector in search.timeline.every_state()[1:-1] if names else ():
-        versions = search.timeline.versions(vector)
-        if any(version in names.get(name, ()) for name, version in versions.items()):
-            point = search.timeline.point(vector, Purpose.PROBE, 0)
-            search.remember(point, Verdict(None, why="skipped as asked"))
-
-
-def _skip_impossible(
-    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe
+def _skip(
+    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe | None
 ) -> dict[str, str]:
-    """Why each of them is not tried, by the key of its configuration."""
+    """States that the user says cannot be tested, and those that cannot be; an end must be,
+    whatever is said of it. Why each of them is not tried, by the key of its configuration.
+    """
+    skipped = {package.name: package.skipped for package in packages if package.skipped}
     whys: dict[str, str] = {}
-    for vector in search.timeline.every_state()[1:-1]:
-        if why := cannot_be(whole(packages, search.timeline.versions(vector))):
+    for vector in search.timeline.every_state()[1:-1] if skipped or cannot_be else ():
+        versions = search.timeline.versions(vector)
+        asked = any(version in skipped.get(name, ()) for name, version in versions.items())
+        why = cannot_be(whole(packages, versions)) if cannot_be else None
+        if why := "skipped as asked" if asked else why:
             point = search.timeline.point(vector, Purpose.PROBE, 0)
             search.remember(point, Verdict(None, why=why))
             whys[point.config_key] = why

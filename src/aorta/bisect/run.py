@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.metric import Metric, is_measured
-from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.trials import BuildFirst, OneTrial, ProbedCommand, Skipping, VersionSets
+from aorta.bisect.spec import BisectSpec
+from aorta.bisect.trials import BuildSteps, OneTrial, ProbedCommand, Skipping, VersionSets
 from aorta.bisect.watching import Builds, FirstFailure, LogFiles, Say
 from aorta.core.errors import ResumeError, UsageError
-from aorta.core.failure import Failure
 from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
@@ -143,38 +142,40 @@ class BisectRun:
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
-        """Run the search of one stage to its end."""
+        """Run the search of one stage to its end. The failure that is searched for is that of the
+        first stage that saw one.
+        """
+        spec = self.request.spec
+        # Between environments other failures are no evidence, unless asked for.
+        between = spec.environments is not None
+        seen = next((a.expected for a in self.answers.values() if a.expected), None)
         question = Question(
             search,
             judges or SameJudge(OneTrial()),
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
-            guard_signature=only_the_same_failure(self.request.spec),
-            expected=self._failure,
+            guard_signature=spec.same_failure or (between and not spec.any_failure),
+            expected=seen or known_failure(spec.oracle),
         )
         executor = self.request.executor()
-        place = BuildFirst(executor, sets, self.builds) if sets else executor
+        place = BuildSteps(executor, sets, self.builds) if sets else executor
         own: list[Listener] = [self.logs.listener(self._directory), self._first_failure]
         everyone = [*self.request.listeners(), *own, *listeners]
         self._current = self.stage_path(name)
         if name == MAIN:
-            answer = self.session.answer(question, place, everyone)
-        else:
-            with _side_stage(self._current) as stage:
-                answer = stage.answer(question, place, everyone)
-        self.answers[name] = answer
-        return answer
+            self.answers[name] = self.session.answer(question, place, everyone)
+            return self.answers[name]
+        run = RunDir(self._current)
+        if not run.journal.exists():
+            run.describe(verb=_VERB, stage=name)
+        with Session(run, resumed=run.journal.exists()) as stage:
+            self.answers[name] = stage.answer(question, place, everyone)
+        return self.answers[name]
 
     def _directory(self) -> Path:
         """Of the stage that runs."""
         return self._current
-
-    @property
-    def _failure(self) -> Failure | None:
-        """The failure that is searched for, as the first stage that saw one recorded it."""
-        seen = next((a.expected for a in self.answers.values() if a.expected), None)
-        return seen or known_failure(self.request.spec.oracle)
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
@@ -185,13 +186,6 @@ class BisectRun:
         if seconds is not None:
             seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
         return replace(budget, max_trials=trials, max_seconds=seconds)
-
-
-def _side_stage(path: Path) -> Session:
-    run = RunDir(path)
-    if not run.journal.exists():
-        run.describe(verb=_VERB, stage=path.name)
-    return Session(run, resumed=run.journal.exists())
 
 
 def _open_session(request: ResolvedRequest) -> Session:

@@ -115,7 +115,7 @@ def _unfinished(
     code = exit_code(status, [answer])
     if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
         status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(status=status, warnings=[words], counted=counted([answer]), exit_code=code)
+    findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
     if interval is None:
         return findings
     good, bad = _sides_in(family, interval)
