@@ -96,27 +96,33 @@ def folded(text: str) -> str:
 @dataclass(frozen=True)
 class Rule:
     """A pattern and what a line must have for it to match: one of some hints (as the keywords of
-    gitleaks), or a shape. No match goes over the end of a line.
+    gitleaks), or a shape. A match goes at most `over` characters over the end of its line.
     """
 
     pattern: re.Pattern[str]
     hints: tuple[str, ...]
     shape: re.Pattern[str] | None
+    over: int
 
     def lines_of(self, text: Text) -> Lines:
         return text.lines_like(self.shape.search) if self.shape else text.lines_with(self.hints)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         for start, end in self.lines_of(as_looked_at(text)):
-            yield from self.pattern.finditer(text, start, end)
+            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
 
 
 def rule(
-    pattern: str, hints: str = "", *, shape: str = "", flags: re.RegexFlag = re.NOFLAG
+    pattern: str,
+    hints: str = "",
+    *,
+    shape: str = "",
+    flags: re.RegexFlag = re.NOFLAG,
+    over: int = 0,
 ) -> Rule:
     """The hints are separated by `|`."""
     of_shape = re.compile(shape) if shape else None
-    return Rule(re.compile(pattern, flags), tuple(hints.split("|")), of_shape)
+    return Rule(re.compile(pattern, flags), tuple(hints.split("|")), of_shape, over)
 
 
 class Kind(StrEnum):
