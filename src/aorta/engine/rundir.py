@@ -23,6 +23,9 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 """The name of a run directory that nobody named."""
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
+SHIP = "SHIP.md"
+OF_THIS_DIRECTORY = "<!-- aorta: what follows is about this directory, before scrubbing -->"
+"""A line of SHIP.md; a bundle, which has one of its own, does not take what follows it."""
 _MOST_OF_ONE_NAME = 10_000
 _TELLING = (
     "manifest.json",
