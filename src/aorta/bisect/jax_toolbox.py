@@ -78,10 +78,14 @@ def _check(options: Flags) -> None:
     if options.container_runtime == "pyxis" and not options.bazel_cache:
         raise UsageError("with --container-runtime pyxis a --bazel-cache must be named")
     _check_metric(options, dated=dated)
-    if options.container_runtime == "local":
-        _check_local(options, dated=dated)
-    else:
+    if options.container_runtime != "local":
         _check_ends(options, dated=dated)
+    elif dated or options.passing_container or options.failing_container:
+        raise UsageError("options of containers mean nothing with --container-runtime local")
+    elif not (options.passing_versions and options.failing_versions):
+        raise UsageError(
+            "--container-runtime local takes --passing-versions and --failing-versions"
+        )
 
 
 def _check_metric(options: Flags, *, dated: bool) -> None:
@@ -94,15 +98,6 @@ def _check_metric(options: Flags, *, dated: bool) -> None:
         )
     if (options.passing_metric or options.failing_metric) and not options.metric_name:
         raise UsageError("--metric-name must be passed if --passing-metric or --failing-metric is")
-
-
-def _check_local(options: Flags, *, dated: bool) -> None:
-    if dated or options.passing_container or options.failing_container:
-        raise UsageError("options of containers mean nothing with --container-runtime local")
-    if not (options.passing_versions and options.failing_versions):
-        raise UsageError(
-            "--container-runtime local takes --passing-versions and --failing-versions"
-        )
 
 
 def _check_ends(options: Flags, *, dated: bool) -> None:
@@ -126,12 +121,10 @@ def _check_ends(options: Flags, *, dated: bool) -> None:
 
 def _containers(options: Flags) -> dict[str, Any]:
     given: dict[str, Any] = {
+        **{name: getattr(options, name) for name in ("start_date", "end_date", "threshold_days")},
         "family": options.container,
         "runtime": _RUNTIMES[options.container_runtime],
         "url_template": options.container_url_template,
-        "start_date": options.start_date,
-        "end_date": options.end_date,
-        "threshold_days": options.threshold_days,
         "passing": options.passing_container,
         "failing": options.failing_container,
         "mounts": options.container_mount,

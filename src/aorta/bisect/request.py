@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
@@ -37,8 +37,20 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _FILE = "command line"
+_ON_TOP = (
+    *("command", "confidence", "find_fix", "first_parent", "same_failure", "any_failure"),
+    *("skip_precondition_checks", "timeout", "build_timeout"),
+)
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _given(options: "DataclassInstance") -> dict[str, Any]:
+    named = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in named.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +70,7 @@ class ContainerOptions:
     mounts: tuple[str, ...] = ()
 
     def over(self, spec: ContainersSpec | None) -> ContainersSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value not in {None, ()}}
+        told = _given(self)
         if told == {"runtime": "host"}:
             return None
         if not told:
@@ -85,8 +96,7 @@ class EnvironmentOptions:
     repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value}
+        told = _given(self)
         repositories = told.pop("repositories", None)
         if not (self.good or self.bad or spec):
             if told or repositories:
@@ -301,16 +311,8 @@ def _spec(request: BisectRequest) -> BisectSpec:
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
     told = {
-        "command": request.command or None,
+        **{name: getattr(request, name) or None for name in _ON_TOP},
         "oracle": oracle,
-        "confidence": request.confidence,
-        "find_fix": request.find_fix or None,
-        "first_parent": request.first_parent or None,
-        "same_failure": request.same_failure or None,
-        "any_failure": request.any_failure or None,
-        "skip_precondition_checks": request.skip_precondition_checks or None,
-        "timeout": request.timeout,
-        "build_timeout": request.build_timeout,
         "packages": _packages(spec, request) or None,
         "containers": request.containers.over(spec.containers),
         "environments": request.environments.over(spec.environments),

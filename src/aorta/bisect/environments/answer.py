@@ -46,12 +46,16 @@ class EnvironmentAnswer:
         found = findings_of(outcome, list(self.run.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
+        partner = found.partner
+        if partner is None and together and len(culprits) > 1:
+            second = culprits[1]
+            partner = {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
         had = {side: version_sets.installed(getattr(found, side)) for side in ("good", "bad")}
         found = replace(
             found,
             culprits=culprits,
             status="pair" if together else found.status,
-            partner=found.partner or _partner_among(culprits, together=together),
+            partner=partner,
             range=() if together else found.range,
             skipped=[
                 said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
@@ -167,16 +171,6 @@ def _requirements_text(
     )
 
 
-def _partner_among(
-    culprits: Sequence[Mapping[str, Any]], *, together: bool
-) -> dict[str, Any] | None:
-    """The second of two that a failure takes."""
-    if not together or len(culprits) < 2:
-        return None
-    second = culprits[1]
-    return {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
-
-
 def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
     return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID, "kind": kind}
 
@@ -224,6 +218,5 @@ def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
         )
     yield (
         f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and "
-        "as many trials "
-        "for one culprit, more trials if it is flaky"
+        "as many trials for one culprit, more trials if it is flaky"
     )
