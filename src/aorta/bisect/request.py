@@ -145,8 +145,6 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
-    base: BisectSpec | None = None  # a whole spec that stands in no file
-    summary: bool = False  # whether JAX-Toolbox' summary.json is written too
 
     @property
     def asks_something(self) -> bool:
@@ -154,7 +152,20 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or self.base or ends or named)
+        return bool(self.command or self.spec or _base_of(self) or ends or named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolboxRequest(BisectRequest):
+    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file. Its summary.json is
+    written too.
+    """
+
+    base: BisectSpec
+
+
+def _base_of(request: BisectRequest) -> BisectSpec | None:
+    return request.base if isinstance(request, ToolboxRequest) else None
 
 
 def bisect(
@@ -288,7 +299,7 @@ def _resolved(
         resume=request.resume,
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=request.summary,
+        summary=isinstance(request, ToolboxRequest),
     )
 
 
@@ -306,7 +317,7 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
 
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = request.base or (load_spec(request.spec) if request.spec else BisectSpec())
+    spec = _base_of(request) or (load_spec(request.spec) if request.spec else BisectSpec())
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
