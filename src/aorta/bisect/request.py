@@ -179,29 +179,17 @@ def bisect(
         return run_bisection(replace(resolved, executor=executor))
 
 
-def plan(request: BisectRequest) -> dict[str, Any]:
-    """What would be tried; nothing is run or written."""
-    return _plan_of(_resolved(request))
-
-
 def run_bisection(request: ResolvedRequest) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are removed after it."""
     _check(request.spec)
-    with no_repository_named():
-        return _run_in_its_place(request)
-
-
-def _run_in_its_place(request: ResolvedRequest) -> Findings:
+    bisect_there = bisect_on_host
+    if request.spec.containers is not None:
+        from aorta.bisect.containers.versions import bisect_in_containers as bisect_there
+    elif request.spec.environments is not None:
+        from aorta.bisect.environments.search import bisect_environments as bisect_there
     try:
-        if request.spec.containers is not None:
-            from aorta.bisect.containers.versions import bisect_in_containers
-
-            return bisect_in_containers(request)
-        if request.spec.environments is not None:
-            from aorta.bisect.environments.search import bisect_environments
-
-            return bisect_environments(request)
-        return bisect_on_host(request)
+        with no_repository_named():
+            return bisect_there(request)
     except OSError as wrong:
         if wrong.errno not in _DISK:
             raise
@@ -224,8 +212,10 @@ def _check(spec: BisectSpec) -> None:
         check_samples(spec.oracle)
 
 
-def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
-    spec = request.spec
+def plan(request: BisectRequest) -> dict[str, Any]:
+    """What would be tried; nothing is run or written."""
+    resolved = _resolved(request)
+    spec, directory = resolved.spec, resolved.directory
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
@@ -236,16 +226,11 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
     if spec.environments is not None:
         from aorta.bisect.environments.answer import plan_of_environments
 
-        return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = with_merges(host_packages(spec, request.directory))
+        return {**plan, **plan_of_environments(spec.environments, directory)}
+    packages = with_merges(host_packages(spec, directory))
     plan["packages"] = [
-        {
-            "package": package.name,
-            "good": package.versions[0],
-            "bad": package.versions[-1],
-            "commits": package.candidates,
-        }
-        for package in packages
+        {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
+        for p in packages
     ]
     plan["changes"] = changes = sum(package.candidates for package in packages)
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
