@@ -142,9 +142,9 @@ def test_an_environment_that_cannot_be_had_is_that_cells_misfortune(tmp_path: Pa
     boxed = cell("boxed", environment={"docker": "no.such/image:1"})
     recipe_ = load(tmp_path, BASELINE, boxed, script="exit 1", trials=2)
     finished = run(recipe_, tmp_path / "out")
-    calls = {row.name: row.comparison.call.value for row in finished.matrix.rows}
+    calls = {row.name: row.comparison.call.value for row in finished.rows}
     assert calls == {"baseline-local": "(baseline)", "boxed": "did not run"}
-    assert finished.matrix.did_not_run == ["boxed"]
+    assert finished.did_not_run == ["boxed"]
 
 
 def test_a_full_disk_is_exit_5_and_one_line(tmp_path: Path, small_disk: Path) -> None:

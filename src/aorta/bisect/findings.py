@@ -407,6 +407,6 @@ def _unlike_the_first(records: Sequence[TrialRecord]) -> Iterator[TrialRecord]:
     first = None
     for record in records:
         if record.outcome is Outcome.REPRODUCED and record.failure:
-            first = first or record.failure
+            first = first or record.failure.in_any_version()
             if not same_failure(first, record.failure):
                 yield record

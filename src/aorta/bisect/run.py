@@ -157,6 +157,7 @@ class BisectRun:
             budget=self._left(),
             guard_signature=spec.same_failure or (between and not spec.any_failure),
             expected=seen or known_failure(spec.oracle),
+            program_varies=True,
         )
         executor = self.request.executor()
         place = BuildSteps(executor, sets, self.builds) if sets else executor
