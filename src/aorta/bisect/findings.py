@@ -28,7 +28,7 @@ _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
         "did_not_reproduce",
-        "the bad end does not fail, however often it is tried; are good and bad swapped?",
+        "the bad end does not fail in any trial; check that good and bad are not swapped",
     ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails too"),

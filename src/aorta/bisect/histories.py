@@ -47,10 +47,6 @@ class CommitSpan:
         """Whether a line of commits leaves something out that can be looked at for itself."""
         return any(len(change.brought) > 1 for change in self.line.changes)
 
-    @property
-    def size(self) -> int:
-        return len(self.back) + len(self.forward)
-
     @cached_property
     def line(self) -> "CommitPath":
         return _line_of(self)

@@ -144,17 +144,13 @@ def _as_every_state_finds_it(
         ends = (package.versions[0], package.versions[-1])
         if all(package.repository.has_file(end, inside) for end in ends):
             return from_the_top, None
-        if _stays_where_it_is(path, top, package.repository):
+        # What is of a virtual environment, or of something that was built here, stays there.
+        between = [folder for folder in path.parents if folder.is_relative_to(top)]
+        in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
+        if path.is_symlink() or in_environment or package.repository.ignores(str(path)):
             return f"{path}{mark}{part}", None
         return from_the_top, inside
     return word, None
-
-
-def _stays_where_it_is(path: Path, top: Path, repository: Repository) -> bool:
-    """What is of a virtual environment, or of something that was built here."""
-    between = [folder for folder in path.parents if folder.is_relative_to(top)]
-    in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
-    return path.is_symlink() or in_environment or repository.ignores(str(path))
 
 
 def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
@@ -204,12 +200,6 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(own.words)])
 
 
-def _user_cache() -> Path:
-    """Where this user keeps what programs can make again."""
-    named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / "aorta"
-
-
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     """Where the checkouts of a run lie: in its own directory, unless that is in one of the
     repositories. There a tool that looks for its settings in the directories above, as pytest does,
@@ -219,7 +209,9 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     if not any(run.resolve().is_relative_to(top) for top in tops):
         return run / PRIVATE / "trees"
     of_run = f"{platform.node()}\n{run.resolve()}"
-    root = _user_cache() / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
+    named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    cache = Path(named) if named else Path.home() / ".cache"
+    root = cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that nobody can write to
@@ -241,13 +233,10 @@ class HostTrees(VersionSets):
         self._own = own
         self._lanes: dict[str, int] = {}
 
-    @property
-    def _builds(self) -> bool:
-        return any(package.spec.build for package in self._packages)
-
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
-        if not self._builds:
+        builds = any(package.spec.build for package in self._packages)
+        if not builds:
             lane = next(n for n in range(10_000) if n not in self._lanes.values())
             self._lanes[trial.id] = lane
             places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
@@ -260,7 +249,7 @@ class HostTrees(VersionSets):
             job = None if mark.exists() else self._job(versions, places, mark)
         name = f"{key}-{set_key(self._packages, versions)}"
         build = self._build(job, name) if job else None
-        what = version_words(self._packages, versions) if self._builds else ""
+        what = version_words(self._packages, versions) if builds else ""
         return PreparedTest(key, build, self._at(trial, places, versions), what)
 
     def finished(self, trial_id: str) -> None:

@@ -256,9 +256,9 @@ def _measured_ends(
     metric: Metric, setting: SearchSetup, name: str, search: Bisection
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; searches after it know the two levels."""
-    metric.begin_stage()
     if name == MAIN and not setting.spec.skip_precondition_checks:
         return MeasuredEnds(search, metric)
+    metric.begin_stage(measures=False)
     if metric.levels is None:
         metric.take_samples()
     return None

@@ -1,6 +1,6 @@
 """The command line of JAX-Toolbox' triage tool as a request of ours.
 
-In: its flags, each with the meaning it has there. Out: a `BisectRequest`; combinations that it
+In: its flags, each with the meaning it has there. Out: a `ToolboxRequest`; combinations that it
 refuses raise `UsageError`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from aorta.bisect.containers.build import WORKLOAD
 from aorta.bisect.metric import metric_named
 from aorta.bisect.report import SUMMARY
-from aorta.bisect.request import BisectRequest
+from aorta.bisect.request import ToolboxRequest
 from aorta.bisect.spec import (
     JAX_PACKAGES,
     BisectSpec,
@@ -39,7 +39,7 @@ given.
 """
 
 
-def request_of(options: Flags) -> BisectRequest:
+def request_of(options: Flags) -> ToolboxRequest:
     """What it would do, as a bisection. Raises `UsageError` for what it refuses."""
     _check(options)
     local = options.container_runtime == "local"
@@ -58,11 +58,10 @@ def request_of(options: Flags) -> BisectRequest:
         )
     stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
     prefix = options.output_prefix or Path(f"triage-{stamp}")
-    return BisectRequest(
+    return ToolboxRequest(
         base=validated(BisectSpec, spec, file=_WHERE),
         output_prefix=prefix,
         resume=Resume(prefix.absolute()) if options.restart else None,
-        summary=True,
     )
 
 
@@ -78,10 +77,14 @@ def _check(options: Flags) -> None:
     if options.container_runtime == "pyxis" and not options.bazel_cache:
         raise UsageError("with --container-runtime pyxis a --bazel-cache must be named")
     _check_metric(options, dated=dated)
-    if options.container_runtime == "local":
-        _check_local(options, dated=dated)
-    else:
+    if options.container_runtime != "local":
         _check_ends(options, dated=dated)
+    elif dated or options.passing_container or options.failing_container:
+        raise UsageError("options of containers mean nothing with --container-runtime local")
+    elif not (options.passing_versions and options.failing_versions):
+        raise UsageError(
+            "--container-runtime local takes --passing-versions and --failing-versions"
+        )
 
 
 def _check_metric(options: Flags, *, dated: bool) -> None:
@@ -94,15 +97,6 @@ def _check_metric(options: Flags, *, dated: bool) -> None:
         )
     if (options.passing_metric or options.failing_metric) and not options.metric_name:
         raise UsageError("--metric-name must be passed if --passing-metric or --failing-metric is")
-
-
-def _check_local(options: Flags, *, dated: bool) -> None:
-    if dated or options.passing_container or options.failing_container:
-        raise UsageError("options of containers mean nothing with --container-runtime local")
-    if not (options.passing_versions and options.failing_versions):
-        raise UsageError(
-            "--container-runtime local takes --passing-versions and --failing-versions"
-        )
 
 
 def _check_ends(options: Flags, *, dated: bool) -> None:
@@ -126,12 +120,10 @@ def _check_ends(options: Flags, *, dated: bool) -> None:
 
 def _containers(options: Flags) -> dict[str, Any]:
     given: dict[str, Any] = {
+        **{name: getattr(options, name) for name in ("start_date", "end_date", "threshold_days")},
         "family": options.container,
         "runtime": _RUNTIMES[options.container_runtime],
         "url_template": options.container_url_template,
-        "start_date": options.start_date,
-        "end_date": options.end_date,
-        "threshold_days": options.threshold_days,
         "passing": options.passing_container,
         "failing": options.failing_container,
         "mounts": options.container_mount,

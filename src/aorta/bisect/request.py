@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
@@ -37,8 +37,20 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _FILE = "command line"
+_ON_TOP = (
+    *("command", "confidence", "find_fix", "first_parent", "same_failure", "any_failure"),
+    *("skip_precondition_checks", "timeout", "build_timeout"),
+)
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _given(options: "DataclassInstance") -> dict[str, Any]:
+    named = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in named.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +70,7 @@ class ContainerOptions:
     mounts: tuple[str, ...] = ()
 
     def over(self, spec: ContainersSpec | None) -> ContainersSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value not in {None, ()}}
+        told = _given(self)
         if told == {"runtime": "host"}:
             return None
         if not told:
@@ -85,8 +96,7 @@ class EnvironmentOptions:
     repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value}
+        told = _given(self)
         repositories = told.pop("repositories", None)
         if not (self.good or self.bad or spec):
             if told or repositories:
@@ -135,8 +145,6 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
-    base: BisectSpec | None = None  # a whole spec that stands in no file
-    summary: bool = False  # whether JAX-Toolbox' summary.json is written too
 
     @property
     def asks_something(self) -> bool:
@@ -144,7 +152,20 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or self.base or ends or named)
+        return bool(self.command or self.spec or _base_of(self) or ends or named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolboxRequest(BisectRequest):
+    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file. Its summary.json is
+    written too.
+    """
+
+    base: BisectSpec
+
+
+def _base_of(request: BisectRequest) -> BisectSpec | None:
+    return request.base if isinstance(request, ToolboxRequest) else None
 
 
 def bisect(
@@ -158,29 +179,17 @@ def bisect(
         return run_bisection(replace(resolved, executor=executor))
 
 
-def plan(request: BisectRequest) -> dict[str, Any]:
-    """What would be tried; nothing is run or written."""
-    return _plan_of(_resolved(request))
-
-
 def run_bisection(request: ResolvedRequest) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are removed after it."""
     _check(request.spec)
-    with no_repository_named():
-        return _run_in_its_place(request)
-
-
-def _run_in_its_place(request: ResolvedRequest) -> Findings:
+    bisect_there = bisect_on_host
+    if request.spec.containers is not None:
+        from aorta.bisect.containers.versions import bisect_in_containers as bisect_there
+    elif request.spec.environments is not None:
+        from aorta.bisect.environments.search import bisect_environments as bisect_there
     try:
-        if request.spec.containers is not None:
-            from aorta.bisect.containers.versions import bisect_in_containers
-
-            return bisect_in_containers(request)
-        if request.spec.environments is not None:
-            from aorta.bisect.environments.search import bisect_environments
-
-            return bisect_environments(request)
-        return bisect_on_host(request)
+        with no_repository_named():
+            return bisect_there(request)
     except OSError as wrong:
         if wrong.errno not in _DISK:
             raise
@@ -203,8 +212,10 @@ def _check(spec: BisectSpec) -> None:
         check_samples(spec.oracle)
 
 
-def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
-    spec = request.spec
+def plan(request: BisectRequest) -> dict[str, Any]:
+    """What would be tried; nothing is run or written."""
+    resolved = _resolved(request)
+    spec, directory = resolved.spec, resolved.directory
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
@@ -215,16 +226,11 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
     if spec.environments is not None:
         from aorta.bisect.environments.answer import plan_of_environments
 
-        return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = with_merges(host_packages(spec, request.directory))
+        return {**plan, **plan_of_environments(spec.environments, directory)}
+    packages = with_merges(host_packages(spec, directory))
     plan["packages"] = [
-        {
-            "package": package.name,
-            "good": package.versions[0],
-            "bad": package.versions[-1],
-            "commits": package.candidates,
-        }
-        for package in packages
+        {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
+        for p in packages
     ]
     plan["changes"] = changes = sum(package.candidates for package in packages)
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
@@ -278,7 +284,7 @@ def _resolved(
         resume=request.resume,
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=request.summary,
+        summary=isinstance(request, ToolboxRequest),
     )
 
 
@@ -296,21 +302,13 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
 
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = request.base or (load_spec(request.spec) if request.spec else BisectSpec())
+    spec = _base_of(request) or (load_spec(request.spec) if request.spec else BisectSpec())
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
     told = {
-        "command": request.command or None,
+        **{name: getattr(request, name) or None for name in _ON_TOP},
         "oracle": oracle,
-        "confidence": request.confidence,
-        "find_fix": request.find_fix or None,
-        "first_parent": request.first_parent or None,
-        "same_failure": request.same_failure or None,
-        "any_failure": request.any_failure or None,
-        "skip_precondition_checks": request.skip_precondition_checks or None,
-        "timeout": request.timeout,
-        "build_timeout": request.build_timeout,
         "packages": _packages(spec, request) or None,
         "containers": request.containers.over(spec.containers),
         "environments": request.environments.over(spec.environments),

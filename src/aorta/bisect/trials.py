@@ -311,10 +311,7 @@ class ProbedCommand:
 class VersionsExperiment:
     def __init__(self, test: ProbedCommand, packages: Sequence[Package], sets: VersionSets) -> None:
         self._test, self._packages, self._sets = test, packages, sets
-
-    @property
-    def oracle(self) -> Deciding:
-        return self._test.oracle
+        self.oracle: Deciding = test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         versions = whole(self._packages, {name: str(value) for name, value in point.values})

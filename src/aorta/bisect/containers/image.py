@@ -42,10 +42,8 @@ def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) 
         if containers.bazel_cache.startswith("/"):
             _make_directory(Path(containers.bazel_cache), "--bazel-cache")
         return containers.bazel_cache
-    builds = [package.build for package in packages if package.build]
-    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not any(
-        CACHE_OPTION in b for b in builds
-    ):
+    is_used = any(CACHE_OPTION in (package.build or "") for package in packages)
+    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not is_used:
         return None
     place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
     _make_directory(place, "the default Bazel cache")
@@ -73,7 +71,14 @@ def environment_of(
     return Environment(
         "bisection",
         RUNTIME_KINDS[containers.runtime],
-        mounts=(*_absolute(containers.mounts), *mounts),
+        mounts=(
+            # Relative sources are relative to where the user stands.
+            *(
+                f"{Path(source).expanduser().absolute()}:{rest}"
+                for source, _, rest in (mount.partition(":") for mount in containers.mounts)
+            ),
+            *mounts,
+        ),
         options=(*_defaults(containers, dev), *containers.options),
     )
 
@@ -105,14 +110,6 @@ def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCo
 def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
     """What a command that runs on the host is told of a state."""
     return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
-
-
-def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:
-    """Relative sources are relative to where the user stands."""
-    return tuple(
-        f"{Path(source).expanduser().absolute()}:{rest}"
-        for source, _, rest in (mount.partition(":") for mount in mounts)
-    )
 
 
 _GIT = "git -c safe.directory='*'"
@@ -184,24 +181,21 @@ class ImageReader:
         launch = launch_for(
             TrialSpec(words, self._scratch, self._scratch, "question", environment=place)
         )
-        with self._refusal.open("wb") as refusal:
-            self._shell = subprocess.Popen(
-                launch.argv,
-                cwd=launch.cwd,
-                env=launch.environ(os.environ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=refusal,
-            )
+        self._complaint = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the shell
+        self._shell = subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            env=launch.environ(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaint,
+        )
         self._launch = launch
         return self._shell
 
-    @property
-    def _refusal(self) -> Path:
-        return self._scratch / "stderr.log"
-
     def _ended_early(self, code: int) -> InfrastructureError:
-        said = self._refusal.read_text(encoding="utf-8", errors="replace")
+        self._complaint.seek(0)
+        said = self._complaint.read().decode("utf-8", "replace")
         refusal = self._launch.refusal(code, said) if self._launch else None
         return InfrastructureError(
             f"the container did not start: {refusal or f'its shell ended with {code}'}",
@@ -220,6 +214,7 @@ class ImageReader:
             shell.kill()
             shell.communicate()
         finally:
+            self._complaint.close()
             for cleanup in launch.cleanup:
                 subprocess.run(cleanup, capture_output=True, check=False)
 

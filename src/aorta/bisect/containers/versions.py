@@ -17,7 +17,7 @@ from aorta.bisect.containers.build import (
     remove_images,
     reproduce_inside,
 )
-from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_in
+from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_of
 from aorta.bisect.containers.image import (
     ImageContents,
     ImageReader,
@@ -42,7 +42,7 @@ from aorta.runtimes.git import Repository
 def bisect_in_containers(request: ResolvedRequest) -> Findings:
     containers = request.spec.containers
     assert containers is not None
-    family = family_in(containers) if containers.family else None
+    family = family_of(containers) if containers.family else None
     cache = bazel_cache_of(containers, package_specs(request.spec))
     environment = environment_of(containers, cache=cache)
     with BisectRun(request) as run:
@@ -59,19 +59,16 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
-            write_answer(run, _known_so_far(run, sides), {})
+            # Stopped outside any search: the containers are known, the versions in them are not.
+            known = Findings(
+                status="partial",
+                containers=sides.document,
+                **counted(list(run.answers.values())),
+                warnings=["stopped before the versions inside the two containers were searched"],
+            )
+            write_answer(run, known, {})
             raise
         return write_answer(run, findings, shown)
-
-
-def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
-    """Stopped outside any search: the containers are known, the versions in them are not."""
-    return Findings(
-        status="partial",
-        containers=sides.document,
-        **counted(list(run.answers.values())),
-        warnings=["stopped before the versions inside the two containers were searched"],
-    )
 
 
 def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
@@ -80,10 +77,10 @@ def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
     lines: list[str] = []
     days: list[str] = []
     if containers.family:
-        family = family_in(containers)
-        days = family.days
+        family = family_of(containers)
+        days = list(family)
         lines.append(f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}")
-        lines.append(f"           {family.images[days[-1]]} first, then back in growing steps")
+        lines.append(f"           {family[days[-1]]} first, then back in growing steps")
     else:
         lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
     lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
@@ -97,15 +94,8 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
     if spec.packages and not all(_is_of_the_preset(package) for package in spec.packages):
         return spec.packages
-    given = {package.name: package for package in spec.packages}
-    return [
-        package.model_copy(
-            update={"good": given[package.name].good, "bad": given[package.name].bad}
-        )
-        if package.name in given
-        else package
-        for package in JAX_PACKAGES
-    ]
+    ends = {package.name: {"good": package.good, "bad": package.bad} for package in spec.packages}
+    return [package.model_copy(update=ends.get(package.name)) for package in JAX_PACKAGES]
 
 
 def _is_of_the_preset(package: PackageSpec) -> bool:
@@ -154,7 +144,15 @@ class ContainerBisection:
         self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
     ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
-        packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
+        packages = []
+        for package, good, bad in ends:
+            if package.is_git:
+                path = found.paths[package.name]
+                repository = Repository(inside.git(path), path)
+                repository.remote_address()  # for the answer, which must start no container again
+                packages.append(git_package(package, repository, good, bad, spec))
+            else:
+                packages.append(library(package, good, bad))
         inside.close()  # a search takes hours
         command = command_inside(run.command(), base.environment)
 
@@ -171,21 +169,15 @@ class ContainerBisection:
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
     def _findings(self, outcome: Investigation) -> Findings:
-        answers = list(self.run.answers.values())
-        findings = findings_of(outcome, answers)
-        findings = replace(
-            findings,
-            warnings=(*self.warnings, *findings.warnings),
-            containers=self.sides.document,
-        )
+        findings = findings_of(outcome, list(self.run.answers.values()))
+        warnings = [*self.warnings, *findings.warnings]
         both = self.sides.passing and self.sides.failing
         if findings.status in {"inconsistent", "did_not_reproduce"} and both:
-            words = (
+            warnings.append(
                 "no listed version explains the difference of the two containers; take an "
                 "`aorta env probe` in each and compare them with --diff"
             )
-            return replace(findings, warnings=(*findings.warnings, words), culprits=())
-        return findings
+        return replace(findings, warnings=warnings, containers=self.sides.document)
 
     def _ends(
         self, inside: ImageReader, found: ImageContents
@@ -277,19 +269,3 @@ class ContainerBisection:
             side: (STAGE, Point.of({AXIS: name}).config_key)
             for side, name in zip(("good", "bad"), sides.names, strict=True)
         }
-
-
-def _package(
-    spec: PackageSpec,
-    good: str,
-    bad: str,
-    inside: ImageReader,
-    found: ImageContents,
-    whole: BisectSpec,
-) -> Package:
-    if not spec.is_git:
-        return library(spec, good, bad)
-    path = found.paths[spec.name]
-    repository = Repository(inside.git(path), path)
-    repository.remote_address()  # for the answer, which must not start a container again
-    return git_package(spec, repository, good, bad, whole)

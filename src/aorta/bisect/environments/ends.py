@@ -30,9 +30,8 @@ from aorta.runtimes.package_index import Sources, sources_of
 from aorta.runtimes.pythons import find_uv, marker_environment
 from aorta.runtimes.venv_job import EnvironmentJob, distributions
 
-ABSENT = (
-    "absent"  # the version of a package that is not installed, and of a variable that is not set
-)
+# The version of a package that is not installed, and of a variable that is not set.
+ABSENT = "absent"
 PYTHON = "python"
 GOOD_END, BAD_END = "good-end", "bad-end"
 _KEPT = "environments.json"
@@ -148,16 +147,15 @@ class Asked:
         sources = sources_of(
             spec.index_url or next(iter(said.get("index_url", ())), None),
             [*spec.extra_index_url, *said.get("extra_index_url", ())],
-            [*(_whole(place, directory) for place in spec.find_links), *said.get("find_links", ())],
+            [
+                *(p if "://" in p else os.path.normpath(directory / p) for p in spec.find_links),
+                *said.get("find_links", ()),
+            ],
             no_index=spec.no_index or "no_index" in said,
             pre=spec.pre or "pre" in said,
             yanked=spec.yanked,
         )
         return cls(good, bad, sources)
-
-
-def _whole(place: str, directory: Path) -> str:
-    return place if "://" in place else os.path.normpath(directory / place)
 
 
 # -- making them
@@ -175,24 +173,22 @@ def make_ends(
     warnings = list(_notes(asked))
     pythons = [interpreter_of(side, warnings) for side in asked.sides]
     say(f"making both environments with {'uv' if find_uv() else 'pip'}")
-    builds = [
-        _build_trial(side, program, place, asked.sources, timeout)
-        for side, (_, program), place in zip(asked.sides, pythons, _places(root), strict=True)
-    ]
+    places = (root / GOOD_END, root / BAD_END)
+    builds = []
+    for side, (_, program), place in zip(asked.sides, pythons, places, strict=True):
+        lines = list(side.requirements.values())
+        job = EnvironmentJob(str(place), program, lines, no_deps=side.is_pinned).of(asked.sources)
+        builds.append(build_step(job, root / f"{place.name}.d", timeout, place.name))
     ended = _run_both(executor, builds)
     for side, build in zip(asked.sides, builds, strict=True):
         _check(side, ended[build.id])
     good, bad = (
         _read_end(side, place, python, asked.variables_of(side))
-        for side, place, python in zip(asked.sides, _places(root), pythons, strict=True)
+        for side, place, python in zip(asked.sides, places, pythons, strict=True)
     )
     both = EnvironmentEnds(good, bad, tuple(warnings))
     write_private(kept, asdict(both))
     return both
-
-
-def _places(root: Path) -> tuple[Path, Path]:
-    return root / GOOD_END, root / BAD_END
 
 
 def _notes(asked: Asked) -> Iterator[str]:
@@ -215,14 +211,6 @@ def write_private(place: Path, content: object) -> None:
     fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(content), encoding="utf-8")
     fresh.replace(place)
-
-
-def _build_trial(
-    side: EnvironmentSide, interpreter: str, place: Path, sources: Sources, timeout: float | None
-) -> TrialSpec:
-    requirements = list(side.requirements.values())
-    job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
-    return build_step(job, place.parent / f"{place.name}.d", timeout, place.name)
 
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
