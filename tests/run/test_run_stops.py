@@ -101,10 +101,13 @@ def test_a_run_of_another_verb_is_gone_on_with_by_that_verb(tmp_path: Path) -> N
 
 
 def test_a_run_killed_before_it_wrote_down_its_request_says_so(tmp_path: Path) -> None:
-    claim_run_dir(tmp_path, "run", name="a")
-    refused = aorta("run", "--resume", "a", cwd=tmp_path)
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "give the whole command line again" in refused.stderr
+    run = claim_run_dir(tmp_path, "run", name="a")
+    for written in (None, '{"command": ["tr'):
+        if written is not None:
+            (run.private / "request.json").write_text(written)
+        refused = aorta("run", "--resume", "a", cwd=tmp_path)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert "give the whole command line again" in refused.stderr
     assert aorta("run", "--resume", "a", "--", "true", cwd=tmp_path).exit_code == 0
 
 

@@ -76,20 +76,19 @@ ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastr
 
 @dataclass(frozen=True)
 class TrialLabel:
-    """Which trial of which cell: dataset, mitigation and trial number."""
+    """Which trial of which cell. `d0`: aorta knows one dataset."""
 
     workload: str
     trial: int
-    dataset: int = 0
     mitigation: int = 0
 
     @property
     def trial_id(self) -> str:
-        return f"{self.workload}_d{self.dataset}_m{self.mitigation}_t{self.trial}"
+        return f"{self.workload}_d0_m{self.mitigation}_t{self.trial}"
 
     @property
     def relative_path(self) -> Path:
-        name = f"trial_d{self.dataset}_m{self.mitigation}_t{self.trial}.json"
+        name = f"trial_d0_m{self.mitigation}_t{self.trial}.json"
         return Path(slug(self.workload)) / name
 
 
