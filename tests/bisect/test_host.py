@@ -190,10 +190,34 @@ def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
         "python3 -c 'import nosuch'",
     )
     assert "MISTAKE" in done.stderr
-    missing = bisect(repository, tmp_path / "out2", "--good", shas[0], "--", "no-such-command")
-    assert missing.exit_code == 3
-    assert "MISTAKE" in missing.stderr
-    assert missing.json()["tests"] <= 6
+
+
+def test_a_program_that_neither_the_machine_nor_a_commit_has_is_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 3)
+    out = tmp_path / "out"
+    for command in (["pytohn3", "-c", "1"], ["./check.sh"], ["python3", "check.py"]):
+        done = bisect(repository, out, "--good", shas[0], "--", *command)
+        assert done.exit_code == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert not out.exists()
+    assert (
+        "did you mean 'python3'?"
+        in bisect(repository, out, "--good", shas[0], "--", "pytohn3").stderr
+    )
+
+
+def test_a_program_that_only_the_commits_have_is_run_there(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repo")
+    check = "test $(cat number) -lt 2\n"
+    shas = [
+        repository.commit(f"commit {i}", {"check.sh": check, "number": f"{i}\n"}) for i in range(3)
+    ]
+    repository.git("rm", "--quiet", "check.sh")
+    words = ("--good", shas[0], "--bad", shas[2], "--", "sh", "check.sh")
+    done = bisect(repository, tmp_path / "out", *words)
+    assert done.json()["culprits"][0]["bad"] == shas[2], done.stderr
 
 
 def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:

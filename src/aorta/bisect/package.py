@@ -58,6 +58,14 @@ class Package:
             return self.graph.changes
         return self._line(self.span).changes if self.span else None
 
+    @property
+    def candidates(self) -> int:
+        """How many commits, or steps between listed versions, may be the one."""
+        changes = self.changes
+        if changes is None:
+            return len(self.versions) - 1
+        return sum(len(change.brought) for change in changes)
+
     def _line(self, span: CommitSpan) -> CommitPath:
         return span.line.until(len(self.versions) - 1)
 
@@ -77,9 +85,7 @@ class Package:
     def within(self, rank: int) -> "Package | None":
         """What one change of a line brings, commit by commit; None where it is a single commit."""
         changes = self.changes
-        if self.span is None or changes is None or self.span.first_parent:
-            return None
-        if len(changes[rank].brought) == 1:
+        if self.span is None or changes is None or len(changes[rank].brought) == 1:
             return None
         commits = {c.sha: c for c in (*self.span.back, *self.span.forward)}
         span = inside(changes[rank], commits)

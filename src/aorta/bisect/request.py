@@ -15,8 +15,8 @@ from typing import Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
+from aorta.bisect.investigation import with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
-from aorta.bisect.package import moving
 from aorta.bisect.run import ResolvedRequest, kept_request
 from aorta.bisect.spec import (
     BisectSpec,
@@ -36,7 +36,6 @@ from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-from aorta.search.timeline import Timeline
 
 _FILE = "command line"
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
@@ -136,6 +135,8 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
+    base: BisectSpec | None = None  # a whole spec that stands in no file
+    summary: bool = False  # whether JAX-Toolbox' summary.json is written too
 
     @property
     def asks_something(self) -> bool:
@@ -143,36 +144,7 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or ends or named)
-
-    @property
-    def given_spec(self) -> BisectSpec:
-        """What the request lies on top of."""
-        return load_spec(self.spec) if self.spec else BisectSpec()
-
-    @property
-    def summary(self) -> bool:
-        """Whether JAX-Toolbox' summary.json is written too."""
-        return False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolboxRequest(BisectRequest):
-    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file."""
-
-    base: BisectSpec
-
-    @property
-    def asks_something(self) -> bool:
-        return True
-
-    @property
-    def given_spec(self) -> BisectSpec:
-        return self.base
-
-    @property
-    def summary(self) -> bool:
-        return True
+        return bool(self.command or self.spec or self.base or ends or named)
 
 
 def bisect(
@@ -244,18 +216,17 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
         from aorta.bisect.environments.answer import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = host_packages(spec, request.directory)
-    timeline = Timeline([package.history for package in moving(packages)])
+    packages = with_merges(host_packages(spec, request.directory))
     plan["packages"] = [
         {
             "package": package.name,
             "good": package.versions[0],
             "bad": package.versions[-1],
-            "commits": package.span.size if package.span else len(package.versions) - 1,
+            "commits": package.candidates,
         }
         for package in packages
     ]
-    plan["changes"] = changes = timeline.weight_before[-1]
+    plan["changes"] = changes = sum(package.candidates for package in packages)
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
 
@@ -292,9 +263,14 @@ def _resolved(
     say: Callable[[str], None] = lambda _words: None,
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
-    as_before = request.resume is not None and not request.asks_something
+    if request.resume is not None and not request.asks_something:
+        asked = kept_request(prefix)
+    else:
+        # Paths in a spec are relative to the spec.
+        directory = request.spec.resolve().parent if request.spec else Path.cwd()
+        asked = {"spec": _spec(request), "directory": directory, "checks": request.checks}
     return ResolvedRequest(
-        **(kept_request(prefix) if as_before else _asked(request)),
+        **asked,
         prefix=prefix,
         executor=request.executor.open,
         listeners=listeners,
@@ -318,18 +294,9 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
     return found.absolute()
 
 
-def _asked(request: BisectRequest) -> dict[str, Any]:
-    return {
-        "spec": _spec(request),
-        # Paths in a spec are relative to the spec.
-        "directory": request.spec.resolve().parent if request.spec else Path.cwd(),
-        "checks": request.checks,
-    }
-
-
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = request.given_spec
+    spec = request.base or (load_spec(request.spec) if request.spec else BisectSpec())
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
@@ -365,9 +332,10 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
     if request.good or request.bad:
         if packages or not request.good:
             raise UsageError("--good and --bad go together, for one repository and without a spec")
+        name = slug(Path(Repository.on_host(Path.cwd()).where).name).lstrip(".-")
         packages = [
             PackageSpec(
-                name=_repository_name(Path.cwd()),
+                name=name or "repository",
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
@@ -387,7 +355,3 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
             for package in packages
         ]
     return tuple(packages)
-
-
-def _repository_name(directory: Path) -> str:
-    return slug(Path(Repository.on_host(directory).where).name).lstrip(".-") or "repository"

@@ -214,11 +214,6 @@ class BisectSpec(StrictModel):
         return self
 
 
-def only_the_same_failure(spec: BisectSpec) -> bool:
-    """Between environments other failures are no evidence, unless asked for."""
-    return spec.same_failure or (spec.environments is not None and not spec.any_failure)
-
-
 def load_spec(path: Path) -> BisectSpec:
     content = load_document(path)
     for key in ("packages", "command"):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.bisect.trials import BUILD_LOG
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-MISTAKES = re.compile(
+BUILD_LOG = "build.log"  # in a trial's directory: what the build said
+_MISTAKES = re.compile(
     r"command not found|: not found$|No such file or directory|executable file not found"
-    r"|ModuleNotFoundError|ImportError|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
+    r"|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
     r"|Permission denied|file or directory not found|no tests ran",
     re.MULTILINE,
 )
-# Between environments an import that fails is what one looks for.
-MISTAKES_IN_ENVIRONMENTS = re.compile(
-    MISTAKES.pattern.replace("|ModuleNotFoundError|ImportError", ""), re.MULTILINE
+_MISTAKES_AND_IMPORTS = re.compile(
+    _MISTAKES.pattern + "|ModuleNotFoundError|ImportError", re.MULTILINE
 )
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
@@ -61,10 +60,10 @@ class FirstFailure:
     hours are spent. So are those of the first that could not be run, or not be tested.
     """
 
-    def __init__(
-        self, run_dir: Callable[[], Path], say: Say, mistakes: re.Pattern[str] = MISTAKES
-    ) -> None:
-        self._run_dir, self._say, self._mistakes = run_dir, say, mistakes
+    def __init__(self, run_dir: Callable[[], Path], say: Say, *, imports_count: bool) -> None:
+        """`imports_count`: an import that fails may be what is looked for."""
+        self._run_dir, self._say = run_dir, say
+        self._mistakes = _MISTAKES if imports_count else _MISTAKES_AND_IMPORTS
         self._shown = {Outcome.CLEAN}
 
     def __call__(self, event: Event) -> None:
@@ -186,7 +185,7 @@ class LogFiles:
         self.debug_path = directory / "debug.log"
         self._trials = 0
 
-    def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
+    def listener(self, stage_dir: Callable[[], Path]) -> Listener:
         def record(event: Event) -> None:
             self._debug.write(f"{event}\n")
             if isinstance(event, events.TrialEnded):
@@ -194,7 +193,7 @@ class LogFiles:
                 if not event.replayed:
                     self._keep_outputs(stage_dir() / event.record.path)
 
-        return [record]
+        return record
 
     def _keep_outputs(self, place: Path) -> None:
         for name in (BUILD_LOG, "stdout.log", "stderr.log"):

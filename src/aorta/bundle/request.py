@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle import pack, signing
+from aorta.bundle import pack, signing, writing
 from aorta.bundle.layouts import read_policy, scrub_patterns
 from aorta.bundle.manifest import Checked, Manifest
 from aorta.bundle.pack import Prepared
@@ -68,9 +68,12 @@ class BundleReport:
 
 
 def bundle(
-    request: BundleRequest, agreed: Callable[[Prepared], bool] = lambda _prepared: True
+    request: BundleRequest,
+    agreed: Callable[[Prepared, Checked | None], bool] = lambda _prepared, _checked: True,
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which sees it all before, says no."""
+    """Scrub, try and pack it; None where `agreed`, which sees all of it and what came of trying
+    it before anything is written, says no.
+    """
     site = read_policy(request.policy)
     patterns = scrub_patterns(site, request.scrub, request.redaction_from)
     if request.sign is not None:
@@ -85,10 +88,10 @@ def bundle(
         whole_logs=request.whole_logs,
         allow_binary=request.allow_binary,
     ) as prepared:
-        if not agreed(prepared):
-            return None
         checked = _rehearsed(prepared, request.timeout) if request.check else None
-        path = pack.write(prepared, output, checked)
+        if not agreed(prepared, checked):
+            return None
+        path = writing.write(prepared, output, checked)
     signature = signing.sign(path, request.sign) if request.sign is not None else None
     packed = verify(path, max_bytes=_ANY_SIZE)
     return BundleReport(path, packed.sha256, packed.manifest, signature)
@@ -112,6 +115,6 @@ def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
         return None
     about = RunDir(prepared.source.root).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
-        path = pack.write(prepared, Path(scratch))
+        path = writing.write(prepared, Path(scratch))
         programs = [str(place) for place in about.get("programs", [])]
         return rehearse(path, programs=programs, python=about.get("python"), timeout=timeout)

@@ -234,13 +234,13 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
         say(f"next: {line}")
 
 
-def _agreed(prepared: "Prepared") -> bool:
+def _agreed(prepared: "Prepared", checked: "Checked | None") -> bool:
     from aorta.report.review import review_lines, review_page
 
-    for line in review_lines(prepared):
+    for line in review_lines(prepared, checked):
         say(line)
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="aorta-review-") as page:
-        page.write(review_page(prepared))
+        page.write(review_page(prepared, checked))
         page.flush()
         say(f"The same as a page, until you answer: file://{page.name}")
         try:

@@ -193,6 +193,8 @@ def resume_from(given: Given) -> "Resume | None":
     resume, changed = given.pop("resume"), given.pop("changed")
     if resume is None and changed:
         raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    if resume and not Path(resume).is_dir():
+        raise UsageError("there is no run directory of this name", where=str(resume))
     return None if resume is None else Resume(Path(resume) if resume else None, changed)
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import StrictModel, validated
+from aorta.core.documents import UNKNOWN_KIND, StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
@@ -345,9 +345,8 @@ Oracle = Annotated[
     | Annotated[MetricOracle, Tag("tag:metric")],
     Discriminator(
         _tag,
-        custom_error_type="oracle_kind",
-        custom_error_message="unknown oracle kind; expected exit_code, regex, hang, python or "
-        "metric",
+        custom_error_type=UNKNOWN_KIND,
+        custom_error_message="expected exit_code, regex, hang, python or metric",
     ),
     Field(),
 ]

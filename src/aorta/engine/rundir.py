@@ -24,6 +24,9 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
 _ABOUT = "run.json"
+SHIP = "SHIP.md"
+OF_THIS_DIRECTORY = "<!-- aorta: what follows is about this directory, before scrubbing -->"
+"""A line of SHIP.md; a bundle, which has one of its own, does not take what follows it."""
 _MOST_OF_ONE_NAME = 10_000
 _TELLING = (
     "manifest.json",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from aorta.core.axis import Strategy
-from aorta.core.documents import StrictModel
+from aorta.core.documents import UNKNOWN_KIND, StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 
@@ -294,8 +294,8 @@ AxisSpec = Annotated[
     | Annotated[SourceAxis, Tag("tag:source")],
     Discriminator(
         _tag,
-        custom_error_type="axis_kind",
-        custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, "
-        "window, world_size, ranks or source",
+        custom_error_type=UNKNOWN_KIND,
+        custom_error_message="expected env, file_subset, dir_subset, list, window, world_size, "
+        "ranks or source",
     ),
 ]

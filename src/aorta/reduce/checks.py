@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import Point
+from aorta.core.axis import Point, Purpose
 from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
@@ -41,20 +41,29 @@ class _Around:
 
 @dataclass(frozen=True)
 class WatchedExperiment(_Around):
-    """The same trials, recording which of the files laid out for them are opened."""
+    """The same trials. Of those that confirm the answer it records which of the files laid out for
+    them are opened.
+    """
 
-    watches: ExitStack = field(default_factory=ExitStack)
+    _watches: dict[Path, ExitStack] = field(default_factory=dict)
     _opened: list[Collection[str]] = field(default_factory=list)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
         folder = (trial_dir / DATA).absolute()
-        if folder.is_dir():
-            self._opened.append(self.watches.enter_context(watch_opened(folder)))
+        if point.purpose is Purpose.CONFIRM and folder.is_dir():
+            watch = self._watches[trial_dir] = ExitStack()
+            self._opened.append(watch.enter_context(watch_opened(folder)))
         return trial
 
+    def close(self, trial_dir: Path | None = None) -> None:
+        """Watch this trial no longer, or none: clearing its files away opens their folders."""
+        for place in [trial_dir] if trial_dir else list(self._watches):
+            if place in self._watches:
+                self._watches.pop(place).close()
+
     def opened(self) -> list[str]:
-        """The axes whose file or folder was opened; ask once the watches are closed."""
+        """The axes whose file or folder was opened by trials that are not watched any more."""
         materials = self.inner.materials
         return [
             material.axis.name

@@ -148,8 +148,7 @@ class ReductionExperiment:
 
     def variables(self, point: Point, folder: Path) -> dict[str, str]:
         """Every variable that a trial of this point sets, its files laid out in `folder`."""
-        copy = self.base.environment.isolated  # what a container writes must not reach the original
-        placed = place_all(self.materials, point, folder, copy=copy)
+        placed = place_all(self.materials, point, folder)
         texts = {name: str(value) for name, value in placed.items()}
         return {**self.base.env, **self.launching(point), **texts}
 

@@ -12,7 +12,15 @@ from typing import Any
 from aorta.core.documents import dump_yaml
 from aorta.core.durations import show_duration
 from aorta.engine.events import TrialRecord
-from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
+from aorta.engine.rundir import (
+    OF_THIS_DIRECTORY,
+    PRIVATE,
+    SHIP,
+    RunDir,
+    fresh_dir,
+    write_atomically,
+    writing,
+)
 from aorta.executors.evidence import read_end
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import PARTIAL, SCHEMA, ReduceReport
@@ -25,7 +33,6 @@ from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
 TRACE = "reduction_trace.jsonl"
-SHIP = "SHIP.md"
 RESULT = "result.json"
 SHRUNKEN = "shrunken"
 _MOST_LOG = 16 << 20  # of each stream, the end
@@ -233,15 +240,13 @@ def ship_text(
     secrets: Sequence[str],
     private: str | None,
 ) -> str:
-    parts = [
-        "# What is shared",
-        "",
-        f"{_headline(report)} Nothing leaves this machine by itself.",
-    ]
-    parts += ["", *_state_lines(report)]
+    parts = ["# What is shared", "", _headline(report), "", *_state_lines(report)]
     if report.has_reproducer:
-        parts += ["", "## What it shrank to", "", *_axis_lines(report)]
-        parts += ["", *_copy_lines(report, needed, secrets)]
+        parts += ["", "## What it shrank to", "", *_axis_lines(report), ""]
+        parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
+        parts += [f"- it needs {what}, which is not in here" for what in needed]
+    parts += ["", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself."]
+    parts += ["", *_copy_lines(report)] if report.has_reproducer else []
     parts += ["", "## Inside", ""]
     parts += [f"- [ ] `{name}`{_about(name)}" for name in files]
     parts += ["", "## Scrubbed", "", *_scrub_lines(changed, withheld, patterns)]
@@ -300,7 +305,7 @@ def _axis_lines(report: ReduceReport) -> list[str]:
     return lines
 
 
-def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[str]) -> list[str]:
+def _copy_lines(report: ReduceReport) -> list[str]:
     shipped = report.shipped
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence}"
     if shipped.reproduces:
@@ -318,8 +323,7 @@ def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[s
         if shipped.in_place:
             lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
         lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
-    lines += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
-    return lines + [f"- it needs {what}, which is not in here" for what in needed]
+    return lines
 
 
 def _scrub_lines(changed: Mapping[str, int], withheld: Sequence[str], patterns: int) -> list[str]:

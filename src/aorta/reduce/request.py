@@ -9,7 +9,7 @@ from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
-from aorta.engine.rundir import RunDir, find_resumable
+from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.reduce.plan import Overrides, make_plan
@@ -83,7 +83,7 @@ def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]
     """With what the run that is resumed was begun with, wherever the request leaves it open."""
     if request.dry_run:
         raise UsageError("--dry-run leaves nothing to resume; give one of them")
-    run = RunDir(resume.run) if resume.run else find_resumable(_output(request), VERB)
+    run = find_resumable(_output(request), VERB, resume.run)
     if resume.run is None:
         say(f"resuming {run.path}")
     about = run.about()

@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.judge import Judge, KOfN, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
@@ -58,6 +59,7 @@ from aorta.search.repeated import EveryPoint
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
+_OPENED_AXES = "opened_axes.json"  # those whose files the answer was seen to open
 _MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
@@ -195,20 +197,30 @@ class _Run:
         self._source: SourceRun | None = None  # once the other axes are through
 
     def search(self, *watching: Listener) -> ReduceReport:
+        watched = WatchedExperiment(self.experiment)
+        opened = self.session.run.private / _OPENED_AXES
+
+        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
+            watched.close(self.session.run.private / record.path)
+            if record.point.purpose is Purpose.CONFIRM:
+                write_atomically(opened, json.dumps(watched.opened()))
+            return self._keep(record, end)
+
         question = Question(
             search=self._descent,
             judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
-            experiment=self.experiment,
+            experiment=watched if self._sees_opened_files else self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
-            keep=self._keep,
+            keep=keep,
             learn=self.experiment.patience.learn,
             warm=True,
             private_trials=True,
         )
         others = OtherEnds(self._say_other)
-        answer = self._answer(question, (*watching, *self.listeners, others))
+        with closing(watched):
+            answer = self._answer(question, (*watching, *self.listeners, others))
         report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
 
@@ -326,7 +338,8 @@ class _Run:
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
-        read, report = self._opened_axes(report, suspects)
+        kept = self.session.run.private / _OPENED_AXES
+        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
         suspects = [name for name in suspects if name not in read]
         if not suspects:
             return report
@@ -348,31 +361,6 @@ class _Run:
         ]
         return report.with_more(answer, reduction=reduction.with_ignored(found))
 
-    def _opened_axes(
-        self, report: ReduceReport, suspects: Sequence[str]
-    ) -> tuple[list[str], ReduceReport]:
-        """The axes whose files a run of the answer opens, as far as the kernel sees it."""
-        kept = self.session.run.private / "opened_axes.json"
-        files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
-        if not files or not self._sees_opened_files:
-            return [], report
-        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 5)
-        watched = WatchedExperiment(self.experiment)
-
-        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
-            watched.watches.close()  # clearing the files away opens their folders
-            return self._keep(record, end)
-
-        question = replace(
-            self._beyond("opened axes", EveryPoint([point]), EveryTrial(1), watched), keep=keep
-        )
-        with watched.watches:
-            answer = self._answer(question, self.listeners)
-        if answer.records and not kept.is_file():
-            write_atomically(kept, json.dumps(watched.opened()))
-        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
-        return read, report.with_more(answer)
-
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
     ) -> Reproducer | None:
@@ -384,11 +372,12 @@ class _Run:
             if confirmed
             else ""
         )
-        if self._source is not None and self._source.best is not None:
-            return self._source.reproducer(shipped_name, rate)
         plan, best = self.plan, report.reduction.best
-        files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
+        if self._source is not None and self._source.best is not None:
+            script = self._source.reproducer(shipped_name, rate)
+            return script and replace(script, flaky=flaky, failure=self._expected(report))
+        files, module = files_of(plan, self._apart())
         return Reproducer(
             plan,
             self.experiment,
@@ -476,11 +465,12 @@ class _Run:
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
-        """The failure as the answer shows it: the frames of a script are its own."""
+        """The failure as the answer shows it: a script has its own frames, and is formatted."""
         if self._source is None or self._source.best is None:
             return report.failure
         record = report.last_failing(report.reduction.best)
-        return record.failure if record is not None else report.failure
+        found = record.failure if record is not None else report.failure
+        return found and found.in_any_version()
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles

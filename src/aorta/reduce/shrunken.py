@@ -98,9 +98,7 @@ class Reproducer:
         folder.mkdir(parents=True, exist_ok=True)
         placed = {
             name: self._renamed(value, folder) if isinstance(value, Path) else value
-            for name, value in place_all(
-                self.plan.materials, self.point, folder, copy=True, taken=_TAKEN
-            ).items()
+            for name, value in place_all(self.plan.materials, self.point, folder, _TAKEN).items()
         }
         inside: dict[str, str | Path] = {}
         if self.files is not None:

@@ -86,7 +86,8 @@ def container_launch(trial: TrialSpec) -> Launch:
     if environment.container and has_devices:
         name = environment.container
         words = _exec_words(trial, name, options, passed, image)
-        remove = client.remove(name)
+        # The engine removes it once it has ended, and nobody waits for that.
+        remove = client.command("kill", name)
     else:
         name = _name(trial)
         id_file = private / f"{name}.id"

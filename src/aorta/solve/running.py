@@ -12,6 +12,7 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
+from aorta.core.stats import counted
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
@@ -40,7 +41,9 @@ _SHARE = {
 _QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
-_SMALLER = 0.25  # of the original's time, after a usual reduction
+_SMALLER = 0.5  # of the original's time, after a usual reduction: much of it is start-up
+_ALL_OR_NOTHING = frozenset({"triage", "diverge"})
+"""Stages that have nothing to say before their last trials."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class SolvePlan:
 
     costs: Mapping[str, Cost]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    only_if: Mapping[str, str] = field(default_factory=dict)  # of those that depend on the failure
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -67,6 +71,7 @@ class SolvePlan:
                     "name": name,
                     "expected": cost.to_json(),
                     "left_out": self.left_out.get(name),
+                    "only_if": self.only_if.get(name),
                 }
                 for name, cost in self.costs.items()
             ]
@@ -76,8 +81,12 @@ class SolvePlan:
         rows = []
         for name, cost in self.costs.items():
             time = f", about {show_duration(cost.seconds)}" if cost.seconds is not None else ""
-            why = f"  left out: {self.left_out[name]}" if name in self.left_out else ""
-            rows.append(f"  {name:<10} about {cost.trials} trials{time}{why}")
+            said = f"about {counted(cost.trials, 'trial')}{time}"
+            if name in self.left_out:
+                said = f"left out: {self.left_out[name]}"
+            elif name in self.only_if:
+                said += f", only if {self.only_if[name]}"
+            rows.append(f"  {name:<10} {said}")
         return rows
 
 
@@ -88,17 +97,24 @@ def plan_of(state: State) -> SolvePlan:
     small = (state.known("reduce").get("final") or {}).get("median_sec")
     each = _trials_for_one(rate["reproduced"] / rate["of"] if rate["of"] else 1.0)
     costs: dict[str, Cost] = {}
-    for name in _EVERY:
+    gone: dict[str, str] = {}
+    only_if: dict[str, str] = {}
+    for name, stage in _EVERY.items():
         if name in state.results or name not in state.request.stages:
             continue
         if name == "isolate" and not state.request.on_several_nodes:
             continue
+        if stage.only_if and not state.results:
+            only_if[name] = stage.only_if
+        elif why := stage.why_not(state):
+            gone[name] = why
         trials = {"reproduce": 5, "bundle": 1}.get(name, _QUESTIONS.get(name, 1) * each)
         one = seconds
         if seconds is not None and name not in {"reproduce", "isolate", "reduce"}:
             one = small if small is not None else seconds * _SMALLER
         costs[name] = Cost(trials, None if one is None else trials * one / state.request.jobs)
-    return SolvePlan(costs, _left_out(state, costs))
+    possible = {name: cost for name, cost in costs.items() if name not in gone}
+    return SolvePlan(costs, {**gone, **_left_out(state, possible)}, only_if)
 
 
 def _trials_for_one(rate: float) -> int:
@@ -109,13 +125,12 @@ def _trials_for_one(rate: float) -> int:
 
 
 def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """The stages share what is left of a budget. One that could not even begin to answer in its
-    share goes, and leaves it to the others; a reduction never does: whatever time there is makes
-    something smaller.
+    """The stages share what is left of a budget. One that could not answer in its share, or not
+    even begin to, goes, and leaves it to the others; a reduction never does: whatever time there is
+    makes something smaller.
     """
     left = state.seconds_left("plan")
     known = {n: c.seconds for n, c in costs.items() if n in _SHARE and c.seconds is not None}
-    known = {n: s for n, s in known.items() if not _EVERY[n].why_not(state)}
     state.allowed.clear()
     if left is None or sum(known.values()) <= left:
         return {}
@@ -123,7 +138,8 @@ def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
     for name in sorted(known, key=lambda name: _SHARE[name]):
         share = left * _SHARE[name] / sum(_SHARE[n] for n in known if n not in gone)
         one = known[name] / costs[name].trials
-        if name != "reduce" and share < 3 * one:
+        least = known[name] if name in _ALL_OR_NOTHING else 3 * one
+        if name != "reduce" and share < least:
             told = f"it takes about {show_duration(known[name])}"
             gone[name] = f"{told}, and {show_duration(left)} are left"
         else:

@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.trials import BUILD_ID
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine.atomic import whole_lines
-from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 
@@ -96,7 +94,7 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if _is_no_trial(trial.id):
+        if trial.is_step:
             self._inner.start(trial)
             return
         most = self._store.most
@@ -119,11 +117,6 @@ class _SharingExecutor:
 
     def close(self) -> None:
         """The one behind it is shared by all stages, and closed with the last."""
-
-
-def _is_no_trial(trial_id: str) -> bool:
-    """A look into a container, or what a bisection builds before a trial: not to be counted."""
-    return trial_id == SNAPSHOT_ID or trial_id.startswith(BUILD_ID)
 
 
 def _end_from(content: Mapping[str, Any]) -> TrialEnd:

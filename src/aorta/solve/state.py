@@ -6,11 +6,12 @@ one that had begun is taken up through the verb's own resume.
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit, InfrastructureError
@@ -68,15 +69,18 @@ class StageResult:
         }
 
 
-class Stage(Protocol):
-    """One verb, asked one question."""
+class Stage(ABC):
+    """One verb, queried once."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    # What must be found out before anybody can say whether it runs; empty where nothing.
+    only_if: ClassVar[str] = ""
 
-    def why_not(self, state: "State") -> str:
-        """Why there is nothing for it to do here; empty where there is."""
+    def why_not(self, _state: "State") -> str:
+        """Why there is nothing for it to do, once the failure is known; empty where there is."""
+        return ""
 
+    @abstractmethod
     def __call__(self, state: "State") -> StageResult:
         """To its end, or its budget's. Raises `Stopped` where somebody stopped it."""
 

@@ -60,14 +60,15 @@ def stands_at(text: str) -> str:
 
 
 def _pythons_below(root: int) -> list[int]:
-    """Programs of this kind among the descendants of a process, but for our own."""
+    """Programs of this kind that a process started, themselves or through others; none of ours."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError, ValueError, IndexError):
                 stat = (entry / "stat").read_text()
                 parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    return [pid for pid in parents if _is_below(pid, root, parents) and _is_python(pid)]
+    below = [pid for pid in parents if pid != root and _is_below(pid, root, parents)]
+    return [pid for pid in below if _is_python(pid)]
 
 
 def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:

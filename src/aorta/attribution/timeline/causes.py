@@ -16,7 +16,7 @@ from aorta.attribution.timeline import (
     FoundCause,
     as_hint,
     by_rank,
-    how_it_stands,
+    how_it_ends,
     is_fatal,
     is_last_word,
     of_events,
@@ -81,7 +81,7 @@ def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
         return False
     event = cause.events[0]
     after = event.source.size - (event.offset if event.ends is None else event.ends)
-    return after > LOOK_AROUND and bool(how_it_stands([event.source]))
+    return after > LOOK_AROUND and how_it_ends([event.source]) is not None
 
 
 # ---- did a rank fail on its own account?
@@ -344,11 +344,8 @@ def _silent(facts: Facts) -> FoundCause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
-        stands = how_it_stands(facts.logs)
-        words = stands or "nothing in the evidence says why it ended"
-        # Where it ended well or still runs no words are asked for a class.
-        sure = Certainty.CERTAIN if stands else Certainty.WEAK
-        return FoundCause(FailureClass.UNKNOWN, sure, "", words, None, unexplained=True)
+        words = "nothing in the evidence says why it ended"
+        return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
     )

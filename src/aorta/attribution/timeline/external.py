@@ -114,11 +114,21 @@ def _behind(events: Sequence[Event]) -> tuple[int, ...]:
 
 
 def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
-    """The ranks that do not say so; of those that never reported only where they are few."""
+    """The ranks that do not say so; of those that never reported only where they are few.
+
+    Who did not come to a meeting never wrote a word. Who did not come to a collective may have
+    written before it.
+    """
     others = tuple(rank for rank in facts.ranks if rank not in known)
-    unheard = tuple(rank for rank in range(facts.world or 0) if rank not in facts.ranks)
-    few = len(unheard) * 2 < (facts.world or 0)
-    return others or (unheard if few and None not in known else ())
+    if others:
+        return others
+    at_start = all(e.failure_class is FailureClass.RENDEZVOUS_ERROR for e in known.values())
+    spoken = facts.progress.spoken | facts.progress.named if at_start else facts.progress.spoken
+    everybody = set(range(facts.world)) if facts.world is not None else set(spoken)
+    heard = {*facts.ranks, *spoken} if at_start else set(facts.ranks)
+    silent = everybody - heard
+    few = len(silent) * 2 < len(everybody)
+    return tuple(sorted(silent)) if few and (at_start or None not in known) else ()
 
 
 def lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:

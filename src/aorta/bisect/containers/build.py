@@ -27,7 +27,7 @@ from aorta.bisect.package import (
 )
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
+from aorta.bisect.trials import OUTPUT_MOUNT, PreparedTest, ProbedCommand, VersionSets, build_step
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import options_of_run
@@ -68,7 +68,7 @@ class Images(VersionSets):
         self._build_env = {**self._cache_option, **spec.env}
         self._made: set[str] = set()
 
-    def order(self, trial: TrialSpec) -> BuildAndTest:
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         target = self._target(key)
@@ -86,7 +86,7 @@ class Images(VersionSets):
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
         first = self._in_its_container(test, key)
         build = self._build_trial(versions, key, first) if needed else None
-        return BuildAndTest(key, build, test, version_words(self._packages, versions), first)
+        return PreparedTest(key, build, test, version_words(self._packages, versions), first)
 
     def _in_its_container(self, test: TrialSpec, key: str) -> TrialSpec | None:
         """The test in the container that its version set is made in, once its image is kept: no
@@ -306,7 +306,7 @@ def _made(
     target = str(root.absolute() / f"{key}.sqsh") if pyxis else f"aorta-bisect:base-{key}"
     steps = [ImageStep(target, script)]
     job = _image_job(environment, str(environment.image), steps, root, remotes)
-    fetch = build_trial(job, root / "fetch", name="fetch")
+    fetch = build_step(job, root / "fetch", name="fetch")
     executor = run.request.executor()
     try:
         executor.start(fetch)

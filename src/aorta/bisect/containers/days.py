@@ -78,9 +78,9 @@ def between_days(
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    answer = run.stages.drive(STAGE, search, experiment, None, listeners, run.metric)
+    answer = run.drive(STAGE, search, experiment, None, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
-    if interval is None or run.stages.interrupted:
+    if interval is None or run.interrupted:
         return _unfinished(search, answer, family, interval)
     good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
@@ -115,7 +115,7 @@ def _unfinished(
     code = exit_code(status, [answer])
     if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
         status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(status=status, warnings=[words], counted=counted([answer]), exit_code=code)
+    findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
     if interval is None:
         return findings
     good, bad = _sides_in(family, interval)

@@ -1,7 +1,5 @@
 """The way in through containers: the two days between which it broke, then which of the versions
 inside them did it.
-
-What no listed version explains is told as the difference of the two environments themselves.
 """
 
 import math
@@ -28,20 +26,17 @@ from aorta.bisect.containers.image import (
     environment_of,
 )
 from aorta.bisect.findings import Findings, counted, findings_of
-from aorta.bisect.investigation import Investigation, investigate
+from aorta.bisect.investigation import Investigation, SearchSetup, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.report import ShownStates, shown_of
+from aorta.bisect.report import ShownStates, shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
-from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.snapshot import differences
 from aorta.runtimes.containers import sweep
 from aorta.runtimes.git import Repository
-from aorta.scrub.secrets import safe_value
 
 
 def bisect_in_containers(request: ResolvedRequest) -> Findings:
@@ -59,14 +54,14 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
-            return run.write(sides, {})
+            return write_answer(run, sides, {})
         between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
-            run.write(_known_so_far(run, sides), {})
+            write_answer(run, _known_so_far(run, sides), {})
             raise
-        return run.write(findings, shown)
+        return write_answer(run, findings, shown)
 
 
 def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
@@ -74,7 +69,7 @@ def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     return Findings(
         status="partial",
         containers=sides.document,
-        counted=counted(list(run.stages.answers.values())),
+        **counted(list(run.answers.values())),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
 
@@ -133,7 +128,7 @@ class ContainerBisection:
 
     @property
     def root(self) -> Path:
-        return self.run.stages.path / PRIVATE / "images"
+        return self.run.path / PRIVATE / "images"
 
     def search(self) -> tuple[Findings, ShownStates]:
         image = self.sides.failing or self.sides.passing
@@ -166,7 +161,7 @@ class ContainerBisection:
         def images(those: Sequence[Package]) -> Images:
             return Images(self.root, base, those, spec, self.bazel_cache)
 
-        outcome = investigate(run.setting(images, command=command), packages)
+        outcome = investigate(SearchSetup(run, command, images), packages)
         findings = self._findings(outcome)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
@@ -176,16 +171,20 @@ class ContainerBisection:
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
     def _findings(self, outcome: Investigation) -> Findings:
-        answers = list(self.run.stages.answers.values())
+        answers = list(self.run.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
             findings,
             warnings=(*self.warnings, *findings.warnings),
             containers=self.sides.document,
-            counted=counted(answers, outcome),
         )
-        if findings.status in {"inconsistent", "did_not_reproduce"}:
-            return self._with_hidden_variable(findings)
+        both = self.sides.passing and self.sides.failing
+        if findings.status in {"inconsistent", "did_not_reproduce"} and both:
+            words = (
+                "no listed version explains the difference of the two containers; take an "
+                "`aorta env probe` in each and compare them with --diff"
+            )
+            return replace(findings, warnings=(*findings.warnings, words), culprits=())
         return findings
 
     def _ends(
@@ -268,8 +267,7 @@ class ContainerBisection:
             bad={AXIS: bad},
             containers=sides.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
-            counted=counted(list(run.stages.answers.values())),
-            differences=self._differences(places),
+            **counted(list(run.answers.values())),
             reproduce={
                 side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")
                 for side, image in places.items()
@@ -279,35 +277,6 @@ class ContainerBisection:
             side: (STAGE, Point.of({AXIS: name}).config_key)
             for side, name in zip(("good", "bad"), sides.names, strict=True)
         }
-
-    def _with_hidden_variable(self, findings: Findings) -> Findings:
-        passing, failing = self.sides.passing, self.sides.failing
-        if not passing or not failing:
-            return findings
-        found = self._differences({"good": passing, "bad": failing})
-        words = (
-            "a hidden variable: no listed version explains the difference of the two containers; "
-            f"their environments differ in {len(found)} places"
-        )
-        warnings = (*findings.warnings, words)
-        return replace(findings, differences=found, warnings=warnings, culprits=())
-
-    def _differences(self, images: Mapping[str, str]) -> list[dict[str, Any]]:
-        """As `aorta env probe --diff` inside both; without a Python there, of their variables."""
-        snapshots: dict[str, dict[str, Any]] = {}
-        for side, image in images.items():
-            place = replace(self.environment, image=image)
-            scratch = self.root / f"snapshot-{side}"
-            scratch.mkdir(parents=True, exist_ok=True)
-            taken = snapshot_of(place, {}, self.run.request.executor(), scratch, scratch)
-            if not is_captured(taken):
-                with ImageReader(place, scratch) as inside:
-                    taken = _variables_in(inside)
-            snapshots[side] = taken
-        return [
-            {"field": difference.path, "good": difference.before, "bad": difference.after}
-            for difference in differences(snapshots["good"], snapshots["bad"])
-        ]
 
 
 def _package(
@@ -324,9 +293,3 @@ def _package(
     repository = Repository(inside.git(path), path)
     repository.remote_address()  # for the answer, which must not start a container again
     return git_package(spec, repository, good, bad, whole)
-
-
-def _variables_in(inside: ImageReader) -> dict[str, Any]:
-    lines = inside.run("env").stdout.splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

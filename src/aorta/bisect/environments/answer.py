@@ -16,7 +16,7 @@ from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions, clone_lines
-from aorta.bisect.report import shown_of
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.core.errors import UsageError
@@ -43,7 +43,7 @@ class EnvironmentAnswer:
     warnings: Sequence[str]
 
     def write(self, outcome: Investigation, version_sets: Environments) -> Findings:
-        found = findings_of(outcome, list(self.run.stages.answers.values()))
+        found = findings_of(outcome, list(self.run.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
         had = {side: version_sets.installed(getattr(found, side)) for side in ("good", "bad")}
@@ -64,14 +64,14 @@ class EnvironmentAnswer:
         reproduce: dict[str, str] = {}
         texts: dict[str, str] = {}
         for side, _, what in _SIDES:
-            versions, file = getattr(found, side), self.run.stages.path / f"{side}.txt"
+            versions, file = getattr(found, side), self.run.path / f"{side}.txt"
             title = f"the environment that {what}"
             texts[side] = _requirements_text(self.recipe, packages, versions, had[side], title)
             write_atomically(file, texts[side])
             reproduce[side] = self._reproduce(packages, versions, file)
-        written = self.run.write(replace(found, reproduce=reproduce), shown_of(outcome))
+        written = write_answer(self.run, replace(found, reproduce=reproduce), shown_of(outcome))
         for side, link, _ in _SIDES:
-            place = self.run.stages.path / link
+            place = self.run.path / link
             if place.is_dir():
                 write_atomically(place / f"{side}.txt", texts[side])
                 write_atomically(place / "reproduce.sh", f"{reproduce[side]}\n")

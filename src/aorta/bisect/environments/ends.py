@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from packaging.markers import UndefinedEnvironmentName
@@ -19,7 +20,7 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.environments.sides import interpreter_of, read_side
 from aorta.bisect.spec import EnvironmentsSpec
-from aorta.bisect.trials import build_trial
+from aorta.bisect.trials import build_step
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd, TrialSpec
@@ -38,31 +39,6 @@ _KEPT = "environments.json"
 
 
 @dataclass(frozen=True)
-class Installed:
-    """One end: versions and requirements by canonical name; `around` is for markers."""
-
-    versions: Mapping[str, str]
-    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    requires_python: Mapping[str, str] = field(default_factory=dict)
-    python: str = ""
-    around: Mapping[str, str] = field(default_factory=dict)
-
-    def requirements(self, name: str) -> Iterable[Requirement]:
-        """What is asked for here, extras aside."""
-        for line in self.asks.get(name, ()):
-            try:
-                found = Requirement(line)
-                if found.marker is None or found.marker.evaluate({**self.around, "extra": ""}):
-                    yield found
-            except (InvalidRequirement, UndefinedEnvironmentName):
-                continue
-
-    def satisfies(self, wanted: Requirement) -> bool:
-        version = self.versions.get(canonicalize_name(wanted.name))
-        return version is not None and wanted.specifier.contains(version, prereleases=True)
-
-
-@dataclass(frozen=True)
 class EnvironmentEnd:
     """`lines` install exactly what is there, by canonical name; `versions` tell two apart."""
 
@@ -75,10 +51,23 @@ class EnvironmentEnd:
     requires_python: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str | None] = field(default_factory=dict)
 
-    @property
-    def installed(self) -> Installed:
-        around = marker_environment(self.python)
-        return Installed(self.versions, self.asks, self.requires_python, self.python, around)
+    def requirements(self, name: str) -> Iterable[Requirement]:
+        """What a package asks for here, extras aside."""
+        for line in self.asks.get(name, ()):
+            try:
+                found = Requirement(line)
+                if found.marker is None or found.marker.evaluate(self._around):
+                    yield found
+            except (InvalidRequirement, UndefinedEnvironmentName):
+                continue
+
+    @cached_property
+    def _around(self) -> dict[str, str]:
+        return {**marker_environment(self.python), "extra": ""}
+
+    def satisfies(self, wanted: Requirement) -> bool:
+        version = self.versions.get(canonicalize_name(wanted.name))
+        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
     def version(self, name: str) -> str:
         if name == PYTHON:
@@ -233,7 +222,7 @@ def _build_trial(
 ) -> TrialSpec:
     requirements = list(side.requirements.values())
     job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
-    return build_trial(job, place.parent / f"{place.name}.d", timeout, place.name)
+    return build_step(job, place.parent / f"{place.name}.d", timeout, place.name)
 
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
@@ -279,7 +268,6 @@ def _read_end(
 
 
 # -- what can be new while the rest is old
-# --------------------------------------------------------------------------
 #
 # What a package asks for is about two packages at a time, and both ends were installed, so every
 # such rule has one form: if this one is new, that one is new as well. The sets that can be
@@ -287,7 +275,7 @@ def _read_end(
 # comes after what it needs has no other prefixes.
 
 
-def unmet(end: Installed) -> set[str]:
+def unmet(end: EnvironmentEnd) -> set[str]:
     """Packages installed against somebody's wish: a resolver must not refuse them."""
     return {
         canonicalize_name(wanted.name)
@@ -298,7 +286,7 @@ def unmet(end: Installed) -> set[str]:
 
 
 def must_move_with(
-    good: Installed, bad: Installed, changed: Collection[str]
+    good: EnvironmentEnd, bad: EnvironmentEnd, changed: Collection[str]
 ) -> dict[str, frozenset[str]]:
     """By each changed package all that must be new where it is new, itself included."""
     tolerated = unmet(good) | unmet(bad)
@@ -320,7 +308,7 @@ def must_move_with(
     return _closed(needs)
 
 
-def _runs_with(end: Installed, name: str, python: str) -> bool:
+def _runs_with(end: EnvironmentEnd, name: str, python: str) -> bool:
     try:
         wanted = end.requires_python.get(name)
         return not wanted or SpecifierSet(wanted).contains(python, prereleases=True)

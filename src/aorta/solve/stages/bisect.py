@@ -30,7 +30,7 @@ from aorta.solve.reproducer import (
     run_command,
     smallest,
 )
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import (
     environment_of,
     good_containers,
@@ -57,18 +57,15 @@ class _Between:
     spec: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Bisect:
-    name: str = "bisect"
+class Bisect(Stage):
+    name = "bisect"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to look for"
         if state.request.good is not None:
             return ""
         if environment_of(state.request).isolated:
             return "no good end is known: give the container that worked, or its date, with --good"
-        repository = repository_of(original(state).cwd)
+        repository = repository_of(subject_of(state.request).cwd)
         if repository is None:
             return "no good end is known, and this is no git checkout: give what worked with --good"
         return "" if len(repository.main_line()) > 1 else "the repository has no older revision"

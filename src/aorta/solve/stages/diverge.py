@@ -7,19 +7,17 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
 from aorta.solve.reproducer import ReproducerFound, original, reduced_command, smallest
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import environment_of
 
 NUMERIC = frozenset({"nan"})
 
 
-@dataclass(frozen=True)
-class Diverge:
-    name: str = "diverge"
+class Diverge(Stage):
+    name = "diverge"
+    only_if = "the failure is one of numbers, and something was found that makes it stop"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to look at"
         if state.known("reproduce").get("class") not in NUMERIC:
             return "the failure is not one of numbers"
         if environment_of(state.request).isolated:

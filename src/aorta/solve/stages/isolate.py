@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aorta.executors.slurm_commands import nodes_of
@@ -10,17 +10,14 @@ from aorta.isolate.request import IsolateRequest, isolate
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.reproducer import original
 from aorta.solve.shared import SharedExecutor
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import oracle_of, subject_of
 
 
-@dataclass(frozen=True)
-class Isolate:
-    name: str = "isolate"
+class Isolate(Stage):
+    name = "isolate"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to place"
         if not state.request.on_several_nodes:
             return "it runs on one node; with --executor slurm --nodes N nodes are compared"
         return ""

@@ -21,7 +21,7 @@ from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.solution import Solution, write_summary
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import Command, Subject, subject_of
 
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
@@ -98,12 +98,8 @@ class SummaryOfBest:
             self.state.views.written(self.state.path)
 
 
-@dataclass(frozen=True)
-class Reduce:
-    name: str = "reduce"
-
-    def why_not(self, state: State) -> str:
-        return "" if state.is_done("reproduce") else "there is no failure to look for"
+class Reduce(Stage):
+    name = "reduce"
 
     def __call__(self, state: State) -> StageResult:
         """With every axis that can be guessed; with the plain ones where that does not fail."""

@@ -32,7 +32,7 @@ from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
-from aorta.solve.state import StageResult, State, Status
+from aorta.solve.state import Stage, StageResult, State, Status
 from aorta.solve.still_running import VARIABLES, end_after, stands_at
 from aorta.solve.subject import Subject, subject_of
 from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
@@ -60,15 +60,13 @@ _PERHAPS_MISTAKES = frozenset(
 """So are these, unless they come and go: a second run tells."""
 
 
-@dataclass(frozen=True)
-class Reproduce:
-    name: str = "reproduce"
-
-    def why_not(self, _state: State) -> str:
-        return ""
+class Reproduce(Stage):
+    name = "reproduce"
 
     def __call__(self, state: State) -> StageResult:
         subject = subject_of(state.request)
+        if state.request.oracle is not None:
+            state.views.say(f"looked for: {_sought(state.request.oracle)}")
         if "reduce" in subject.known and subject.oracle is not None:
             return _from_reduction(subject.known["reduce"], subject)
         try:
@@ -126,6 +124,25 @@ def _is_mistake(state: State, subject: Subject, seen: _Seen) -> tuple[bool, HitC
     ends = _failing_ends(state, report, symptoms=False)
     same = [end for end in ends if _failure(end, subject)["class"] == failure["class"]]
     return bool(same), HitCount(len(same), report.tally.evidence)
+
+
+def _sought(oracle: Mapping[str, Any]) -> str:
+    """What counts as the failure, where the command line says so.
+
+    >>> _sought({"kind": "regex", "pattern": "nan", "stream": "both"})
+    "'nan' in what it writes, whatever its exit code"
+    """
+    match oracle["kind"]:
+        case "regex":
+            ends = "in a run that fails" if oracle.get("with_failure") else "whatever its exit code"
+            return f"{oracle['pattern']!r} in what it writes, {ends}"
+        case "exit_code":
+            codes = oracle.get("codes")
+            return f"exit {' or '.join(map(str, codes))}" if codes else "any exit but 0"
+        case "hang":
+            return "a run that hangs"
+        case kind:
+            return f"the {kind} {oracle.get('key') or oracle.get('pattern')}"
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:

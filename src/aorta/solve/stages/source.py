@@ -3,7 +3,6 @@ the bisection named is the known fix: the script must end well without it.
 """
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.engine.rundir import write_atomically
@@ -11,18 +10,14 @@ from aorta.reduce.request import ReduceRequest, reduce
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.reproducer import reduced_spec
 from aorta.solve.stages.reduce import SummaryOfBest, draft, status_of
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import subject_of
 
 _GIT_SECONDS = 30
 
 
-@dataclass(frozen=True)
-class Source:
-    name: str = "source"
-
-    def why_not(self, state: State) -> str:
-        return "" if state.is_done("reproduce") else "there is no failure to look for"
+class Source(Stage):
+    name = "source"
 
     def __call__(self, state: State) -> StageResult:
         asked, folder = state.request, state.folder(self.name)

@@ -1,7 +1,6 @@
 """What makes it stop? The smallest stack on the cheapest reproducer, then tried on the original."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.documents import validated
@@ -12,7 +11,7 @@ from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
@@ -24,13 +23,11 @@ _SURE = 0.5  # of the class of a failure
 _MISTAKES = frozenset({"bad_config", "bad_arguments", "import_error", "syntax_error"})
 
 
-@dataclass(frozen=True)
-class Triage:
-    name: str = "triage"
+class Triage(Stage):
+    name = "triage"
+    only_if = "a mitigation is a plausible cure for the failure"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to mend"
         if not candidates(state):
             kind = state.known("reproduce").get("class")
             return f"no mitigation is a plausible cure for {kind} on {platform_here()}"
