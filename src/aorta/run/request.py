@@ -171,6 +171,8 @@ def _resumed(request: RunRequest, resume: Resume, say: Callable[[str], None]) ->
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
+    if request.resume is not None:
+        request = _resumed(request, request.resume, lambda _words: None)
     what = _workload(request)
     experiment = workload_experiment(what)
     yield f"{request.trials} trials of {what.workload} in {what.environment.name}"
