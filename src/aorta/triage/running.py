@@ -17,7 +17,7 @@ from aorta.core.axis import Point
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding, known_failure
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
@@ -36,7 +36,7 @@ from aorta.triage.matrix import SCHEMA, MatrixReport, doubts, matrix_rows
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan
 from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml, with_timeout
 from aorta.triage.statistics import Stopping
-from aorta.workloads.results import read_trial, trial_document
+from aorta.workloads.results import keep_trial, read_trial
 
 VERB = "triage"
 RESOLVED_RECIPE = "recipe.resolved.yaml"
@@ -262,11 +262,9 @@ class _MatrixRun:
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell = run.plan.by_name[cell_of(record.point)]
-        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
-        document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)
-        write_atomically(path, document.to_json())
+        keep_trial(path, label, cell.request, record, end, env=snapshots(cell))
         if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
             shutil.rmtree(run.files.path / record.path, ignore_errors=True)
 
