@@ -3,6 +3,7 @@ rightly.
 """
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,12 @@ def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) 
         "RuntimeError: number 0",
         "RuntimeError: number 59999",
     )
+
+
+def test_threads_may_read_at_the_same_time() -> None:
+    """A launcher compiles the patterns in a thread while a cycle is already attributed."""
+    lines = b"step 1 loss 2\n" * 100_000 + b"RuntimeError: CUDA error: out of memory\n"
+    literals = (b"CUDA error", b"Traceback")
+    scan = fastest_scanner(literals)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(scan, [lines] * 32)) == [{0}] * 32

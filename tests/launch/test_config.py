@@ -65,11 +65,11 @@ def test_without_anything_the_defaults_are_the_documented_ones() -> None:
     assert read.attribution.timeout_seconds == 60
     assert read.attribution.aggregation == "any"
     assert read.hang_timeout_seconds is None
-    assert [source.name for source in build_sources(read, Path())] == ["in-process"]
+    assert [source.name for source in build_sources(read)] == ["in-process"]
 
 
 def test_every_kind_of_source_is_in_the_one_list(file: Path) -> None:
-    sources = build_sources(settings("--ft-config", str(file)), file.parent)
+    sources = build_sources(settings("--ft-config", str(file)))
     names = [source.name for source in sources]
     assert names == ["attrsvc http://svc:50050", "mcp", "http http://one:1", "http http://two:2"]
 

@@ -259,7 +259,7 @@ def test_a_recipe_loaded_with_sidecars_runs_with_them(tmp_path: Path) -> None:
     )
     path = written(tmp_path, document(BASELINE, cell("mine", "mine"), trials=1))
     finished = run(load_recipe(path, [sidecar, sidecar]), tmp_path / "out")
-    rows = {row.name: row for row in finished.matrix.rows}
+    rows = {row.name: row for row in finished.rows}
     assert rows["mine"].stats.tally.clean == 1
 
 
@@ -280,7 +280,7 @@ def test_the_host_is_probed_once_and_each_environment_once(
     assert boxed["snapshot_captured"] is False
     assert boxed["skip_reason"]
     assert boxed["descriptor"]["docker"] == "no.such/image:1"
-    assert any("environment:_inline_" in warning for warning in finished.matrix.warnings)
+    assert any("environment:_inline_" in warning for warning in finished.warnings)
     assert json.loads((finished.run_dir / "host_env.json").read_text())["schema_version"]
 
 
@@ -292,7 +292,7 @@ def test_a_partial_snapshot_is_a_warning_that_names_its_scope(
     finished = run(loaded(tmp_path, trials=1), tmp_path / "out")
     page = (finished.run_dir / "matrix.md").read_text()
     assert "> host: the snapshot is partial: rocm: none" in page
-    assert finished.matrix.ending.trials == 2
+    assert finished.ending.trials == 2
 
 
 def test_environments_that_would_share_a_directory_are_refused_before_anything_exists(

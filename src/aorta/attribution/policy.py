@@ -15,6 +15,7 @@ from aorta.attribution.nouns import (
     USER_ERRORS,
     Action,
     Advice,
+    CycleState,
     Decision,
     FailureClass,
     Finding,
@@ -112,6 +113,9 @@ def decide(
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Decision:
     """The first rule that applies. `history`: the cycles before this one, oldest first."""
+    if finding.state is not CycleState.FAILED:
+        why = f"{finding.summary}; there is no failure to decide about"
+        return Decision(Action.UNKNOWN, why, finding.state)
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
@@ -217,7 +221,7 @@ def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
     """By the one rule of `core`; a cycle whose failure was not recorded, by its fingerprint."""
     if cycle.failure is None or finding.failure is None:
-        return cycle.fingerprint == finding.fingerprint
+        return bool(cycle.fingerprint) and cycle.fingerprint == finding.fingerprint
     return bool(same_failure(cycle.failure, finding.failure))
 
 
@@ -244,7 +248,7 @@ def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -
 
 
 def _because(finding: Finding, why: str) -> str:
-    return f"{finding.summary}; {why}"
+    return f"{finding.summary.rstrip('.')}; {why}"
 
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:

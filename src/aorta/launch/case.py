@@ -10,7 +10,6 @@ runs that after every other agent was told to leave: whatever is wrong with the 
 file system that does not answer, cost the case and never the job's exit code.
 """
 
-import json
 import os
 import pickle
 import re
@@ -27,13 +26,13 @@ import yaml
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
+from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.records import CaseRequest, CycleEvidence
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files, with_files
 from aorta.reduce.proposals import proposal_for
-from aorta.version import __version__
 
 _WORKLOAD = "workload"
 _PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
@@ -77,7 +76,7 @@ def write_case(request: CaseRequest) -> None:
 
 
 def _copy_workload(request: CaseRequest, target: Path) -> bool:
-    """Files of the working directory that the job opened or names; False where too many."""
+    """Files of the working directory that the job opened or names; False where too large."""
     apart = [request.log_dir]
     files = needed_files(Path.cwd(), request.command, None, apart)
     if files is None:
@@ -98,30 +97,24 @@ def _write_machine(file: Path) -> None:
 def _write_finding(folder: Path, request: CaseRequest) -> None:
     final = request.final
     content = {
-        "schema": SCHEMA,
-        "aorta_version": __version__,
         "finding": final.ruling.verdict.finding,
         "decision": final.ruling.document,
         "elapsed_ms": final.ruling.elapsed_ms,
         "ending": final.ending.document,
     }
-    write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
+    write_json(folder / "finding.json", SCHEMA, content)
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
     """Logs of the ranks that failed, or of all; tails where the log is elsewhere."""
-    failed = {failure.rank for failure in piece.failures}
-    wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
+    failed = {f"rank_{failure.rank}" for failure in piece.failures}
+    wanted = [path for path in map(Path, piece.log_paths) if not failed or path.stem in failed]
     here = [path for path in wanted if path.exists()]
     for path in (*here, *(path for path in map(Path, piece.dumps) if path.exists())):
         (folder / path.name).write_bytes(read_end(path, _LARGEST_LOG))
     if not here:
         for rank, tail in piece.tails.items():
             (folder / f"rank_{rank}.err").write_text(tail)
-
-
-def _rank(path: str) -> int:
-    return int(Path(path).stem.removeprefix("rank_"))
 
 
 # -- the draft of aorta.yaml: run the same script on this machine, and look for the same failure
@@ -248,28 +241,19 @@ def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
     final = request.final
     if any(piece.hung for piece in final.failed.evidence):
         return {"kind": "hang", "silent_for": f"{request.hang_timeout or 60:g}s"}
-    pattern = _pattern(final.ruling.verdict.finding)
+    # The line that shows the failure, with the numbers that differ from run to run left open.
+    lines = (final.ruling.verdict.finding or {}).get("evidence") or []
+    logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
+    pattern = pattern_for(str(logged[0].get("text", ""))) if logged else None
     if pattern is not None:
         return {"kind": "regex", "pattern": pattern, "stream": "both"}
-    signal = _signal(final.failed.evidence)
+    failures = [end for piece in final.failed.evidence for end in piece.failures]
+    signal = next((end.signal for end in failures if end.signal is not None), None)
     if signal is None:
         return {"kind": "exit_code"}
     if launched:  # torchrun tells the signal a rank died of, whatever the rank itself wrote
         return {"kind": "regex", "pattern": rf"exitcode\s*: -{signal}\b", "stream": "both"}
     return {"kind": "exit_code", "codes": [-signal, 128 + signal]}
-
-
-def _pattern(finding: Mapping[str, Any] | None) -> str | None:
-    """The line that tells the failure, with the numbers that differ from run to run left open."""
-    lines = (finding or {}).get("evidence") or []
-    logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
-    return pattern_for(str(logged[0].get("text", ""))) if logged else None
-
-
-def _signal(evidence: Sequence[CycleEvidence]) -> int | None:
-    """The signal that a rank died of by itself."""
-    failures = [end for piece in evidence for end in piece.failures]
-    return next((end.signal for end in failures if end.signal is not None), None)
 
 
 if __name__ == "__main__":

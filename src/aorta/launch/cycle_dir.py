@@ -19,7 +19,6 @@ from pathlib import Path
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.executors.evidence import read_end
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Ruling
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
@@ -28,9 +27,6 @@ log = logging.getLogger(__name__)
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
 _CLAIM = "submission"  # in the private folder: who writes here
-_TAIL = 16 << 10
-
-
 _complaints: set[str] = set()
 
 
@@ -147,20 +143,13 @@ def _take(lock: Path, job_id: str) -> bool:
 
 def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
     """Whether another job's cycles lie here that would be overwritten (agents' own disks)."""
-    if first_cycle is None:
-        return False
-    return any(
-        number >= first_cycle and _job_of(CycleDir(log_dir, number)) not in {None, job_id}
-        for number in _cycles(log_dir)
-    )
-
-
-def _job_of(directory: CycleDir) -> str | None:
-    marker = directory.path / f".{_CLAIM}"
-    try:
-        return marker.read_text() or None  # another agent is just writing it
-    except OSError:
-        return None
+    newer = [n for n in _cycles(log_dir) if first_cycle is not None and n >= first_cycle]
+    for number in newer:
+        with suppress(OSError):
+            writer = (CycleDir(log_dir, number).path / f".{_CLAIM}").read_text()
+            if writer not in {"", job_id}:  # empty while another agent is just writing it
+                return True
+    return False
 
 
 def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
@@ -217,6 +206,7 @@ def write_cycle_info(
     ruling: Ruling | None = None,
     *,
     ending: JobEnding | None = None,
+    lost: Sequence[str] = (),
     running: bool = False,
 ) -> None:
     """The whole file anew. It is never half there: readers see the old one or the new one."""
@@ -239,7 +229,7 @@ def write_cycle_info(
         "finding": ruling.verdict.finding if ruling else None,
         "ending": ended.document if ended is not None else None,
         "notes": [piece.note for piece in evidence if piece.note],
-        "lost_nodes": sorted({node for piece in evidence for node in piece.lost}),
+        "lost_nodes": list(lost),
     }
     directory = CycleDir(log_dir, start.cycle)
     with never_fatal(directory.info):
@@ -249,14 +239,3 @@ def write_cycle_info(
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def tail_of(directory: CycleDir, rank: int) -> str:
-    return _tail(directory.out(rank)) + _tail(directory.err(rank))
-
-
-def _tail(path: Path) -> str:
-    try:
-        return read_end(path, _TAIL).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,13 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
 
 def run_job(options: Options, view: View | None = None) -> Finished:
     log_dir = LogDir(_log_dir(options))
-    if view is None or not options.watch:
-        return _Launch(options, log_dir).run()
-    with view(log_dir.path) as address:
-        log.info("watch it at %s", address)
-        return _Launch(options, log_dir).run()
+    with ExitStack() as during:
+        if view is not None and options.watch:
+            log.info("watch it at %s", during.enter_context(view(log_dir.path)))
+        opened: Collection[str] = ()
+        with suppress(OSError):  # a working directory that is gone
+            opened = during.enter_context(watch_opened(Path.cwd(), _FOLDERS_WATCHED))
+        return _Launch(options, log_dir).run(opened)
 
 
 class _Launch:
@@ -112,9 +114,7 @@ class _Launch:
         self._log_dir = log_dir
         settings = options.settings
         attribution = settings.attribution
-        self._sources = AttributionSources(
-            build_sources(settings, log_dir.path), attribution.aggregation
-        )
+        self._sources = AttributionSources(build_sources(settings), attribution.aggregation)
         self._decider = LeaderDecides(
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
@@ -124,25 +124,31 @@ class _Launch:
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
-    def run(self) -> Finished:
-        with _watching_files() as self._opened:
-            return self._run()
-
-    def _run(self) -> Finished:
+    def run(self, opened: Collection[str]) -> Finished:
+        """`opened`: files of the working directory that the job opens meanwhile."""
         agent = self._agent
         try:
             result = agent.run()
             self._record(agent.get_event_succeeded())
-            self._take_leave()
+            ending = agent.ending
+            assert ending is not None, "an agent returns only after the job has ended"
+            level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
+            log.log(level, "%s", ending.reason)
+            self._take_leave(opened)
         except SignalException as interrupted:
             self._record(agent.get_event_failed())
-            name = interrupted.sigval.name
-            ending = JobEnding(128 + interrupted.sigval, f"stopped by {name}")
-            self._interrupted(ending, f"was stopped by {name}")
+            why = f"stopped by {interrupted.sigval.name}"
+            agent.record_interruption(JobEnding(128 + interrupted.sigval, why))
+            _without_waiting(lambda: agent.leave_job(f"was {why}"))
             raise
         except StoreLostError as lost:
             self._record(agent.get_event_failed())
-            raise self._store_lost(lost) from lost
+            what = (
+                f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent "
+                "that hosts it is gone or silent; the workers here were stopped"
+            )
+            agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
+            raise StoreLostError(what) from lost
         except Exception as wrong:
             self._record(agent.get_event_failed())
             self._end_for_everybody(wrong)
@@ -151,34 +157,19 @@ class _Launch:
             _ignore_signals()
             agent.kill_leftovers()
             sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
-        assert agent.ending is not None, "an agent returns only after the job has ended"
-        return Finished(agent.ending, result, _name_of(self._options))
+        return Finished(ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
         events.record(event, event_log_handler(self._options.torch))
 
-    def _take_leave(self) -> None:
+    def _take_leave(self, opened: Collection[str]) -> None:
         """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
         self._agent.finish_triggers()
         with suppress(StoreLostError):
-            self._rendezvous.job_store.leave()
-        _write_case(self._log_dir.path, self._decider.final_decision, self._options, self._opened)
+            self._rendezvous.job_store.left(more=1)
+        _write_case(self._log_dir.path, self._decider.final_decision, self._options, opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
-
-    def _interrupted(self, ending: JobEnding, why: str) -> None:
-        """Record how the cycle ended and tell the others, without waiting for the store."""
-        self._agent.record_interruption(ending)
-        _within(_LEAVE_WITHIN, lambda: self._agent.leave_job(why))
-
-    def _store_lost(self, lost: Exception) -> StoreLostError:
-        what = (
-            f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent that "
-            "hosts it is gone or silent; the workers here were stopped"
-        )
-        self._agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
-        log.debug("%s", lost)
-        return StoreLostError(what)
 
     def _end_for_everybody(self, wrong: Exception) -> None:
         """This agent broke: the others must not wait. A wrong option they find themselves."""
@@ -186,18 +177,10 @@ class _Launch:
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
-            _within(_LEAVE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+            _without_waiting(lambda: self._agent.end_for_everybody(ending))
 
 
-def _watching_files() -> AbstractContextManager[set[str]]:
-    """Which files of the working directory the job opens; a missing directory is no failure."""
-    try:
-        return watch_opened(Path.cwd(), _FOLDERS_WATCHED)
-    except OSError:
-        return nullcontext(set())
-
-
-def _within(seconds: float, what: Callable[[], object]) -> None:
+def _without_waiting(what: Callable[[], object]) -> None:
     """In a thread that is left behind: nobody waits for a store that does not answer."""
 
     def quietly() -> None:
@@ -206,7 +189,7 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=quietly, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(_LEAVE_WITHIN)
 
 
 def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
@@ -219,9 +202,8 @@ def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
 
 
 def _report(finished: Finished) -> int:
-    """Say how the job ended, as torchrun would, and hand on the first rank's error."""
+    """Say what failed, as torchrun would, and hand on the first rank's error."""
     ending, failures = finished.ending, _own_failures(finished)
-    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)
         log.error("%s", failed)

@@ -16,7 +16,15 @@ from aorta.core.documents import dump_yaml
 from aorta.core.oracle import Deciding
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import TrialRecord
-from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
+from aorta.engine.rundir import (
+    OF_THIS_DIRECTORY,
+    PRIVATE,
+    SHIP,
+    RunDir,
+    fresh_dir,
+    write_atomically,
+    writing,
+)
 from aorta.executors.evidence import read_end
 from aorta.reduce.experiment import AroundExperiment
 from aorta.reduce.handoff import shipped_oracle
@@ -31,7 +39,6 @@ from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
 _ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TRACE = "reduction_trace.jsonl"
-SHIP = "SHIP.md"
 RESULT = "result.json"
 SHRUNKEN = "shrunken"
 _MOST_LOG = 16 << 20  # of each stream, the end
@@ -262,16 +269,17 @@ def ship_text(
     secrets: Sequence[str],
     private: str | None,
 ) -> str:
-    parts = ["# What is shared", "", "Nothing leaves this machine by itself.", ""]
-    parts += ["```", *summary_lines(report, kept=False), "```", ""]
+    parts = ["# What is shared", "", "```", *summary_lines(report, kept=False), "```", ""]
     if report.mitigations:
         parts.append(f"- with the mitigations {', '.join(report.mitigations)}")
     if report.status == "not_reduced":
         parts.append("- add axes that make it smaller: steps, sizes, data files, ranks, a window")
+    parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
+    parts += [f"- it needs {what}, which is not in here" for what in needed]
+    parts += ["", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself."]
     if report.resume_command:
-        parts.append(f"- go on with: `{report.resume_command}`")
-    if report.has_reproducer:
-        parts += ["", *_copy_lines(report, needed, secrets)]
+        parts.append(f"Go on with: `{report.resume_command}`")
+    parts += ["", *_copy_lines(report)] if report.has_reproducer else []
     parts += ["", "## Inside", "", *(f"- [ ] `{name}`" for name in files)]
     parts += ["", "## Scrubbed", "", *_scrub_lines(done, patterns)]
     parts += ["", "## Before sending", ""]
@@ -287,8 +295,8 @@ def ship_text(
     return "\n".join(parts) + "\n"
 
 
-def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    """How the copy that ships was seen to end, and what whoever runs it must bring along."""
+def _copy_lines(report: ReduceReport) -> list[str]:
+    """How the copy that ships was seen to end."""
     shipped = report.shipped
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
     if shipped.reproduces:
@@ -300,8 +308,7 @@ def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[s
         if shipped.in_place:
             lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
         lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
-    lines += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
-    return lines + [f"- it needs {what}, which is not in here" for what in needed]
+    return lines
 
 
 def _scrub_lines(done: Scrubbing, patterns: int) -> list[str]:

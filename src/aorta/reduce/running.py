@@ -319,11 +319,12 @@ class ReductionRun:
             if confirmed
             else ""
         )
-        if self._source is not None and self._source.best is not None:
-            return self._source.reproducer(shipped_name, rate)
         plan, best = self.plan, report.reduction.best
-        files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
+        if self._source is not None and self._source.best is not None:
+            script = self._source.reproducer(shipped_name, rate)
+            return script and replace(script, flaky=flaky, failure=self._expected(report))
+        files, module = files_of(plan, self._apart())
         return Reproducer(
             plan,
             self.experiment,
@@ -407,11 +408,12 @@ class ReductionRun:
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
-        """The failure as the answer shows it: the frames of a script are its own."""
+        """The failure as the answer shows it: a script has its own frames, and is formatted."""
         if self._source is None or self._source.best is None:
             return report.failure
         record = report.last_failing(report.reduction.best)
-        return record.failure if record is not None else report.failure
+        found = record.failure if record is not None else report.failure
+        return found and found.in_any_version()
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from aorta.bisect.trials import BUILD_ID
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit, InfrastructureError
 from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
@@ -23,7 +22,6 @@ from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
-from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.evidence import json_object
@@ -159,7 +157,7 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if _is_no_trial(trial.id):
+        if trial.is_step:
             self._inner.start(trial)
             return
         most = self._store.most
@@ -182,11 +180,6 @@ class _SharingExecutor:
 
     def close(self) -> None:
         """The one behind it is shared by all stages, and closed with the last."""
-
-
-def _is_no_trial(trial_id: str) -> bool:
-    """A look into a container, or what a bisection builds before a trial: not to be counted."""
-    return trial_id == SNAPSHOT_ID or trial_id.startswith(BUILD_ID)
 
 
 def _end_from(content: Mapping[str, Any]) -> TrialEnd:

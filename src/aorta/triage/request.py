@@ -20,7 +20,8 @@ from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
-from aorta.triage.optimize import StackReport, optimize
+from aorta.triage.matrix import MatrixReport
+from aorta.triage.optimize import optimize
 from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
@@ -35,12 +36,12 @@ from aorta.triage.recipe import (
 from aorta.triage.running import (
     RESOLVED_RECIPE,
     SIDECARS,
-    MatrixReport,
     RunSettings,
     check_recipe,
     run_recipe,
     without_single_verdicts,
 )
+from aorta.triage.stack_report import StackReport
 from aorta.triage.stacks import describe_stacks, stack_plan
 from aorta.workloads.discovery import COMMAND
 

@@ -13,9 +13,9 @@ from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
 from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of
-from aorta.triage.optimize import StackReport
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
+from aorta.triage.stack_report import StackReport
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
@@ -50,12 +50,11 @@ class Triage(Stage):
             state.listeners(self.name),
         )
         assert isinstance(finished, StackReport)
-        found = finished.optimized
-        Stopped.check(found.ending)
-        answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
+        Stopped.check(finished.ending)
+        answer: dict[str, Any] = {"optimize": finished.content(), "on": _where(subject)}
         status, why = _status(finished)
-        if found.recommended is not None:
-            seen, works, why = self._verified(state, subject, found.recommended.to_json())
+        if finished.recommended is not None:
+            seen, works, why = self._verified(state, subject, finished.recommended.to_json())
             answer["cure" if works else "refuted"] = seen
             status = "done" if works else "no_answer"
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
@@ -157,6 +156,6 @@ def _status(finished: StackReport) -> tuple[Status, str]:
         return "failed", ending.detail
     if ending.reason is Reason.BUDGET:
         return "budget", ending.detail
-    if finished.optimized.status == "found":
+    if finished.status == "found":
         return "done", ""
-    return "no_answer", finished.no_answer or finished.optimized.status
+    return "no_answer", finished.no_answer or finished.status

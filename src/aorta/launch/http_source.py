@@ -49,14 +49,11 @@ class HttpSource:
         del everybody  # the service hears every agent itself
         try:
             for evidence in failed.evidence:
-                self._tell(evidence, failed.start)
+                ours = partial(self._post, _cycle_body(evidence, failed.start))
+                with self._triggers:
+                    self._speak(ours, partial(self._post_to_peer, evidence))
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
-
-    def _tell(self, evidence: CycleEvidence, start: CycleStart) -> None:
-        body = _cycle_body(evidence, start)
-        with self._triggers:
-            self._speak(lambda: self._post(body), lambda: self._post_to_peer(evidence))
 
     def _speak(self, ours: Callable[[], T], peers: Callable[[], T]) -> T:
         """On our own wire unless the server is known to speak the peer's; learns which it is."""
@@ -74,7 +71,14 @@ class HttpSource:
 
     def _post_to_peer(self, evidence: CycleEvidence) -> None:
         for path in _peer_paths(evidence):
-            self.client.call("POST", "/logs", self.timeout, _peer_body(evidence, path))
+            body = {
+                "log_path": path,
+                "user": "unknown",
+                "job_id": evidence.job_id,
+                "cycle_id": evidence.cycle,
+                "analysis_intent": "terminal",
+            }
+            self.client.call("POST", "/logs", self.timeout, body)
 
     def _post(self, body: Mapping[str, Any]) -> None:
         """To a service on another machine our paths mean nothing, but what was read here does."""
@@ -105,7 +109,9 @@ class HttpSource:
     def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
         """Under no lock: a long poll must not hold up the trigger that it waits for."""
         wait = min(max(0.1, deadline - time.monotonic()), _LONGEST_POLL)
-        ours = partial(self.client.call, "GET", _decision_path(failed, wait), wait + _GRACE)
+        job, cycle = (quote(part, safe="") for part in (failed.start.job_id, failed.start.cycle_id))
+        question = f"/v1/cycles/{job}/{cycle}/decision?wait={wait:g}"
+        ours = partial(self.client.call, "GET", question, wait + _GRACE)
         return self._speak(ours, lambda: self._ask_peer(failed, deadline))
 
     def _ask_peer(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
@@ -128,21 +134,17 @@ class HttpSource:
         return SourceVerdict.of_answer(answer, self.name)
 
 
-def _decision_path(failed: FailedCycle, wait: float) -> str:
-    job, cycle = (quote(part, safe="") for part in (failed.start.job_id, failed.start.cycle_id))
-    return f"/v1/cycles/{job}/{cycle}/decision?{urlencode({'wait': f'{wait:g}'})}"
-
-
 def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
     """Moments are seconds since the epoch, `lived_sec` the seconds from the cycle's start to the
     failure as this agent saw it, `heartbeat_step` the furthest step that a rank here told.
     """
     ended = evidence.ended
+    stacks = [dump for dump in evidence.dumps if not dump.endswith(".json")]
     return {
         "job_id": evidence.job_id,
         "cycle_id": evidence.cycle_id,
         "agent": evidence.agent,
-        "log_paths": [*evidence.log_paths, *_stacks(evidence)],
+        "log_paths": [*evidence.log_paths, *stacks],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],
         "failures": evidence.failure_rows(),
         "agents_expected": len(start.nodes),
@@ -153,22 +155,8 @@ def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
     }
 
 
-def _stacks(evidence: CycleEvidence) -> list[str]:
-    return [dump for dump in evidence.dumps if not dump.endswith(".json")]
-
-
 def _peer_paths(evidence: CycleEvidence) -> list[str]:
     """The peer takes one log a cycle: the first failing rank's stderr, or any log."""
     wanted = [f"rank_{failure.rank}.err" for failure in evidence.failures]
     first = [path for name in wanted for path in evidence.log_paths if path.endswith(f"/{name}")]
     return (first or list(evidence.log_paths))[:1]
-
-
-def _peer_body(evidence: CycleEvidence, path: str) -> dict[str, Any]:
-    return {
-        "log_path": path,
-        "user": "unknown",
-        "job_id": evidence.job_id,
-        "cycle_id": evidence.cycle,
-        "analysis_intent": "terminal",
-    }

@@ -1,57 +1,81 @@
-"""The source that needs no service: attribution in this process.
+"""The sources of verdicts: services over HTTP, and attribution in this process.
 
-It runs on the leader, over what all agents left in the store. The agent that leads when a cycle
-fails begins as soon as all have told, beside the rendezvous; if another one leads the next round,
-it begins when it is asked.
+The latter runs on the leader, over what all agents left in the store. The agent that leads when a
+cycle fails begins as soon as all have reported, beside the rendezvous; if another one leads the
+next round, it begins when it is asked.
 """
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.attribution import (
-    Attribution,
-    Evidence,
-    LogSource,
-    LogTail,
-    PastCycle,
-    attribute,
-)
+from aorta.attribution import Evidence, LogSource, LogTail, attribute
+from aorta.attribution.client import JsonClient, token_for
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
+from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import is_there
+from aorta.launch.http_source import HttpSource
 from aorta.launch.records import (
     Action,
     CycleEvidence,
+    DecisionSource,
     Everybody,
     FailedCycle,
     SourceVerdict,
 )
 
+_TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _LOOK = 0.05  # seconds between two looks whether all agents have told
 _WAIT_FOR_ALL = 60.0
+
+
+def build_sources(settings: FaultTolerance) -> list[DecisionSource]:
+    """From the settings to the one list of sources. No other place knows which kinds there are.
+
+    The token is taken out of this process's environment, which every worker inherits.
+    """
+    wanted = settings.attribution
+    token = os.environ.pop(_TOKEN, None)
+    timeout = wanted.timeout_seconds
+    sources: list[DecisionSource] = []
+    if wanted.attrsvc_url is not None:
+        client = JsonClient(wanted.attrsvc_url, token, find_token=token_for)
+        sources.append(HttpSource(client, "attrsvc", timeout))
+    if wanted.enable_mcp:  # what `aorta mcp` would answer, by the same function
+        sources.append(LocalSource("mcp", analyse))
+    sources += [HttpSource(JsonClient(url), "http", timeout) for url in wanted.http_urls]
+    sources = sources or [LocalSource("in-process", analyse)]
+    if any(isinstance(source, LocalSource) for source in sources):
+        threading.Thread(target=warm_up, daemon=True).start()
+    return sources
+
+
+def warm_up() -> None:
+    """Compile the patterns while the workers start, so that the first verdict is fast."""
+    attribute(Evidence(tails=(LogTail("warm-up"),)))
 
 
 @dataclass
 class LocalSource:
     name: str
     analyse: Callable[[FailedCycle], SourceVerdict]
-    _begun: tuple[FailedCycle, Future[SourceVerdict]] | None = None
+    _known: tuple[FailedCycle, SourceVerdict] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked_about: str = ""
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Analyse as soon as all agents have told, unless the leader asks before that."""
+        """Analyse as soon as all agents have reported, unless the leader asks before that."""
         if everybody is None:
             return
         deadline = time.monotonic() + _WAIT_FOR_ALL
         while time.monotonic() < deadline and self._asked_about != failed.start.cycle_id:
-            told = everybody(failed.start)
-            if told is not None:
-                self._run_once(told)
+            reported = everybody(failed.start)
+            if reported is not None:
+                self._run_once(reported)
                 return
             time.sleep(_LOOK)
 
@@ -60,29 +84,22 @@ class LocalSource:
         return self._run_once(failed)
 
     def _run_once(self, failed: FailedCycle) -> SourceVerdict:
-        """One analysis of the same evidence, whoever asks first; the others wait for it."""
+        """One analysis of the same evidence: who asks second waits for the first one's."""
         with self._lock:
-            mine = self._begun is None or self._begun[0] != failed
-            if self._begun is None or mine:  # nobody asks about earlier cycles again
-                self._begun = (failed, Future())
-            _, future = self._begun
-        if mine:
-            try:
-                future.set_result(replace(self.analyse(failed), source=self.name))
-            except BaseException as wrong:
-                future.set_exception(wrong)
-                raise
-        return future.result()
+            if self._known is None or self._known[0] != failed:
+                self._known = failed, replace(self.analyse(failed), source=self.name)
+            return self._known[1]
 
 
 def analyse(failed: FailedCycle) -> SourceVerdict:
     """The no-progress limit is the launcher's: it knows heartbeats and lifetimes too."""
-    return _of_attribution(attribute(everything_known(failed), no_progress_limit=0))
-
-
-def warm_up() -> None:
-    """Compile the patterns while the workers start, so that the first verdict is fast."""
-    attribute(Evidence(tails=(LogTail("warm-up"),)))
+    found = attribute(everything_known(failed), no_progress_limit=0)
+    return SourceVerdict(
+        action=Action(found.decision.action.value),
+        reason=found.decision.reason,
+        decision=decision_document(found.decision),
+        finding=finding_document(found.finding),
+    )
 
 
 def everything_known(failed: FailedCycle) -> Evidence:
@@ -101,7 +118,7 @@ def everything_known(failed: FailedCycle) -> Evidence:
             ]
         ),
         flight_recorder=dumps,
-        history=tuple(_history(failed)),
+        history=tuple(known for known in map(past_cycle, failed.start.history) if known),
         heartbeat_step=max(steps, default=None),
         lived_sec=None if failed.ended is None else failed.ended - failed.start.started,
         earlier_logs=tuple(
@@ -127,10 +144,11 @@ def _logs(piece: CycleEvidence) -> list[LogSource]:
 
 def _tails(piece: CycleEvidence) -> list[LogTail]:
     """What was sent along counts only where the log itself is on another machine."""
-    away = {rank for rank in piece.tails if not _is_here(piece, rank)}
+    here = {path.stem for path in map(Path, piece.log_paths) if is_there(path)}
     return [
-        LogTail(piece.tails[rank], rank, piece.node, f"rank_{rank} on {piece.node}")
-        for rank in sorted(away)
+        LogTail(text, rank, piece.node, f"rank_{rank} on {piece.node}")
+        for rank, text in sorted(piece.tails.items())
+        if f"rank_{rank}" not in here
     ]
 
 
@@ -142,24 +160,3 @@ def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
     now = [Path(path) for path in piece.log_paths]
     paths = {path.parent.with_name(f"cycle_{before}") / path.name for path in now}
     return list(find_logs(sorted(path for path in paths if is_there(path))))
-
-
-def _is_here(piece: CycleEvidence, rank: int) -> bool:
-    names = {f"rank_{rank}.out", f"rank_{rank}.err"}
-    return any(Path(path).name in names and is_there(Path(path)) for path in piece.log_paths)
-
-
-def _history(failed: FailedCycle) -> Iterator[PastCycle]:
-    for document in failed.start.history:
-        cycle = past_cycle(document)
-        if cycle is not None:
-            yield cycle
-
-
-def _of_attribution(attribution: Attribution) -> SourceVerdict:
-    return SourceVerdict(
-        action=Action(attribution.decision.action.value),
-        reason=attribution.decision.reason,
-        decision=decision_document(attribution.decision),
-        finding=finding_document(attribution.finding),
-    )
