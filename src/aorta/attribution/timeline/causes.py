@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.timeline import (
     LOOK_AROUND,
     Facts,
@@ -36,7 +36,6 @@ _MAY_BE_HARDWARE = {
 }  # fmt: skip
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
-_HOW_IT_SHOWS = {_C.ABORT, _C.USER_EXCEPTION, _C.UNKNOWN}
 _SAME_PLACE = 8 << 10  # bytes
 _REFUSALS = {
     _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
@@ -220,7 +219,7 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
     """What says most; an abort is only how another line of the same moment shows."""
-    named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
+    named = [event for event in events if event.failure_class not in HOW_IT_SHOWS]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
         named
