@@ -2,8 +2,8 @@
 
 `attribute(evidence)` is the whole of it, a list of steps. Evidence is what a launcher or a person
 has: logs, exits, kernel messages, flight recorder dumps, earlier cycles. A finding says what
-failed, who began it and how sure that is. A decision says RESTART, STOP or UNKNOWN, and why. The command,
-the service and the MCP server only carry these three around.
+failed, who began it and how sure that is. A decision says RESTART, STOP or UNKNOWN, and why. The
+command, the service and the MCP server only carry these three around.
 """
 
 import time
