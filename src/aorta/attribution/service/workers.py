@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from aorta.attribution.analysis import attribute
+from aorta.attribution import attribute
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.evidence import find_logs
 from aorta.attribution.jail import PathJail, PathRefusedError

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.timeline import (
     LOOK_AROUND,
     Facts,
@@ -36,7 +36,6 @@ _MAY_BE_HARDWARE = {
 }  # fmt: skip
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
-_HOW_IT_SHOWS = {_C.ABORT, _C.USER_EXCEPTION, _C.UNKNOWN}
 _SAME_PLACE = 8 << 10  # bytes
 _REFUSALS = {
     _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
@@ -95,12 +94,10 @@ def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
 
 
 def _own_causes(facts: Facts) -> list[FoundCause]:
-    causes = []
-    for who in _who_shows_events(facts):
-        cause = _own_cause(who, facts)
-        if cause is not None:
-            causes.append(cause)
-    return causes
+    shown: set[Who] = {event.who for event in facts.reading.events}
+    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
+    in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
+    return [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
 
 
 def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
@@ -123,7 +120,8 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
     wrapped = bool(wrappers) and all(
         event.offset in wrappers for event in spoken if event.is_exception
     )
-    if told is None and (wrapped or not followed) and _left_by_itself(failure):
+    by_itself = failure is None or (failure.died_of is None and not failure.hung)
+    if told is None and (wrapped or not followed) and by_itself:
         hint = facts.last_words.get(who)
         if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
             told = as_hint(hint)
@@ -143,10 +141,6 @@ def _said_just_before(told: Event, hint: Event | None) -> Event | None:
         return None
     above = 0 < told.offset - hint.offset <= _SAME_PLACE
     return as_hint(hint) if above else None
-
-
-def _left_by_itself(failure: RankEnd | None) -> bool:
-    return failure is None or (failure.died_of is None and not failure.hung)
 
 
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
@@ -220,7 +214,7 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
     """What says most; an abort is only how another line of the same moment shows."""
-    named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
+    named = [event for event in events if event.failure_class not in HOW_IT_SHOWS]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
         named
@@ -360,7 +354,8 @@ def _from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     if not events:
         return None
     event = min(events, key=lambda event: event.time if event.time is not None else 0.0)
-    victim = event.rank if event.rank is not None else _only_rank_on(event.node, facts)
+    there = [rank for rank, where in facts.nodes.items() if where == event.node]
+    victim = there[0] if event.rank is None and len(there) == 1 else event.rank
     if victim is None and own is not None and event.failure_class not in BY_SCHEDULER:
         victim = own.rank
     return replace(of_events([event], victim), node=event.node)
@@ -401,15 +396,10 @@ def _raised_by_itself(event: Event) -> bool:
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
 
-def _only_rank_on(node: str | None, facts: Facts) -> int | None:
-    ranks = [rank for rank, where in facts.nodes.items() if where == node]
-    return ranks[0] if len(ranks) == 1 else None
-
-
 def _never_came(facts: Facts, waiting: dict[int | None, Event]) -> FoundCause:
     events = list(waiting.values())
     if events:
-        cause = of_events(_last_sequence_first(events), None)
+        cause = of_events(sorted(events, key=lambda event: -(event.sequence or 0)), None)
     else:
         cause = FoundCause(
             FailureClass.COLLECTIVE_TIMEOUT,
@@ -423,10 +413,6 @@ def _never_came(facts: Facts, waiting: dict[int | None, Event]) -> FoundCause:
     if not blamed:
         return replace(cause, rank=None, ranks=())
     return replace(cause, rank=min(blamed), ranks=tuple(blamed))
-
-
-def _last_sequence_first(events: Sequence[Event]) -> list[Event]:
-    return sorted(events, key=lambda event: -(event.sequence or 0))
 
 
 def _behind(events: Sequence[Event]) -> tuple[int, ...]:
@@ -504,12 +490,6 @@ def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
             told = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
             return replace(told, signature=event.pattern, moment=cause.moment)
     return cause
-
-
-def _who_shows_events(facts: Facts) -> list[Who]:
-    shown: set[Who] = {event.who for event in facts.reading.events}
-    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
-    return sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
 
 
 def with_told_ends(facts: Facts) -> tuple[RankEnd, ...]:
