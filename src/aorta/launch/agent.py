@@ -173,8 +173,7 @@ class DecidingAgent(TorchAgent):
         if cycle.is_leader:
             write_cycle_info(self._logs.log_dir.path, cycle.start, store.evidence(cycle.start))
             cycle.is_recorded = True
-        done = JobEnding(Exit.OK, "every rank succeeded", cycle.start.cycle_id)
-        self.ending = self._handler.end(done)
+        self.ending = self._handler.end(JobEnding(Exit.OK, "every rank succeeded"))
         return True
 
     def _recover(self) -> None:
@@ -271,11 +270,9 @@ class DecidingAgent(TorchAgent):
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
     def before_stop(self, *, again: bool) -> None:
-        if self.processes is None or self.processes is self._swept:
-            return
         if again:  # a second signal: no more patience
             self._kill_process_groups()
-        else:
+        elif self.processes is not self._swept:
             self._families.remember(self.pids().values())
 
     def after_stop(self) -> None:
@@ -283,14 +280,13 @@ class DecidingAgent(TorchAgent):
         self._logs.pump.stop()
 
     def _kill_process_groups(self) -> None:
-        job = self._cycle.start.job_id if self._cycle is not None else ""
-        self._families.kill(self.pids().values(), job)
+        if self.processes is not self._swept and self._cycle is not None:
+            self._families.kill(self.pids().values(), self._cycle.start.job_id)
 
     def kill_leftovers(self) -> None:
         """Nothing that the ranks started stays. Once a cycle: pids are reused later."""
-        if self.processes is not None and self.processes is not self._swept:
-            self._kill_process_groups()
-            self._swept = self.processes
+        self._kill_process_groups()
+        self._swept = self.processes
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -345,14 +341,16 @@ class WorkerFamilies:
                 if os.getpgid(os.getpid()) != pid:
                     os.killpg(pid, signal.SIGKILL)
         deadline = time.monotonic() + _ENOUGH
+        killed: set[int] = set()
         while (left := self._left(mark) - ended) and time.monotonic() < deadline:
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+            killed |= left
             time.sleep(0.01)
-            for pid in left:  # orphans are this process's to reap
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+        for pid in killed:  # orphans are this process's to reap
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         self._seen.clear()
 
     def _left(self, mark: bytes) -> set[int]:

@@ -49,16 +49,15 @@ def main() -> None:
 
 def write_case(request: CaseRequest) -> None:
     """The directory appears complete or not at all; an earlier run's case is kept beside it."""
-    log_dir, final = request.log_dir, request.final
+    log_dir, start = request.log_dir, request.failed.start
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "logs").mkdir(parents=True)
-    start = final.failed.start
     _write_finding(fresh, request)
     _write_machine(fresh / "env.json")
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
-    for piece in final.failed.evidence:
+    for piece in request.failed.evidence:
         _copy_logs(piece, fresh / "logs")
     elsewhere = f"On another machine:  aorta reduce --spec {ELSEWHERE} --output reduce"
     if _copy_workload(request, fresh / _WORKLOAD):
@@ -95,12 +94,12 @@ def _write_machine(file: Path) -> None:
 
 
 def _write_finding(folder: Path, request: CaseRequest) -> None:
-    final = request.final
+    ruling = request.ruling
     content = {
-        "finding": final.ruling.verdict.finding,
-        "decision": final.ruling.document,
-        "elapsed_ms": final.ruling.elapsed_ms,
-        "ending": final.ending.document,
+        "finding": ruling.verdict.finding,
+        "decision": ruling.document,
+        "elapsed_ms": ruling.elapsed_ms,
+        "ending": ruling.ending.document if ruling.ending else None,
     }
     write_json(folder / "finding.json", SCHEMA, content)
 
@@ -172,7 +171,7 @@ def _spec(request: CaseRequest, python: str, command: Sequence[str]) -> dict[str
     """Under plain torchrun where there are several ranks, or nothing else may shrink: a reproducer
     must not restart what it reproduces.
     """
-    ranks = sum(len(piece.ranks) for piece in request.final.failed.evidence)
+    ranks = sum(len(piece.ranks) for piece in request.failed.evidence)
     ranks = ranks or request.ranks_per_node
     if request.devices is not None:
         ranks = min(ranks, request.devices)
@@ -201,7 +200,7 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
 
 def isolate_command(request: CaseRequest) -> str | None:
     """How to find out, on a Slurm, whether it is a node or the job; None for a job of one node."""
-    start = request.final.failed.start
+    start = request.failed.start
     # Slurm knows a host by its first name; an address has none.
     short = (re.sub(r"^([a-zA-Z][\w-]*)\..*", r"\1", node) for node in start.nodes)
     hosts = list(dict.fromkeys(short))
@@ -219,10 +218,9 @@ def isolate_command(request: CaseRequest) -> str | None:
 
 
 def _written(spec: Mapping[str, Any], request: CaseRequest, file: Path, elsewhere: str) -> str:
-    final = request.final
     header = _HEADER.format(
-        cycle_id=final.failed.start.cycle_id,
-        reason=" ".join(final.ruling.verdict.reason.split()),
+        cycle_id=request.failed.start.cycle_id,
+        reason=" ".join(request.ruling.verdict.reason.split()),
         file=shlex.quote(str(file)),
         elsewhere=elsewhere,
     )
@@ -238,16 +236,15 @@ def interpreter() -> str:
 
 
 def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
-    final = request.final
-    if any(piece.hung for piece in final.failed.evidence):
+    if any(piece.hung for piece in request.failed.evidence):
         return {"kind": "hang", "silent_for": f"{request.hang_timeout or 60:g}s"}
     # The line that shows the failure, with the numbers that differ from run to run left open.
-    lines = (final.ruling.verdict.finding or {}).get("evidence") or []
+    lines = (request.ruling.verdict.finding or {}).get("evidence") or []
     logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
     pattern = pattern_for(str(logged[0].get("text", ""))) if logged else None
     if pattern is not None:
         return {"kind": "regex", "pattern": pattern, "stream": "both"}
-    failures = [end for piece in final.failed.evidence for end in piece.failures]
+    failures = [end for piece in request.failed.evidence for end in piece.failures]
     signal = next((end.signal for end in failures if end.signal is not None), None)
     if signal is None:
         return {"kind": "exit_code"}

@@ -44,8 +44,8 @@ class AttributionConfig(StrictModel):
     enable_mcp: bool = Field(
         default=False, description="Ask what `aorta mcp` would answer, in this process."
     )
-    http_urls: tuple[str, ...] = Field(
-        default=(), title="URL", description="Ask this HTTP attribution backend too; repeatable."
+    http_urls: list[str] = Field(
+        default=[], title="URL", description="Ask this HTTP attribution backend too; repeatable."
     )
     timeout_seconds: float = Field(
         default=60.0, gt=0, title="SECONDS", description="How long any one source may take (60)."
@@ -69,16 +69,11 @@ class AttributionConfig(StrictModel):
         "opinion.",
     )
 
-    @field_validator("http_urls", mode="before")
-    @classmethod
-    def _as_tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
     @field_validator("attrsvc_url", "http_urls")
     @classmethod
-    def _checked(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        if isinstance(value, tuple):
-            return tuple(map(_checked_url, value))
+    def _checked(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(value, list):
+            return list(map(_checked_url, value))
         return None if value is None else _checked_url(value)
 
 
@@ -138,7 +133,7 @@ def _how(field: FieldInfo) -> dict[str, Any]:
         return {"action": BooleanOptionalAction}
     if get_origin(field.annotation) is Literal:
         return {"choices": get_args(field.annotation)}
-    if isinstance(field.default, tuple):
+    if isinstance(field.default, list):
         return {"metavar": field.title, "action": "append"}
     kinds: dict[str | None, type] = {"SECONDS": float, "N": int}
     return {"metavar": field.title, "type": kinds.get(field.title, str)}

@@ -1,10 +1,9 @@
 """The log directory of a job: `<log-dir>/cycle_<n>/` with its files, `cycle_info.json`, and whose
 directory it is.
 
-Files are named by global rank, so agents of one job may share one directory. Nothing is ever
-removed or overwritten: where the directory holds cycles of an earlier run that is over, the leader
-goes on counting; where another submission is still at work, this one takes a folder of its own
-beside it.
+Files are named by global rank, so agents of one job may share one directory. Nothing is removed or
+overwritten: behind the cycles of a run that is over the leader goes on counting; where another
+submission is still at work, this one takes a folder of its own.
 """
 
 import json
@@ -158,25 +157,16 @@ def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
     with never_fatal(directory.path):
         directory.path.mkdir(parents=True, exist_ok=True)
         (directory.path / f".{_CLAIM}").write_text(start.job_id)
-        _point_at(log_dir / "current", directory.path.name)
+        link = log_dir / f".current.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(directory.path.name)
+        link.replace(log_dir / "current")  # in one step, whoever else does the same
     return directory
-
-
-def _point_at(link: Path, target: str) -> None:
-    """Replace a symbolic link in one step, whoever else does the same."""
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(target)
-    fresh.replace(link)
 
 
 def sign_as_leader(log_dir: Path, job_id: str) -> None:
     """This process leads the cycle that begins now; those who look from outside can see whether it
-    lives.
-
-    Cycle files alone cannot tell a job between two cycles from one that is over, nor a running
-    cycle from one whose leader was killed. Where agents share the directory, the next leader signs
-    over.
+    lives, which cycle files alone do not show.
     """
     run = RunDir(log_dir)
     with never_fatal(run.private):

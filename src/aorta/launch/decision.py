@@ -31,7 +31,6 @@ from aorta.launch.records import (
     DecisionSource,
     Everybody,
     FailedCycle,
-    FinalDecision,
     JobEnding,
     Ruling,
     SourceError,
@@ -172,8 +171,9 @@ class LeaderDecides:
     job_id: str
     max_restarts: int
     log_dir: LogDir
-    final_decision: FinalDecision | None = None
-    _late: FinalDecision | None = None  # a STOP that came after the next cycle began
+    # The cycle that ended the job, and why, on the agent that decided.
+    last: tuple[FailedCycle, Ruling] | None = None
+    _late: tuple[FailedCycle, Ruling] | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...], lost: tuple[str, ...]
@@ -214,15 +214,11 @@ class LeaderDecides:
         return ending
 
     def late_ending(self, start: CycleStart) -> JobEnding | None:
-        late = self._late
-        if late is None or late.failed.start.cycle != start.cycle - 1:
+        if self._late is None or self._late[0].start.cycle != start.cycle - 1:
             return None
-        self.final_decision = late
-        failed = late.failed
-        write_cycle_info(
-            self.log_dir.path, failed.start, failed.evidence, late.ruling, lost=failed.lost
-        )
-        return late.ending
+        self.last = failed, ruling = self._late
+        write_cycle_info(self.log_dir.path, failed.start, failed.evidence, ruling, lost=failed.lost)
+        return ruling.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
@@ -256,8 +252,8 @@ class LeaderDecides:
             return round((time.monotonic() - began) * 1000)
 
         def stop_late(verdict: SourceVerdict) -> None:
-            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}", start.cycle_id)
-            self._late = FinalDecision(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
+            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}")
+            self._late = failed, Ruling(verdict, elapsed_ms(), ending=ending)
 
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self.sources.read(
@@ -269,7 +265,7 @@ class LeaderDecides:
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
         write_cycle_info(self.log_dir.path, start, failed.evidence, ruling, lost=lost)
         if ending is not None:
-            self.final_decision = FinalDecision(ending, failed, ruling)
+            self.last = failed, ruling
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
         return ending, so_far, verdict.finding
@@ -279,13 +275,13 @@ class LeaderDecides:
     ) -> JobEnding | None:
         stops = self._stop_reason(start, verdict, so_far)
         if stops is not None and not self.settings.attribution.dry_run:
-            return JobEnding(Exit.STOP, stops, start.cycle_id)
+            return JobEnding(Exit.STOP, stops)
         if stops is not None:
             log.warning("dry run, the job is not stopped: %s", stops)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
             reason = f"the job failed ({failure}){spent}: {verdict.reason}"
-            return JobEnding(Exit.FAILED, reason, start.cycle_id)
+            return JobEnding(Exit.FAILED, reason)
         return None
 
     def _stop_reason(

@@ -33,7 +33,7 @@ from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CycleLogs, RedirectedFunction
-from aorta.launch.records import CaseRequest, FinalDecision, JobEnding
+from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.sources import build_sources
 from aorta.launch.store import StoreLostError
@@ -96,7 +96,7 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
 
 
 def run_job(options: Options, view: View | None = None) -> Finished:
-    log_dir = LogDir(_log_dir(options))
+    log_dir = LogDir(_log_dir(options.log_dir))
     with ExitStack() as during:
         if view is not None and options.watch:
             log.info("watch it at %s", during.enter_context(view(log_dir.path)))
@@ -167,7 +167,8 @@ class _Launch:
         self._agent.finish_triggers()
         with suppress(StoreLostError):
             self._rendezvous.job_store.left(more=1)
-        _write_case(self._log_dir.path, self._decider.final_decision, self._options, opened)
+        if self._decider.last is not None:
+            _write_case(self._log_dir.path, *self._decider.last, self._options, opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
 
@@ -214,14 +215,13 @@ def _report(finished: Finished) -> int:
 
 
 def _write_case(
-    log_dir: Path, final: FinalDecision | None, options: Options, opened: Collection[str]
+    log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options, opened: Collection[str]
 ) -> None:
     """By the agent that decided, in a process of its own: it changes not how the job ends."""
-    if final is None:
-        return
     request = CaseRequest(
         log_dir=log_dir,
-        final=final,
+        failed=failed,
+        ruling=ruling,
         command=options.command,
         ranks_per_node=options.torch.nproc_per_node,
         devices=torch.cuda.device_count() if torch.cuda.is_available() else None,
@@ -274,7 +274,7 @@ def _agent(
         options.shown,
         merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
-        bounded=not _asks_for_logs(options),
+        bounded=options.log_dir is None,
         users=options.users_logs,
         functions=not isinstance(options.entrypoint, str),
     )
@@ -291,21 +291,14 @@ def _agent(
 
 def _name_of(options: Options) -> str:
     """As torchrun calls it in its summary."""
-    entrypoint = options.entrypoint
-    if not isinstance(entrypoint, str):
-        return entrypoint.__name__
-    if entrypoint != sys.executable:
-        return entrypoint
-    return next((word for word in options.arguments if not word.startswith("-")), "")
+    if not isinstance(options.entrypoint, str):
+        return options.entrypoint.__name__
+    words = (options.entrypoint, *options.arguments)
+    return next((w for w in words if w != sys.executable and not w.startswith("-")), "")
 
 
-def _asks_for_logs(options: Options) -> bool:
-    return options.log_dir is not None and options.log_dir != Path(os.devnull)
-
-
-def _log_dir(options: Options) -> Path:
+def _log_dir(asked: Path | None) -> Path:
     """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
-    asked = options.log_dir if _asks_for_logs(options) else None
     try:
         if asked is not None:
             asked.mkdir(parents=True, exist_ok=True)
@@ -330,12 +323,11 @@ def _job_id(options: Options) -> str:
 
 def _heard(names: str) -> str:
     """Without those ignored at the start, as `nohup` and background shells leave them."""
-    asked = [name.strip() for name in names.split(",")]
-    return ",".join(
-        name
-        for name in asked
-        if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is not signal.SIG_IGN
-    )
+    heard = {
+        name: signal.getsignal(getattr(signal, name, signal.SIGTERM))
+        for name in map(str.strip, names.split(","))
+    }
+    return ",".join(name for name, handler in heard.items() if handler is not signal.SIG_IGN)
 
 
 @contextmanager

@@ -67,7 +67,6 @@ class JobEnding:
 
     exit_code: int
     reason: str
-    cycle_id: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -219,20 +218,12 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class FinalDecision:
-    """What the deciding agent knows about the end of the job; the case is made of it."""
-
-    ending: JobEnding
-    failed: FailedCycle
-    ruling: Ruling
-
-
-@dataclass(frozen=True)
 class CaseRequest:
     """What the process that writes the case is told, as plain values."""
 
     log_dir: Path
-    final: FinalDecision
+    failed: FailedCycle
+    ruling: Ruling  # which ended the job
     command: tuple[str, ...]  # the user's own, as torchrun would run it
     ranks_per_node: int
     devices: int | None  # of this machine; None where it has no GPU

@@ -27,7 +27,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousStoreInfo,
 )
 
-from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.errors import Exit, InfrastructureError
 from aorta.launch.decision import LeaderDecides
 from aorta.launch.records import CycleStart, JobEnding, Node
 from aorta.launch.store import JobStore, StoreLostError
@@ -155,7 +155,7 @@ class DecidingRendezvous(RendezvousHandler):
             return ending
         failure = self.job_store.failure_of(start.cycle) or "a rank failed"
         reason = f"the job failed ({failure}); its leader is gone"
-        return self.end(JobEnding(Exit.FAILED, reason, start.cycle_id))
+        return self.end(JobEnding(Exit.FAILED, reason))
 
     def end(self, ending: JobEnding) -> JobEnding:
         """End the job for everybody, also for those who wait to join; returns what stands."""
@@ -219,7 +219,6 @@ class DecidingRendezvous(RendezvousHandler):
             joined = self.job_store.joined(coming.number)
             silent = self._beats.silent(list(dict.fromkeys([*joined, *coming.before])))
             here = [node for node in joined if node not in silent]
-            self._refuse_same_rank(here)
             chosen = self._chosen(coming, here, silent)
             if chosen:
                 return self.job_store.close_round(coming.number, chosen)
@@ -275,18 +274,8 @@ class DecidingRendezvous(RendezvousHandler):
             raise InfrastructureError(f"{short}; start more agents, or lower --nnodes")
         reason = f"{short} after cycle {self.start.cycle_id} failed"
         reason += f": {lost} was lost and no other node took its place" if lost else ""
-        ending = JobEnding(Exit.INFRASTRUCTURE, reason, self.start.cycle_id)
+        ending = JobEnding(Exit.INFRASTRUCTURE, reason)
         raise JobEndedError(self.end(self._decider.final(self.job_store, self.start, gone, ending)))
-
-    def _refuse_same_rank(self, here: Sequence[Node]) -> None:
-        same = [node for node in here if node.rank is not None and node.rank == self.node.rank]
-        if len(same) > 1 and same[0] != self.node:
-            self.withdraw()
-            raise UsageError(
-                f"two agents have --node-rank {self.node.rank} (the other is on "
-                f"{same[0].address}); "
-                "give each node its own, or use --rdzv-backend c10d, which needs none"
-            )
 
     def _lost_of(self, absent: Collection[Node]) -> tuple[str, ...]:
         """Addresses of these, without agents that said why they leave."""

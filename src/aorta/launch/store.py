@@ -28,7 +28,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -90,8 +90,8 @@ class StoreCalls:
         self._waiting.put((future, call))
         if not _is_done_within(future, self._say_after):
             self._say_silent()
-            if not _is_done_within(future, self._give_up_after - self._say_after):
-                self._is_lost = True
+            self._is_lost = not _is_done_within(future, self._give_up_after - self._say_after)
+            if self._is_lost:
                 raise StoreLostError(_DOES_NOT_ANSWER)
         if self._is_silent:
             self._is_silent = False
@@ -122,11 +122,7 @@ class StoreCalls:
 
 
 def _is_done_within(future: Future[Any], seconds: float) -> bool:
-    try:
-        future.exception(seconds)
-    except TimeoutError:
-        return future.done()
-    return True
+    return bool(wait([future], seconds).done)
 
 
 class DeadlineStore:
@@ -185,9 +181,7 @@ class KeyWatch:
             threading.Thread(
                 target=self._wait_in_store, args=wanted, name="aorta-watch", daemon=True
             ).start()
-        if timeout > 0:
-            _is_done_within(self._answer, timeout)
-        if not self._answer.done():
+        if not _is_done_within(self._answer, timeout):
             return False
         if self._answer.exception() is not None:
             raise StoreLostError(_DOES_NOT_ANSWER)
