@@ -149,10 +149,12 @@ def _exec_words(
 
 
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
-    """The options of `run`, and of the engine, for a container in which this trial is to run."""
+    """The options of `run`, and of the engine, for a container in which this trial is to run. The
+    engine removes it once it has ended.
+    """
     client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
     own = _run_options(trial, client, options, mounts_of(trial))
-    return (*own, *trial.environment.options)
+    return ("--rm", *own, *trial.environment.options)
 
 
 def _run_options(
