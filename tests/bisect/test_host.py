@@ -194,9 +194,11 @@ def test_a_program_that_only_the_commits_have_is_run_there(tmp_path: Path) -> No
         repository.commit(f"commit {i}", {"check.sh": check, "number": f"{i}\n"}) for i in range(3)
     ]
     repository.git("rm", "--quiet", "check.sh")
+    (repository.path / "sub").mkdir()
     words = ("--good", shas[0], "--bad", shas[2], "--", "sh", "check.sh")
-    done = bisect(repository, tmp_path / "out", *words)
-    assert done.json()["culprits"][0]["bad"] == shas[2], done.stderr
+    for place in (repository.path, repository.path / "sub"):
+        done = bisect(Repository(place), tmp_path / f"out-{place.name}", *words)
+        assert done.json()["culprits"][0]["bad"] == shas[2], done.stderr
 
 
 def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:

@@ -78,12 +78,14 @@ def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: P
         return
 
     def is_in_an_end(file: str) -> bool:
-        path = Path(os.path.normpath(directory / file))
+        """Named from where the user is, or from the top, where the command runs."""
+        path = os.path.normpath(directory / file)
         return any(
-            p.repository.has_file(end, os.path.relpath(path, p.repository.where))
+            p.repository.has_file(end, name)
             for p in packages
             if p.repository
             for end in (p.versions[0], p.versions[-1])
+            for name in (os.path.relpath(path, p.repository.where), os.path.normpath(file))
         )
 
     check_startable(spec.command, directory, spec.env.get("PATH"), is_in_an_end)

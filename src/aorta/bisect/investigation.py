@@ -298,18 +298,17 @@ def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | 
     reached = dict(zip((p.name for p in moved), interval.bad, strict=True))
     if not any(reached[p.name] for p in moved if p.name != culprit.name):
         return None
-    packages = [_until(p, culprit, reached) for p in found.packages]
+    packages = []
+    for package in found.packages:
+        end = reached.get(package.name)
+        if end is None:
+            packages.append(package)
+        elif package.name == culprit.name or end == 0:
+            packages.append(package.fixed_at(package.versions[end]))
+        else:
+            packages.append(package.until(end))
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
     short = culprit.versions[rank + 1][:12]
     setting.run.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
     return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
-
-
-def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:
-    if package.name not in reached:
-        return package
-    end = reached[package.name]
-    if package.name == culprit.name or end == 0:
-        return package.fixed_at(package.versions[end])
-    return package.until(end)

@@ -183,7 +183,11 @@ def git_package(
 ) -> Package:
     """A package with one end given stands still there; with none, where its repository stands."""
     whole_spec = whole_spec or BisectSpec()
-    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
+    given = [revision for revision in (good, bad) if revision]
+    for revision in given if spec.remote else ():
+        if not repository.has(revision):
+            repository.fetch(str(spec.remote), [revision])
+    ends = [repository.resolve(revision) for revision in given]
     if spec.good_parent and good:
         ends[0] = repository.resolve(f"{ends[0]}^")
     here = spec.model_copy(update={"path": repository.where})
@@ -235,12 +239,6 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
     return Package(spec, chosen, skipped=frozenset(spec.skip))
-
-
-def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if spec.remote and not repository.has(revision):
-        repository.fetch(spec.remote, [revision])
-    return repository.resolve(revision)
 
 
 def revision_of(repository: Repository, name: str, version: str) -> str | None:

@@ -73,8 +73,9 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
     """The artifacts, also of a run that was cut short; returns the findings as written."""
     path, answers = run.path, run.answers
     records = [record for answer in answers.values() for record in answer.records]
+    findings = without_contradictions(findings, records)
     findings = replace(
-        without_contradictions(findings, records),
+        findings,
         output_dir=str(path),
         metric=run.metric.document() if run.metric else None,
         failed_differently=differently(records),

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _FILE = "command line"
-_ON_TOP = (
-    *("command", "confidence", "find_fix", "first_parent", "same_failure", "any_failure"),
-    *("skip_precondition_checks", "timeout", "build_timeout"),
-)
+_FLAGS = ("find_fix", "first_parent", "same_failure", "any_failure", "skip_precondition_checks")
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -307,7 +304,8 @@ def _spec(request: BisectRequest) -> BisectSpec:
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
     told = {
-        **{name: getattr(request, name) or None for name in _ON_TOP},
+        **{name: getattr(request, name) or None for name in ("command", *_FLAGS)},
+        **{name: getattr(request, name) for name in ("confidence", "timeout", "build_timeout")},
         "oracle": oracle,
         "packages": _packages(spec, request) or None,
         "containers": request.containers.over(spec.containers),

@@ -37,6 +37,7 @@ _MISTAKES_AND_IMPORTS = re.compile(
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
 _WIDEST = 160
+_STAMP = "%Y-%m-%d %H:%M:%S"
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds between two words about one build
 _FIRST = {
     Outcome.REPRODUCED: "failure",
@@ -188,15 +189,16 @@ class LogFiles:
         self._trials += 1
         record = event.record
         again = ", from an earlier start" if event.replayed else ""
-        self._info.write(
-            f"[{_now()}] trial {self._trials}: {record.outcome.value} in "
-            f"{show_duration(record.duration)} ({short(record.point)}): {record.why}{again}\n"
+        words = (
+            f"trial {self._trials}: {record.outcome.value} in {show_duration(record.duration)} "
+            f"({short(record.point)}): {record.why}{again}"
         )
+        self._info.write(f"[{time.strftime(_STAMP)}] {words}\n")
 
     def say(self, text: str) -> None:
-        stamp = _now()
-        for file in (self._info, self._debug):
-            file.write(f"[{stamp}] {text}\n")
+        line = f"[{time.strftime(_STAMP)}] {text}\n"
+        self._info.write(line)
+        self._debug.write(line)
 
     def close(self) -> None:
         self._info.close()
@@ -230,10 +232,6 @@ def last_line(directory: Path) -> str:
     logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     lines = (line for path in logs for line in reversed(_tail(path).splitlines()))
     return without_secrets(next((line.strip() for line in lines if line.strip()), ""))[:_WIDEST]
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _tail(path: Path) -> str:

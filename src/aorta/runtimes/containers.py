@@ -149,10 +149,12 @@ def _exec_words(
 
 
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
-    """The options of `run`, and of the engine, for a container in which this trial is to run."""
+    """The options of `run`, and of the engine, for a container in which this trial is to run. The
+    engine removes it once it has ended.
+    """
     client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
     own = _run_options(trial, client, options, mounts_of(trial))
-    return (*own, *trial.environment.options)
+    return ("--rm", *own, *trial.environment.options)
 
 
 def _run_options(
@@ -160,9 +162,16 @@ def _run_options(
 ) -> tuple[str, ...]:
     """All but its name, its variables, and the options that the environment names."""
     engine = client.engine
+    given = {option.partition("=")[0] for option in options}
     return (
-        *_labels(trial),
-        *_defaults(options),
+        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
+        f"--label=aorta.pid={os.getpid()}",
+        f"--label=aorta.user={user_name()}",
+        f"--label=aorta.trial={trial.id}",
+        f"--label=aorta.image={trial.environment.image}",
+        *(default for names, default in _DEFAULTS if given.isdisjoint(names)),
+        # Without it SELinux forbids the mounts, or relabels the host's files.
+        "--security-opt=label=disable",
         *engine.run_options,
         *_user(client, options),
         *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
@@ -180,21 +189,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
         return str(os.geteuid())
-
-
-def _labels(trial: TrialSpec) -> Iterator[str]:
-    yield f"--label={OWNER_LABEL}={Owner.of_this_process().label}"
-    yield f"--label=aorta.pid={os.getpid()}"
-    yield f"--label=aorta.user={user_name()}"
-    yield f"--label=aorta.trial={trial.id}"
-    yield f"--label=aorta.image={trial.environment.image}"
-
-
-def _defaults(options: Sequence[str]) -> Iterator[str]:
-    given = {option.partition("=")[0] for option in options}
-    yield from (default for names, default in _DEFAULTS if given.isdisjoint(names))
-    # without it SELinux forbids the mounts, or relabels the host's files
-    yield "--security-opt=label=disable"
 
 
 def _user(client: Client, options: Sequence[str]) -> Iterator[str]:

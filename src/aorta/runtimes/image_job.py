@@ -120,7 +120,7 @@ class _OneContainer:
         if not self._is_started:
             self._is_started = True
             variables = (f"--env={variable}" for variable in job.env)
-            named = ("run", "--detach", "--rm", f"--name={job.container}", *variables)
+            named = ("run", "--detach", f"--name={job.container}", *variables)
             if code := self._done(*named, *self._options, base, *_IDLE):
                 return code
         run = ("exec", job.container, *job.entrypoint, "sh", "-c", step.script)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
+_REMOVAL_SECONDS = 10.0  # that an engine may take to remove a container that has ended
 _ORDERED = "made.txt"  # the images of this run, each written down before it is made
 
 
@@ -182,9 +184,14 @@ def remove_images(root: Path, environment: Environment) -> None:
         return
     client, _ = client_of(ENGINES[environment.kind], environment.options)
     if names := tuple(dict.fromkeys(_ordered(root))):
-        # A container whose test was called off is still there; most are gone with their test.
-        own = (name.replace(":", "-") for name in names if name.startswith(_TAG))
+        # A container whose test was called off is still there; most are gone with their test, or
+        # are being removed at this moment.
+        own = [name.replace(":", "-") for name in names if name.startswith(_TAG)]
         ask(client, *client.engine.remove, *own)
+        listed = ("ps", "--all", "--quiet", *(f"--filter=name={name}" for name in own))
+        until = time.monotonic() + _REMOVAL_SECONDS
+        while ask(client, *listed).stdout.strip() and time.monotonic() < until:
+            time.sleep(0.1)
         ask(client, "image", "rm", "--force", *names)
     (root / _ORDERED).unlink(missing_ok=True)
 

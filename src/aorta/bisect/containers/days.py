@@ -1,7 +1,7 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,13 +75,21 @@ def between_days(
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
     spec = run.request.spec
     skip = spec.skip_precondition_checks
+    days = containers.threshold_days
+
+    def close_enough(found: Candidates) -> bool:
+        good, bad = _sides_in(family, found)
+        return (day(bad) - day(good)).days <= days
+
     return GallopBack(
         AXIS,
         list(family),
         [float(day(text).toordinal()) for text in family],
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
-            confidence=spec.confidence, close_enough=_within(family, containers.threshold_days)
+            confidence=spec.confidence,
+            # A day is as near as two containers can be: without a threshold, go on until sure.
+            close_enough=close_enough if days > 1 else None,
         ),
         known_bad=skip and containers.end_date is not None,
         known_good=skip and containers.start_date is not None,
@@ -113,18 +121,6 @@ def _unfinished(
         containers={"last_good": family[good], "first_bad": family[bad]},
         confidence=round(interval.mass, 4),
     )
-
-
-def _within(family: Family, days: int) -> Callable[[Candidates], bool] | None:
-    """A day is as near as two containers can be: without a threshold, go on until sure."""
-    if days == 1:
-        return None
-
-    def close_enough(found: Candidates) -> bool:
-        good, bad = _sides_in(family, found)
-        return (day(bad) - day(good)).days <= days
-
-    return close_enough
 
 
 def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:

@@ -41,18 +41,12 @@ class EnvironmentRecipe:
         changed = self.ends.packages
         found = {n: line for n, line in self.ends.good.lines.items() if n not in changed}
         for name in changed:
-            line = self._line(name, versions[name])
-            if line is not None:
-                found[name] = line
+            version = versions[name]
+            ends = (e for e in (self.ends.good, self.ends.bad) if e.versions.get(name) == version)
+            if version != ABSENT:
+                end = next(ends, None)
+                found[name] = end.lines[name] if end else f"{name}=={version}"
         return found
-
-    def _line(self, name: str, version: str) -> str | None:
-        if version == ABSENT:
-            return None
-        for end in (self.ends.good, self.ends.bad):
-            if end.versions.get(name) == version:
-                return end.lines[name]
-        return f"{name}=={version}"
 
     def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
         """The same with packages anywhere between their two ends, where they need not stay."""
@@ -133,6 +127,9 @@ class Environments(VersionSets):
         built = {p.name for p in self._git()}
         requirements = recipe.requirements(versions)
         loose = recipe.loose(versions, free) if free else {}
+        # The versions that make the state. What comes from no index has none to be told by.
+        named = (p.name for p in self._packages if p.firm and p.name not in built)
+        firm = {name: versions[name] for name in named if "==" in requirements.get(name, "")}
         return EnvironmentJob(
             str(self._root / key),
             recipe.interpreter(versions),
@@ -141,15 +138,9 @@ class Environments(VersionSets):
             recipe.overrides(versions, built),
             trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
-            firm=self._firm(versions, built),
+            firm=firm,
             listed=str(self._listed(key)),
         ).of(recipe.sources)
-
-    def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
-        """The versions that make the state. What comes from no index has none to be told by."""
-        lines = self._recipe.requirements(versions)
-        named = (p.name for p in self._packages if p.firm and p.name not in built)
-        return {name: versions[name] for name in named if "==" in lines.get(name, "")}
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""

@@ -23,7 +23,7 @@ from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.trials import build_step
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import TrialEnd
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import Sources, sources_of
@@ -175,11 +175,15 @@ def make_ends(
     say(f"making both environments with {'uv' if find_uv() else 'pip'}")
     places = (root / GOOD_END, root / BAD_END)
     builds = []
-    for side, (_, program), place in zip(asked.sides, pythons, places, strict=True):
+    for side, (_, program), end in zip(asked.sides, pythons, places, strict=True):
         lines = list(side.requirements.values())
-        job = EnvironmentJob(str(place), program, lines, no_deps=side.is_pinned).of(asked.sources)
-        builds.append(build_step(job, root / f"{place.name}.d", timeout, place.name))
-    ended = _run_both(executor, builds)
+        job = EnvironmentJob(str(end), program, lines, no_deps=side.is_pinned).of(asked.sources)
+        builds.append(build_step(job, root / f"{end.name}.d", timeout, end.name))
+    place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
+    while len(ended) < len(builds):
+        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
+            place.start(waiting.pop(0))
+        ended |= {end.trial_id: end for end in place.wait(None)}
     for side, build in zip(asked.sides, builds, strict=True):
         _check(side, ended[build.id])
     good, bad = (
@@ -211,15 +215,6 @@ def write_private(place: Path, content: object) -> None:
     fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(content), encoding="utf-8")
     fresh.replace(place)
-
-
-def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
-    place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
-    while len(ended) < len(builds):
-        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
-            place.start(waiting.pop(0))
-        ended |= {end.trial_id: end for end in place.wait(None)}
-    return ended
 
 
 def _check(side: EnvironmentSide, end: TrialEnd) -> None:
