@@ -18,7 +18,8 @@ from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.recipe import Recipe, with_timeout
+from aorta.triage.plan import build_plan
+from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
 from aorta.triage.stack_report import SCHEMA, StackReport, found_stacks, optimize_markdown
 from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
@@ -34,14 +35,12 @@ def optimize(
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
     """Find the smallest stack and write it, also when the run is stopped."""
-    recipe = with_timeout(recipe, settings.timeout)
-    plan = stack_plan(check_recipe(recipe, settings), sets)
+    plan = stack_plan(check_recipe(recipe), sets)
     session = open_session(plan.plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
-        resolved = files.adopt(recipe)
-        plan = stack_plan(check_recipe(resolved, settings), sets)
+        plan = stack_plan(build_plan(files.adopt(recipe)), sets)
         snapshots, warnings = files.take_snapshots(plan.plan, executor)
         run = _StackRun(plan, files)
         question = Question(
