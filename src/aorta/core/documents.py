@@ -10,6 +10,7 @@ refused, nothing is coerced. Files are opened elsewhere.
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -157,13 +158,9 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def doubled_key(pairs: Sequence[tuple[str, object]]) -> str | None:
-    """The first key of a JSON object that stands twice."""
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
+    """A key of a JSON object that stands twice."""
+    counts = Counter(key for key, _ in pairs)
+    return next((key for key, count in counts.items() if count > 1), None)
 
 
 def _no_constant(name: str) -> object:
