@@ -144,6 +144,10 @@ def test_numbers_alone_are_no_line_of_a_failure() -> None:
         (["python3", "many.py", "--sizes", "5", "a b"], ("python3 many.py --sizes \"$SIZES\" 'a "
                                                         "b'"), {"SIZES": "env"}),
         (["python3", "reads.py"], "python3 reads.py", {"LAYERS": "list"}),
+        (["python3", "many.py", "40"], 'python3 many.py "$ROUNDS"', {"ROUNDS": "env"}),
+        (["./fmt", "a", "40"], './fmt a "$ARG_2"', {"ARG_2": "env"}),
+        (["bash", "-c", "ulimit -v 9; ./fmt --rows 40 --seed 7"],
+         "bash -c 'ulimit -v 9; ./fmt --rows \"$ROWS\" --seed 7'", {"ROWS": "env"}),
     ],
 )  # fmt: skip
 def test_what_may_shrink_is_seen_and_put_in_its_place(
@@ -151,7 +155,9 @@ def test_what_may_shrink_is_seen_and_put_in_its_place(
 ) -> None:
     for name in ("lines.txt", "ids.txt", "input.py", "main.py"):
         (tmp_path / name).write_text("a = 1\nb = 2\n")
-    (tmp_path / "many.py").write_text("p.add_argument('--sizes', '-s', nargs='+', type=int)\n")
+    (tmp_path / "many.py").write_text(
+        "p.add_argument('--sizes', '-s', nargs='+', type=int)\np.add_argument('rounds', type=int)\n"
+    )
     (tmp_path / "reads.py").write_text("import os\nos.environ.get('LAYERS', '4,8,15')\n")
     for folder in ("shards", "data/in"):
         (tmp_path / folder).mkdir(parents=True)

@@ -141,6 +141,10 @@ def test_a_file_that_is_missing_each_time_is_a_mistake_said_after_two_runs(tmp_p
     assert document["failure"]["class"] == "missing_file"
     assert document["failure"]["rate"]["of"] == 2
     assert document["trials"] == 2
+    told = document["next"][-1]
+    assert told.startswith("if it is right as it is: aorta solve --stages reduce,source,bundle -- ")
+    anyway = solve(tmp_path, "--stages", "source", "--", "python", "train.py").json()
+    assert anyway["status"] == "partly"
 
 
 def test_a_file_that_is_missing_now_and_then_is_no_mistake(tmp_path: Path) -> None:

@@ -95,3 +95,32 @@ def test_the_script_reads_what_is_left_of_the_data_and_ships(tmp_path: Path) -> 
         (sys.executable, "-c", script), capture_output=True, text=True, check=False
     )
     assert "KeyError: 'uk'" in failed.stderr
+
+
+CONFIGURED = """
+import sys, yaml
+
+config = yaml.safe_load(open(sys.argv[1]))
+
+
+def split(width, heads):
+    if width % heads:
+        raise ValueError(f"{width} channels, {heads} heads")
+
+
+for layer in range(config["layers"]):
+    split(config["width"], config["heads"] - (layer > 4))
+"""
+
+
+def test_a_configuration_is_reduced_without_another_cause_and_then_stands_in_the_script(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "net.py").write_text(CONFIGURED)
+    (tmp_path / "net.yaml").write_text("layers: 24\nwidth: 64\nheads: 8\ntags: [a, b]\n")
+    words = ("solve", "--json", "-q", "--stages", "reduce,source", "--", sys.executable)
+    done = aorta(*words, "net.py", "net.yaml", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    axes = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
+    assert (axes["CONFIG_LAYERS"], axes["CONFIG_HEADS"]) == (6, 8), axes
+    assert axes["source"] <= 9, axes

@@ -25,14 +25,14 @@ _KEY = r"""^[ \t]*["']?(?P<key>[\w.\-]+)["']?[ \t]*"""
 _ITEM = r"""(?:"[\w.+ -]*"|'[\w.+ -]*'|[\w.+-]+)"""
 # `steps: 500`, `"steps": 500,` and `layers = [4, 8]`, whose items may have lines of their own.
 _SETTING = re.compile(
-    rf"{_KEY}[:=][ \t]*(?P<value>\d+|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\])"
+    rf"{_KEY}[:=][ \t]*(?P<value>\d+|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})*\s*,?\s*\])"
     r"[ \t]*,?[ \t]*(?:\#.*)?$",
     re.MULTILINE,
 )
 # `layers:` with `- 4` and `- 8` below it, and nothing else that belongs to it.
 _BLOCK = re.compile(
     rf"{_KEY}:(?P<value>[ \t]*\n(?P<indent>[ \t]*)-[ \t]+{_ITEM}[ \t]*"
-    rf"(?:\n(?P=indent)-[ \t]+{_ITEM}[ \t]*)+)$(?!\n(?P=indent)[-# ])",
+    rf"(?:\n(?P=indent)-[ \t]+{_ITEM}[ \t]*)*)$(?!\n(?P=indent)[-# ])",
     re.MULTILINE,
 )
 _MOST_BYTES = 1 << 18
@@ -85,6 +85,11 @@ def is_config(path: Path) -> bool:
 
 def settings_in(path: Path) -> list[Setting]:
     """Every whole number and plain list that may shrink; none where the file is not sound."""
+    return [setting for setting in all_settings_in(path) if setting.may_shrink]
+
+
+def all_settings_in(path: Path) -> list[Setting]:
+    """With those that are as small as they can be, or are no sizes."""
     try:
         text = path.read_text("utf-8") if path.stat().st_size <= _MOST_BYTES else ""
     except (OSError, UnicodeDecodeError):
@@ -94,7 +99,7 @@ def settings_in(path: Path) -> list[Setting]:
     found = [_setting(text, match) for match in _SETTING.finditer(text)]
     if path.suffix in {".yaml", ".yml"}:
         found += [_setting(text, match) for match in _BLOCK.finditer(text)]
-    return [setting for setting in found if setting.may_shrink]
+    return found
 
 
 def _setting(text: str, found: re.Match[str]) -> Setting:
@@ -145,25 +150,38 @@ _DIVIDED = (
 
 
 def divided(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The axes, of which one that another divides by its name and value goes in steps of that: a
-    hidden size that is no multiple of the heads is another failure.
+    """The axes, of which one that another divides by its name and value goes in steps of that,
+    and the other stays: a hidden size that is no multiple of the heads is another failure.
 
     >>> axes = [{"name": "HIDDEN", "initial": 96}, {"name": "NUM_HEADS", "initial": 12}]
     >>> divided(axes)[0]
     {'name': 'HIDDEN', 'initial': 96, 'floor': 12, 'step': 12}
+    >>> divided(axes)[1]
+    {'name': 'NUM_HEADS', 'initial': 12, 'floor': 12}
     """
-    return [_in_steps(axis, axes) for axis in axes]
+    return [_in_steps(axis, axes) or _as_it_is(axis, axes) or axis for axis in axes]
 
 
-def _in_steps(axis: Mapping[str, Any], axes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    whole = axis.get("initial")
-    for wholes, parts in _DIVIDED:
-        if not isinstance(whole, int) or not wholes.search(axis["name"]):
-            continue
-        if parts.search(axis["name"]):
-            continue
-        named = [other.get("initial") for other in axes if parts.search(other["name"])]
-        fitting = [n for n in named if isinstance(n, int) and 1 < n < whole and whole % n == 0]
-        if fitting:
-            return {**axis, "floor": max(fitting), "step": max(fitting)}
-    return axis
+_Axis = Mapping[str, Any]
+
+
+def _in_steps(axis: _Axis, axes: Sequence[_Axis]) -> _Axis | None:
+    parts = [other["initial"] for other in axes if _divides(other, axis)]
+    return {**axis, "floor": max(parts), "step": max(parts)} if parts else None
+
+
+def _as_it_is(axis: _Axis, axes: Sequence[_Axis]) -> _Axis | None:
+    parted = any(_divides(axis, other) for other in axes)
+    return {**axis, "floor": axis["initial"]} if parted else None
+
+
+def _divides(part: _Axis, whole: _Axis) -> bool:
+    small, large = part.get("initial"), whole.get("initial")
+    if not isinstance(small, int) or not isinstance(large, int) or not 1 < small < large:
+        return False
+    named = any(
+        parts.search(part["name"]) and wholes.search(whole["name"])
+        for wholes, parts in _DIVIDED
+        if not parts.search(whole["name"])
+    )
+    return named and large % small == 0

@@ -40,7 +40,7 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.config_files import Setting, rewritten, settings_in
+from aorta.reduce.config_files import Setting, all_settings_in, rewritten
 from aorta.reduce.launcher import python_of
 from aorta.reduce.spec import SpecFile
 from aorta.reduce.structure import JsonTree, Pieces, pieces_of
@@ -294,7 +294,7 @@ def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
     if spec.file is None:
         return None
     path = cwd / spec.file
-    settings = {setting.line: setting for setting in settings_in(path)}
+    settings = {setting.line: setting for setting in all_settings_in(path)}
     if spec.line not in settings:
         raise UsageError(
             f"found no whole number or plain list in line {spec.line} of {spec.file!r}",

@@ -38,6 +38,9 @@ _DATA = re.compile(
     r"|cc?|h|cpp"
     r"|npy|npz|pt)$"
 )
+_NUMBER_IN_TEXT = re.compile(
+    r"(?<!\S)(?P<option>--[A-Za-z][\w-]*)(?P<sep>[ =])(?P<value>\d+)(?![\w.])"
+)
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _OVERRIDE = re.compile(
     r"(?P<name>\+{0,2}[A-Za-z_][\w.@-]*)=(?P<open>\[?)(?P<value>[^\[\]]+)(?P<close>\]?)"
@@ -45,6 +48,7 @@ _OVERRIDE = re.compile(
 _INTERPRETERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
 )
+_SHELL = re.compile(r"(?:.*/)?(?:ba)?sh")
 _ITEM = re.compile(r"[\w.+:/=@%-]+")
 _ITEMS = re.compile(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})+")
 _SCRIPTS = (".py", ".sh", ".bash")
@@ -102,6 +106,7 @@ class _CommandLine:
         self.axes: dict[str, dict[str, Any]] = {}
         self.python = python_of(words)
         self._program = self._index_of_program()
+        self._positions = 0  # arguments without an option so far
         self._options = list(self._parser_options())
 
     def _index_of_program(self) -> int:
@@ -147,7 +152,7 @@ class _CommandLine:
     def with_variables(self) -> Iterator[str]:
         """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
         of_many = {n for names, k in self._options if k.get("nargs") in {"+", "*"} for n in names}
-        option, behind_list = "", 0
+        option, behind_list, behind_value = "", 0, 0
         for number, word in enumerate(self.words):
             assigned, found = _ASSIGNED.fullmatch(word), _OPTION.fullmatch(word)
             if number < behind_list:
@@ -160,17 +165,20 @@ class _CommandLine:
                 added = self._add(name, self._axis(name, value))
                 yield f'{name}="${name}"' if added else f"{name}={shlex.quote(value)}"
             elif number > self._program and not option and not word.startswith("-"):
-                yield self._positional(word)
+                yield self._positional(word, of_an_option=number == behind_value)
             elif found and found["value"] is None:
                 option = found["option"]
                 yield shlex.quote(word)
+            elif option == "-c" and _SHELL.fullmatch(self.words[0]):
+                yield shlex.quote(_NUMBER_IN_TEXT.sub(self._in_text, word))
+                option = ""
             else:
                 option, value = (found["option"], found["value"]) if found else (option, word)
                 name = _variable_name(option)
                 axis = self._axis(name, value) or _words(name, value, self._usual(option))
                 variable = f'{option}="${name}"' if found else f'"${name}"'
                 yield variable if self._add(name, axis) else shlex.quote(word)
-                option = ""
+                option, behind_value = "", number + 1 if option else 0
 
     def _added_list(self, option: str, start: int) -> int:
         """How many words behind the option became a list: those up to the next option, where there
@@ -210,11 +218,23 @@ class _CommandLine:
                 value = os.environ.get(name, default)
                 self._add(name, self._axis(name, value) or _words(name, value, default))
 
-    def _positional(self, word: str) -> str:
-        """A setting, or a file or folder given as it is or behind an @."""
+    def _in_text(self, found: re.Match[str]) -> str:
+        """`--steps 500` in a text for a shell, which reads the variable itself."""
+        name = _variable_name(found["option"])
+        added = self._add(name, self._axis(name, found["value"]))
+        return f'{found["option"]}{found["sep"]}"${name}"' if added else found[0]
+
+    def _positional(self, word: str, *, of_an_option: bool) -> str:
+        """A setting, a number, or a file or folder given as it is or behind an @. A number right
+        behind the value of an option may be its second one.
+        """
         overridden = self._overridden(word)
+        self._positions += 1
         if overridden is not None:
             return overridden
+        if word.isdecimal() and not of_an_option:
+            name = self._name_of_position()
+            return f'"${name}"' if self._add(name, self._axis(name, word)) else word
         mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
         name = _variable(path, "FILE" if (self.cwd / path).is_file() else "DIR", set())
         # What stands behind the program is what it works on, whatever its ending says.
@@ -222,6 +242,12 @@ class _CommandLine:
         if axis is None or axis["kind"] == "env" or not self._add(name, axis):
             return shlex.quote(word)
         return f'{mark}"${name}"'
+
+    def _name_of_position(self) -> str:
+        """What the script's parser calls the argument that is looked at, else its number."""
+        names = [names[0] for names, _ in self._options if names and names[0][0] != "-"]
+        called = names[self._positions - 1 : self._positions]
+        return _variable_name(called[0]) if called else f"ARG_{self._positions}"
 
     def _overridden(self, word: str) -> str | None:
         """`trainer.steps=500` and `net.layers=[4,8]`, as command lines override configurations."""

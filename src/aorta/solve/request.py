@@ -57,6 +57,13 @@ class SolveRequest:
     def on_several_nodes(self) -> bool:
         return self.executor.name == "slurm" and self.executor.resources.nodes > 1
 
+    @property
+    def is_search_wanted(self) -> bool:
+        """Whether it was said that there is something to search for, even in what looks like a
+        mistake that its user can mend.
+        """
+        return self.good is not None or self.stages != WANTED
+
     def checked(self) -> "SolveRequest":
         given = [bool(self.command), self.source is not None, self.spec is not None]
         if sum(given) != 1:

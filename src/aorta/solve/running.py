@@ -16,6 +16,7 @@ from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.engine.session import Resume
+from aorta.reduce.launcher import python_of
 from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.stages.bisect import Bisect
@@ -207,9 +208,10 @@ def _stages(state: State) -> Exit | None:
                 break
             if name in state.results:
                 continue
-            if name not in (*WANTED, *state.request.stages):
+            wanted = name in state.request.stages or _is_last_resort(name, state)
+            if not wanted and name not in WANTED:
                 continue
-            if name not in state.request.stages:
+            if not wanted:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
             if name == "bundle":
@@ -224,6 +226,13 @@ def _stages(state: State) -> Exit | None:
     except Terminated:
         return Exit.TERMINATED
     return None
+
+
+def _is_last_resort(name: str, state: State) -> bool:
+    """Whether the program itself is all that can be made smaller: without it nothing would ship."""
+    request = state.request
+    is_python = python_of(subject_of(request).words) is not None
+    return name == "source" and request.stages == WANTED and not state.known("reduce") and is_python
 
 
 def _reduce_with_the_rest(state: State) -> None:
@@ -283,7 +292,7 @@ def _is_over(state: State) -> bool:
         return False
     if first.status != "done":
         return True
-    return bool(first.answer.get("mistake")) and state.request.good is None
+    return bool(first.answer.get("mistake"))
 
 
 def _word(code: Exit) -> str:

@@ -35,7 +35,7 @@ class Solution:
             return "did_not_reproduce"
         if first.status != "done":
             return "partial"
-        if first.answer.get("mistake") and state.request.good is None:
+        if first.answer.get("mistake"):
             return "user_error"
         named = self.broken or (self.culprits and state.known("bisect").get("status") != "range")
         return "solved" if self.cure is not None or named else "partly"
@@ -186,7 +186,11 @@ class Solution:
         if self.stopped is not None and self.reproducer is None:
             return [again]
         if self.status == "user_error":
-            return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
+            command = shlex.join(state.request.command) or "..."
+            return [
+                *(known.get("advice", []) or [f"mend this: {known.get('summary')}"]),
+                f"if it is right as it is: aorta solve --stages reduce,source,bundle -- {command}",
+            ]
         if self.status == "did_not_reproduce":
             return [
                 "run it where it fails, or give it longer: aorta solve --budget 8h ...",

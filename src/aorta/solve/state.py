@@ -224,8 +224,8 @@ class State:
     @property
     def reduction(self) -> Mapping[str, Any]:
         """What ships: the script of the stage `source` where there is one, else the reduction."""
-        source = self.known("source")
-        return source if source.get("status") == "reduced" else self.known("reduce")
+        source, reduced = self.known("source"), self.known("reduce")
+        return source if source.get("status") == "reduced" or not reduced else reduced
 
     def go_on(self, seconds: float | None) -> None:
         """A run that is taken up again: what a budget had ended is not over any more, and the

@@ -83,7 +83,7 @@ class Reproduce(Stage):
             return _did_not_fail(state)
         failure = _failure(seen.end, subject)
         failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
-        if state.request.good is None:
+        if not state.request.is_search_wanted:
             failure["mistake"], again = _is_mistake(state, subject, seen)
             seen = replace(seen, hits=seen.hits + again)
         else:
@@ -308,6 +308,8 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
         kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
         summary = nan_words(line)
+    elif kind is FailureClass.UNKNOWN and (words := failure_of(end)).headline:
+        summary = words.text
     if not is_launched(subject.words):
         summary = summary.removeprefix("rank 0: ")
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
