@@ -111,12 +111,6 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
     assert line_numbers(ReadableLog("x", text=text), offsets) == expected
 
 
-@settings(deadline=None)  # the first example imports numpy
-@given(st.binary(max_size=300), st.booleans())
-def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
-    assert logs._line_end_counter(far)(block) == block.count(b"\n")
-
-
 def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for source in (

@@ -13,7 +13,7 @@ import pytest
 from support.launching import Site
 
 _THAT_WAIT = frozenset(  # half of what all of them take, for silences and late agents most of all
-    {"test_hangs.py", "test_processes.py", "test_silence.py", "test_warm.py", "test_watching.py"}
+    {"test_hangs.py", "test_processes.py", "test_silence.py", "test_watching.py"}
 )
 
 

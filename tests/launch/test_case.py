@@ -16,7 +16,6 @@ from aorta.launch.records import (
     CycleEvidence,
     CycleStart,
     FailedCycle,
-    FinalDecision,
     JobEnding,
     Ruling,
     SourceVerdict,
@@ -113,12 +112,13 @@ def drafted(
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = CycleStart("job", 3, ("here",))
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
-    ending = JobEnding(Exit.STOP, "no hope", "job:3")
+    ending = JobEnding(Exit.STOP, "no hope")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
     options = parse(arguments or ("train.py",))
     request = CaseRequest(
         log_dir=tmp_path,
-        final=FinalDecision(ending, FailedCycle(start, (evidence,)), ruling),
+        failed=FailedCycle(start, (evidence,)),
+        ruling=ruling,
         command=options.command,
         ranks_per_node=options.torch.nproc_per_node,
         devices=None,

@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 def test_the_file_alone_sets_every_key(file: Path) -> None:
     read = settings("--ft-config", str(file))
     assert read.attribution.attrsvc_url == "http://svc:50050"
-    assert read.attribution.http_urls == ("http://one:1", "http://two:2")
+    assert read.attribution.http_urls == ["http://one:1", "http://two:2"]
     assert (read.attribution.enable_mcp, read.attribution.dry_run) == (True, True)
     assert (read.attribution.timeout_seconds, read.attribution.decision_timeout_seconds) == (30, 5)
     assert (read.hang_timeout_seconds, read.max_no_progress_cycles) == (600, 7)
@@ -54,7 +54,7 @@ def test_flags_override_the_file_and_unset_flags_never_do(file: Path) -> None:
     )
     assert read.attribution.timeout_seconds == 60
     assert read.attribution.dry_run is False
-    assert read.attribution.http_urls == ("http://three:3",)
+    assert read.attribution.http_urls == ["http://three:3"]
     assert read.attribution.decision_timeout_seconds == 5
     assert read.attribution.aggregation == "all"
 
@@ -65,11 +65,11 @@ def test_without_anything_the_defaults_are_the_documented_ones() -> None:
     assert read.attribution.timeout_seconds == 60
     assert read.attribution.aggregation == "any"
     assert read.hang_timeout_seconds is None
-    assert [source.name for source in build_sources(read, Path())] == ["in-process"]
+    assert [source.name for source in build_sources(read)] == ["in-process"]
 
 
 def test_every_kind_of_source_is_in_the_one_list(file: Path) -> None:
-    sources = build_sources(settings("--ft-config", str(file)), file.parent)
+    sources = build_sources(settings("--ft-config", str(file)))
     names = [source.name for source in sources]
     assert names == ["attrsvc http://svc:50050", "mcp", "http http://one:1", "http http://two:2"]
 

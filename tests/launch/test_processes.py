@@ -105,7 +105,7 @@ def test_what_a_failed_rank_started_is_gone_before_the_next_cycle(site: Site) ->
     assert "left over: False" in end.out
 
 
-def test_when_a_follower_is_killed_the_others_go_on_without_it(site: Site) -> None:
+def test_when_the_leader_is_killed_the_others_go_on_without_it(site: Site) -> None:
     job = script(
         site.folder,
         """
@@ -115,10 +115,10 @@ def test_when_a_follower_is_killed_the_others_go_on_without_it(site: Site) -> No
         """,
     )
     how = ("--max-restarts", "2", *NO_OPINION, str(job))
+    leader = site.start_node(1, *how, nodes="1:2")  # ranks follow process ids
     host = site.start_node(0, *how, nodes="1:2")
-    other = site.start_node(1, *how, nodes="1:2")
     wait_until(lambda: len(pids(site.folder)) == 2)
-    other.signal(signal.SIGKILL)
+    leader.signal(signal.SIGKILL)
     end = host.wait()
     assert end.code == 0, end
     assert "the agent on 127.0.0.1 was lost" in end.err

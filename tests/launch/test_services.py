@@ -16,7 +16,7 @@ import pytest
 
 from aorta.attribution.client import JsonClient
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
-from aorta.launch.sources.http import HttpSource
+from aorta.launch.sources import HttpSource
 from support.attribution_service import running_service
 from support.launching import RESTARTS_AND_WAITS, Site, answer, script
 from support.waiting import eventually, wait_until

@@ -13,6 +13,7 @@ JOB = """
     total = torch.ones(1)
     dist.all_reduce(total)
     print(f"attempt {attempt} total {int(total)}", flush=True)
+    print("group", os.environ["GROUP_RANK"], "port", os.environ["MASTER_PORT"], flush=True)
     if attempt == 0 and rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()
@@ -46,3 +47,5 @@ def test_a_killed_rank_is_restarted_with_the_others(site: Site, rendezvous: obje
     for cycle, rank in ((0, 0), (0, 1), (1, 0), (1, 1)):
         log = (site.logs / f"cycle_{cycle}" / f"rank_{rank}.out").read_text()
         assert f"attempt {cycle} total 2" in log
+        if rendezvous is numbered:
+            assert f"group {rank} port {site.port}" in log

@@ -20,7 +20,7 @@ from aorta.launch.records import (
     SourceError,
     SourceVerdict,
 )
-from aorta.launch.sources.local import LocalSource
+from aorta.launch.sources import LocalSource
 from support.waiting import patience, wait_until
 
 FAILED = FailedCycle(CycleStart("job", 0, ("node",)), ())

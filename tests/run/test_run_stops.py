@@ -51,11 +51,8 @@ def started(tmp_path: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]",
         ([signal.SIGKILL], -9),
     ],
 )
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_no_process_outlives(
-    signals: list[signal.Signals], code: int, jobs: str, tmp_path: Path
-) -> None:
-    process, mark = started(tmp_path, "--trials", "4", "--jobs", jobs)
+def test_no_process_outlives(signals: list[signal.Signals], code: int, tmp_path: Path) -> None:
+    process, mark = started(tmp_path, "--trials", "4", "--jobs", "2")
     for number in signals:
         os.kill(process.pid, number)
         time.sleep(0.3)
@@ -84,6 +81,8 @@ def test_what_an_interrupted_run_says_goes_on_with_it_from_elsewhere_too(tmp_pat
     (work / "go").touch()
     command = shlex.split(err.decode().partition("go on with: ")[2])
     assert command[:3] == ["aorta", "run", "--resume"], err
+    planned = aorta(*command[1:], "--dry-run", cwd=elsewhere)
+    assert f"  in        {work}" in planned.stderr.splitlines()
     done = aorta(*command[1:], "--json", cwd=elsewhere)
     assert done.exit_code == 0, done.stderr
     assert len(done.json()["trials"]) == 3
@@ -101,10 +100,13 @@ def test_a_run_of_another_verb_is_gone_on_with_by_that_verb(tmp_path: Path) -> N
 
 
 def test_a_run_killed_before_it_wrote_down_its_request_says_so(tmp_path: Path) -> None:
-    claim_run_dir(tmp_path, "run", name="a")
-    refused = aorta("run", "--resume", "a", cwd=tmp_path)
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "give the whole command line again" in refused.stderr
+    run = claim_run_dir(tmp_path, "run", name="a")
+    for written in (None, '{"command": ["tr'):
+        if written is not None:
+            (run.private / "request.json").write_text(written)
+        refused = aorta("run", "--resume", "a", cwd=tmp_path)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert "give the whole command line again" in refused.stderr
     assert aorta("run", "--resume", "a", "--", "true", cwd=tmp_path).exit_code == 0
 
 

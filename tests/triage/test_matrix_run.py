@@ -13,7 +13,7 @@ from aorta.core.errors import AortaError
 from aorta.probe import EnvSnapshot, collect_env
 from aorta.probe.machine import Machine
 from aorta.triage.recipe import load_recipe
-from aorta.triage.running import RunSettings, check_recipe
+from aorta.triage.running import check_recipe
 from support.aorta_cli import ROOT, Finished, aorta
 from support.triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
 
@@ -344,7 +344,7 @@ def test_an_unknown_workload_is_said_when_the_recipe_runs(tmp_path: Path) -> Non
     content = document(BASELINE, workload="nobody", steps=1)
     recipe = load_recipe(written(tmp_path, {**content, "workload_config": {}}))
     with pytest.raises(AortaError, match="unknown workload 'nobody'"):
-        check_recipe(recipe, RunSettings(tmp_path))
+        check_recipe(recipe)
 
 
 def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_pa
 def test_cells_must_look_for_one_failure(tmp_path: Path) -> None:
     other = cell("other", workload_config={"oracle": {"kind": "regex", "pattern": "NaN"}})
     with pytest.raises(AortaError, match="a matrix compares one failure"):
-        check_recipe(loaded(tmp_path, BASELINE, other), RunSettings(tmp_path))
+        check_recipe(loaded(tmp_path, BASELINE, other))
 
 
 def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:

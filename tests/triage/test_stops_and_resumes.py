@@ -117,8 +117,8 @@ def test_interrupted_it_leaves_a_matrix_and_no_process(tmp_path: Path) -> None:
     assert "**Not finished**: interrupted" in (run_dir / "matrix.md").read_text()
 
 
-def test_two_hundred_cells_end_without_growth_in_memory(tmp_path: Path) -> None:
-    """The peak of a run of 200 cells beside that of a run of 10."""
+def test_eighty_cells_end_without_growth_in_memory(tmp_path: Path) -> None:
+    """The peak of a run of 80 cells beside that of a run of 10."""
 
     def peak_kib(cells: int) -> int:
         names = [BASELINE, *(cell(f"c{n}", extra_env={"N": str(n)}) for n in range(cells - 1))]
@@ -135,7 +135,7 @@ def test_two_hundred_cells_end_without_growth_in_memory(tmp_path: Path) -> None:
         return used.ru_maxrss
 
     small = peak_kib(10)
-    assert peak_kib(200) - small < 20 * 1024
+    assert peak_kib(80) - small < 8 * 1024
 
 
 def test_an_environment_that_cannot_be_had_is_that_cells_misfortune(tmp_path: Path) -> None:

@@ -63,9 +63,7 @@ _WHY = {
         _C.TIME_LIMIT: "the allocation is used up",
         _C.CANCELLED: "a person cancelled it",
     },
-    RestartPolicy.STARTUP: {
-        _C.DEVICE_OOM: "it does not fit the device memory",
-    },
+    RestartPolicy.STARTUP: {_C.DEVICE_OOM: "it does not fit the device memory"},
     RestartPolicy.ONCE: {
         _C.HOST_OOM: "host memory may have been taken by a neighbour",
         _C.DEVICE_ASSERT: "it may depend on the batch",
@@ -88,12 +86,8 @@ _WHY = {
         _C.NETWORK_LOSS: "the network usually comes back",
         _C.KILLED: "it was ended from outside",
     },
-    RestartPolicy.FREE: {
-        _C.PREEMPTED: "the scheduler took the nodes and will give others",
-    },
-    RestartPolicy.UNKNOWN: {
-        _C.UNKNOWN: "the evidence does not say what happened",
-    },
+    RestartPolicy.FREE: {_C.PREEMPTED: "the scheduler took the nodes and will give others"},
+    RestartPolicy.UNKNOWN: {_C.UNKNOWN: "the evidence does not say what happened"},
 }
 RULES = {
     kind: PolicyRule(policy, why) for policy, kinds in _WHY.items() for kind, why in kinds.items()

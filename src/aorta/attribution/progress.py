@@ -128,15 +128,13 @@ class JobProgress:
         if step is None:
             if lived_sec is None:
                 return JobProgress(best, 0)
-            return self._idle_again() if lived_sec < LONG_CYCLE else JobProgress(None, 0)
+            idle = lived_sec < LONG_CYCLE
+            return JobProgress(best, self.idle + 1) if idle else JobProgress(None, 0)
         enough = LONG_CYCLE if failure_class in _OF_A_NODE else _NO_LOOP
         if lived_sec is not None and lived_sec >= enough:
             return self
         first_came_here = step == best and self.idle == 0
         return JobProgress(best, 2 if first_came_here else self.idle + 1)
-
-    def _idle_again(self) -> "JobProgress":
-        return JobProgress(self.best_step, self.idle + 1)
 
 
 def progress_over(cycles: Iterable[PastCycle | Finding]) -> JobProgress:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.analysis import attribute as attributed
+from aorta.attribution import attribute as attributed
 from aorta.attribution.documents import finding_document, past_cycle
 from aorta.attribution.events import built_in, with_user_file
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures

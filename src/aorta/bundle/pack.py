@@ -10,6 +10,8 @@ the recipe.
 """
 
 import gc
+import hashlib
+import os
 import posixpath
 import re
 import tempfile
@@ -31,7 +33,6 @@ from aorta.bundle.source import (
     secret_values,
     this_site,
 )
-from aorta.bundle.tarball import Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.engine.rundir import SHIP
@@ -71,6 +72,7 @@ class PackedFile:
     """One file as it will leave; its content is in the spool."""
 
     path: str
+    start: int  # in the spool
     size: int
     sha256: str
     executable: bool
@@ -93,7 +95,7 @@ class Prepared:
     files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
     own_ship: tuple[str, Account] | None
-    archive: TarWriter
+    spool: IO[bytes]
 
     @property
     def scrubbed(self) -> dict[str, int]:
@@ -140,7 +142,7 @@ def prepared(
         identity=this_site(run_dir),
     )
     with _spool(near) as spool:
-        packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
+        packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
         with _without_collector():
             packing.learn(found.members, found.left_out, allow_binary)
             files = [packing.add(member) for member in found.members if member.path != SHIP]
@@ -151,18 +153,17 @@ def prepared(
             tuple(sorted(files, key=lambda file: file.path)),
             tuple(map(packing.scrubber.file_name, found.left_out)),
             packing.ship(next((m for m in found.members if m.path == SHIP), None)),
-            packing.archive,
+            spool,
         )
 
 
 class _Packing:
     """One bundle's way from the run directory into the spool."""
 
-    def __init__(self, source: RunSource, files: FileScrubber, archive: TarWriter) -> None:
+    def __init__(self, source: RunSource, files: FileScrubber, spool: IO[bytes]) -> None:
         self.source = source
         self.files = files
-        self.archive = archive
-        self._hashes: dict[str, str] = {}
+        self.spool = spool
         self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
@@ -182,11 +183,11 @@ class _Packing:
         for document in self.source.private_documents():
             learn_document(self.scrubber, document)
         for member in members:
-            hashing = Hashing(read_member(member))
+            if member.binary:
+                continue
             try:
-                if not member.binary:
-                    moved = relocated(member.path, hashing, self._roots, Account())
-                    self.files.learn(member.path, moved, ours=member.ours)
+                moved = relocated(member.path, read_member(member), self._roots, Account())
+                self.files.learn(member.path, moved, ours=member.ours)
             except NotTextError:
                 if is_program(member.path):
                     data.append(member)
@@ -195,26 +196,22 @@ class _Packing:
                         f"{member.path}: is not text and cannot be scrubbed; "
                         "exclude it, or let it pass as it is with `binary:` in a policy"
                     )
-            hashing.finish()
-            self._hashes[member.path] = hashing.digest
         self._binary = {member.path for member in data}
         if data and not allow_binary:
             problems.append(_binaries(data))
         _refuse(problems, self.source)
 
     def add(self, member: Member) -> PackedFile:
-        name = self.scrubber.file_name(member.path)
-        account = Account()
-        leaving = Hashing(self._pieces(member, account))
-        entry = self.archive.add(
-            f"{slug(as_file_name(self.scrubbed_ticket()))}-{self.source.top}/{name}",
-            leaving,
-            executable=member.executable,
-        )
+        account, content = Account(), hashlib.sha256()
+        start = self.spool.seek(0, os.SEEK_END)
+        for piece in self._pieces(member, account):
+            content.update(piece)
+            self.spool.write(piece)
         return PackedFile(
-            name,
-            entry.size,
-            leaving.digest,
+            self.scrubber.file_name(member.path),
+            start,
+            self.spool.tell() - start,
+            content.hexdigest(),
             member.executable,
             account,
             self._is_binary(member),
@@ -232,18 +229,11 @@ class _Packing:
         return data.decode("utf-8", "replace"), account
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
-        """The second reading, which must meet the same bytes as the first."""
-        given = Hashing(read_member(member))
+        given = read_member(member)
         if self._is_binary(member):
-            yield from given
-        else:
-            moved = relocated(member.path, given, self._roots, account)
-            yield from self.files.scrub(member.path, moved, account, ours=member.ours)
-        if given.digest != self._hashes[member.path]:
-            raise RefusedError(
-                [f"{member.path}: changed while it was being packed; wait for the run to end"],
-                where=member.path,
-            )
+            return given
+        moved = relocated(member.path, given, self._roots, account)
+        return self.files.scrub(member.path, moved, account, ours=member.ours)
 
 
 @contextmanager

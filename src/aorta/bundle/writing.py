@@ -2,19 +2,22 @@
 inside, what was removed, and what the packed copy did when it was run.
 """
 
+import gzip
 import hashlib
+import io
 import os
 import re
+import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from aorta.bundle.layouts import is_program
 from aorta.bundle.manifest import MANIFEST, Checked, FileEntry, Manifest
 from aorta.bundle.pack import PackedFile, Prepared
-from aorta.bundle.tarball import Entry
 from aorta.core.errors import InfrastructureError
 from aorta.core.stats import counted
 from aorta.engine.rundir import OF_THIS_DIRECTORY, SHIP
@@ -50,17 +53,12 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
     """`<output>/<ticket>-<UTC>.tar.gz`, whole or not at all."""
     ship = "\n".join([*_ship_lines(prepared, checked), ""]).encode()
     manifest = _manifest(prepared, ship, checked).to_bytes()
-    first = [
-        (Entry(f"{prepared.top}/{name}", len(data)), data)
-        for name, data in ((MANIFEST, manifest), (SHIP, ship))
-    ]
-    created = prepared.source.created
     try:
         output.mkdir(parents=True, exist_ok=True)
         path = _free_path(output, prepared.name)
         with tempfile.NamedTemporaryFile(dir=output, prefix=".packing-", delete=False) as file:
             try:
-                prepared.archive.write(file.file, first, int(created.timestamp()) if created else 0)
+                _write_archive(prepared, {MANIFEST: manifest, SHIP: ship}, file.file)
                 file.flush()
                 os.fsync(file.fileno())
                 Path(file.name).chmod(0o644)
@@ -71,6 +69,32 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
     except OSError as wrong:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(output)) from None
     return path
+
+
+def _write_archive(prepared: Prepared, first: Mapping[str, bytes], out: IO[bytes]) -> None:
+    """One gzip stream of plain tar headers, the same bytes for the same content: regular files in
+    one top folder, no owner, one time for all.
+
+    The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
+    """
+    created = prepared.source.created
+
+    def header(name: str, size: int, executable: bool = False) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(f"{prepared.top}/{name}")
+        info.size = size
+        info.mode = 0o755 if executable else 0o644
+        info.mtime = int(created.timestamp()) if created else 0
+        return info
+
+    with (
+        gzip.GzipFile("", "wb", 1, out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for name, data in first.items():
+            tar.addfile(header(name, len(data)), io.BytesIO(data))
+        for file in prepared.files:
+            prepared.spool.seek(file.start)
+            tar.addfile(header(file.path, file.size, file.executable), prepared.spool)
 
 
 def rehearsed(prepared: Prepared, checked: Checked | None) -> str:
@@ -139,7 +163,7 @@ def _removed(prepared: Prepared) -> Iterator[str]:
 def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
     created = prepared.source.created
     ship_account = prepared.own_ship[1] if prepared.own_ship else Account()
-    of_ship = PackedFile(SHIP, len(ship), hashlib.sha256(ship).hexdigest(), False, ship_account)
+    of_ship = PackedFile(SHIP, 0, len(ship), hashlib.sha256(ship).hexdigest(), False, ship_account)
     return Manifest(
         ticket=prepared.ticket,
         verb=prepared.source.layout.verb,

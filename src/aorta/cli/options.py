@@ -92,6 +92,18 @@ class Display:
         return [beside]
 
 
+def a_line_a_trial(listener: "Listener") -> "Listener":
+    """For a verb whose every verdict is one trial: one line says it all. A live view keeps both."""
+    from aorta.engine.events import Event, PointSettled
+    from aorta.views.lines import PlainProgress
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, PointSettled):
+            listener(event)
+
+    return listen if isinstance(listener, PlainProgress) else listener
+
+
 def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
     """`--watch`, `--json`, `-v`, `-q`, where `-v` means something else too."""
     return stacked(

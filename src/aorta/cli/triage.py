@@ -1,5 +1,6 @@
 """`aorta triage`: which mitigation, in which environment, makes it stop?"""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,12 +167,14 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
+    from aorta.triage.stack_report import StackReport
 
     ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
-    is_matrix = isinstance(report, MatrixReport)
     if ending.reason is not Reason.DONE:
-        again = ": aorta triage run" if is_matrix else " the same command and"
-        say(f"aorta: {ending.detail}; go on with{again} --resume {run_dir}")
+        again = ["aorta", "triage", "run", "--resume", str(run_dir)]
+        if isinstance(report, StackReport):
+            again += ["--mode", "optimize", "--sets", str(report.plan.sets)]
+        say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
     elif strict and isinstance(report, MatrixReport) and report.did_not_run:

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -171,13 +172,9 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def doubled_key(pairs: Sequence[tuple[str, object]]) -> str | None:
-    """The first key of a JSON object that stands twice."""
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
+    """A key of a JSON object that stands twice."""
+    counts = Counter(key for key, _ in pairs)
+    return next((key for key, count in counts.items() if count > 1), None)
 
 
 def _no_constant(name: str) -> object:

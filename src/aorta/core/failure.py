@@ -379,13 +379,10 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
         return Sameness(True, "same end and same words")
     if other.words and not theirs and known.words:
         return Sameness(True, "same end and same last words")
-    if _died_by_signal(known, other) and not any(map(is_error, (*mine, *theirs))):
+    by_signal = known.ended.signal is not None and known.ended.signal == other.ended.signal
+    if by_signal and not any(map(is_error, (*mine, *theirs))):
         return Sameness(True, f"both died by {known.ended.text}")
     return Sameness(False, f"other words: {known.headline!r} and {other.headline!r}")
-
-
-def _died_by_signal(known: Failure, other: Failure) -> bool:
-    return known.ended.signal is not None and known.ended.signal == other.ended.signal
 
 
 def _has(failure: Failure, line: str, learned: bool) -> bool:

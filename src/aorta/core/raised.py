@@ -9,7 +9,7 @@ The order in which several processes wrote makes no difference.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import takewhile
@@ -270,7 +270,9 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
     return None, first + 1
 
 
-def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_Strip") -> _Block:
+def _ended(
+    block: _Block, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
+) -> _Block:
     block.type, block.message = _type_and_message(strip(lines[at]))
     for ahead in range(at + 1, min(len(lines), at + 3)):
         if not _ANNOUNCES.search(block.message):
@@ -296,29 +298,25 @@ def _names_exception(text: str) -> bool:
     return found is not None and _NO_TYPE.match(found["type"]) is None
 
 
-class _Strip:
-    """Takes off what stands before each line of a traceback: a logger's prefix or a margin."""
+def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
+    """What takes off what stands before each line of a traceback: a margin, or a logger's prefix.
+    A prefix of the header is one of every line where the next has it too, with other digits.
+    """
+    header = lines[at].partition(HEADER)[0] if HEADER in lines[at] else ""
+    following = lines[at + 1] if at + 1 < len(lines) else ""
+    if header.strip():
+        begins = re.sub(r"\d+", r"\\d+", re.escape(header.rstrip())) + " ?"
+    else:
+        begins = rf"\s{{{len(header)}}}"
+    prefix = re.compile(begins)
+    is_of_all = not header.strip() or prefix.match(following)
 
-    def __init__(self, prefix: re.Pattern[str] | None, margin: int) -> None:
-        self._prefix, self._margin = prefix, margin
-
-    def __call__(self, line: str) -> str:
-        if self._prefix is not None:
-            line = self._prefix.sub("", line, count=1)
-        if self._margin and line[: self._margin].isspace():
-            line = line[self._margin :]
+    def strip(line: str) -> str:
+        found = prefix.match(line) if is_of_all else None
+        line = line[found.end() :] if found else line
         return _MARGIN.sub("", line) if line.lstrip().startswith(("|", "+ ", "+-")) else line
 
-
-def _margin_of(lines: Sequence[str], at: int) -> _Strip:
-    """A prefix of the header is one of every line where the next has it too, with other digits."""
-    head = HEADER in lines[at]
-    prefix = lines[at].partition(HEADER)[0] if head else ""
-    if not prefix.strip():
-        return _Strip(None, len(prefix))
-    following = lines[at + 1] if at + 1 < len(lines) else ""
-    varied = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(prefix.rstrip())) + " ?")
-    return _Strip(varied, 0) if varied.match(following) else _Strip(None, 0)
+    return strip
 
 
 def _read_crash(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:

@@ -127,10 +127,11 @@ def kept_request(run: RunDir, now: _Request) -> _Request:
     default. Both are of one dataclass whose fields all have defaults."""
     try:
         text = (run.private / _REQUEST).read_bytes()
-    except OSError:
+        begun = TypeAdapter(type(now)).validate_python(json.loads(text))
+    except (OSError, ValueError):  # none, or one whose writer was killed
         why = "it does not say what was asked; give the whole command line again"
         raise ResumeError(why, where=str(run.path)) from None
-    return _over(TypeAdapter(type(now)).validate_json(text), now)
+    return _over(begun, now)
 
 
 def _over(begun: _Request, now: _Request) -> _Request:

@@ -24,7 +24,7 @@ from torch.distributed.elastic.agent.server.api import (
 
 from aorta.core.errors import Exit
 from aorta.executors.process_tree import adopt_orphans, descendants
-from aorta.launch.cycle import COLLECT_WITHIN, AgentCycle, HangWatch, SignsOfLife, collect_dumps
+from aorta.launch.cycle import COLLECT_WITHIN, AgentCycle, HangWatch, collect_dumps
 from aorta.launch.cycle_dir import complain_once, sign_as_leader, write_cycle_info
 from aorta.launch.decision import AttributionSources
 from aorta.launch.output import CycleLogs
@@ -32,7 +32,6 @@ from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, J
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.store import StoreLostError
 from aorta.launch.torch_elastic import TorchAgent, set_aside_if_broken
-from aorta.runtimes.owner import started
 
 log = logging.getLogger(__name__)
 
@@ -123,22 +122,23 @@ class DecidingAgent(TorchAgent):
         store = self._handler.job_store
         late = self._handler.late_ending()
         if late is not None:
-            self._end_late(cycle, late)
+            self.end_for_everybody(late)
         hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None
         if hang is not None:
-            cycle.hung_rank = hang.rank
-            self._note_failure(hang.words)
-        elif self._handler.leader_is_gone():
-            self._note_lost((cycle.start.nodes[0],))
-        elif cycle.is_time_to_look(self._handler.keep_alive):
+            words, cycle.hung_rank = hang
+            self._note_failure(words)
+        number = cycle.start.cycle
+        if cycle.is_time_to_look(self._handler.keep_alive):
             self._note_lost(self._handler.lost_nodes())
-        if not self._is_over(cycle):
+            cycle.is_over |= store.look_whether_over(number)
+        cycle.is_over |= store.is_over(number)
+        if not cycle.is_over:
             return False
         ending = store.ending()
         if ending is not None and ending.exit_code != Exit.OK:
             self.record_interruption(ending)
             raise JobEndedError(ending)
-        said = store.failure_of(cycle.start.cycle)
+        said = store.failure_of(number)
         if said is not None and not cycle.failure:
             cycle.failure = said
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
@@ -147,27 +147,12 @@ class DecidingAgent(TorchAgent):
     def _note_lost(self, nodes: tuple[str, ...]) -> None:
         """Unless it said why it leaves: its process may be seen to end before its word is."""
         if nodes and self._handler.job_store.failure_of(self._current().start.cycle) is None:
-            self._current().lost = nodes
             self._note_failure(f"the agent on {', '.join(sorted(set(nodes)))} was lost")
-
-    def _end_late(self, cycle: AgentCycle, late: JobEnding) -> None:
-        ending = self._handler.end(late)
-        self._handler.job_store.announce_over(cycle.start.cycle)
-        self.record_interruption(ending)
-        raise JobEndedError(ending)
-
-    def _is_over(self, cycle: AgentCycle) -> bool:
-        """The store tells; in case its word was lost on the way it is asked now and then."""
-        number = cycle.start.cycle
-        if self._handler.job_store.is_over(number):
-            return True
-        asks = cycle.is_time_to_ask(self._handler.keep_alive)
-        return asks and self._handler.job_store.look_whether_over(number)
 
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced."""
         cycle = self._current()
-        if self._handler.job_store.is_over(cycle.start.cycle):
+        if cycle.is_over:
             return True
         return cycle.looks_after_all and cycle.looked and self._handler.num_nodes_waiting() > 0
 
@@ -176,10 +161,11 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         store, number = self._handler.job_store, cycle.start.cycle
         agents = len(cycle.start.nodes)
-        self._logs.stop()
+        self._logs.pump.stop()
         store.give_evidence(self._evidence(cycle))
-        store.finish(number, agents)
-        while not store.is_over(number, self.group.spec.monitor_interval):
+        if store.finished(number, more=1) >= agents:
+            store.announce_over(number)
+        while not (cycle.is_over or store.is_over(number, self.group.spec.monitor_interval)):
             if self._fails_elsewhere():
                 return False
         if self._fails_elsewhere() or store.finished(number) < agents:
@@ -187,8 +173,7 @@ class DecidingAgent(TorchAgent):
         if cycle.is_leader:
             write_cycle_info(self._logs.log_dir.path, cycle.start, store.evidence(cycle.start))
             cycle.is_recorded = True
-        done = JobEnding(Exit.OK, "every rank succeeded", cycle.start.cycle_id)
-        self.ending = self._handler.end(done)
+        self.ending = self._handler.end(JobEnding(Exit.OK, "every rank succeeded"))
         return True
 
     def _recover(self) -> None:
@@ -212,7 +197,7 @@ class DecidingAgent(TorchAgent):
     def _let_others_collect(self, cycle: AgentCycle) -> None:
         """Ending a rank takes its peers out of their collective: let them dump first."""
         store, number = self._handler.job_store, cycle.start.cycle
-        store.mark_dumped(number)
+        store.dumped(number, more=1)
         deadline = time.monotonic() + COLLECT_WITHIN
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
             time.sleep(self.group.spec.monitor_interval)
@@ -251,11 +236,8 @@ class DecidingAgent(TorchAgent):
             return None
 
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
-        pump = self._logs.pump
-        lost = pump.incomplete if pump is not None else frozenset()
-        tails = {rank: pump.tail_of(rank) for rank in lost} if pump is not None else {}
         ranks = [worker.global_rank for worker in self.group.workers]
-        return cycle.evidence_of(f"{cycle.node}:{os.getpid()}", ranks, self._ends(), tails)
+        return cycle.evidence_of(ranks, self._ends())
 
     def _ends(self) -> list[WorkerEnd]:
         """How the ranks of this agent have ended so far."""
@@ -278,37 +260,33 @@ class DecidingAgent(TorchAgent):
         if self._cycle is None:
             self._logs.log_dir.claim(start.job_id, start.first_cycle)
         directory = self._logs.prepare(start)
-        signs = SignsOfLife(self._logs, [worker.global_rank for worker in group.workers])
         watch = None
         if self._hang_timeout is not None:
-            watch = HangWatch(self._hang_timeout, self._handler.job_store, start, group_rank, signs)
-        self._cycle = AgentCycle(start, group_rank, directory, signs, watch)
-        self._cycle.next_question = time.monotonic() + self._handler.keep_alive
+            store = self._handler.job_store
+            watch = HangWatch(self._hang_timeout, store, start, group_rank, self._logs)
+        self._cycle = AgentCycle(start, group_rank, directory, self._logs, watch)
         if self._cycle.is_leader:
             sign_as_leader(self._logs.log_dir.path, start.job_id)
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
     def before_stop(self, *, again: bool) -> None:
-        if self.processes is None or self.processes is self._swept:
-            return
         if again:  # a second signal: no more patience
             self._kill_process_groups()
-        else:
+        elif self.processes is not self._swept:
             self._families.remember(self.pids().values())
 
     def after_stop(self) -> None:
         self.kill_leftovers()
-        self._logs.stop()
+        self._logs.pump.stop()
 
     def _kill_process_groups(self) -> None:
-        job = self._cycle.start.job_id if self._cycle is not None else ""
-        self._families.kill(self.pids().values(), job)
+        if self.processes is not self._swept and self._cycle is not None:
+            self._families.kill(self.pids().values(), self._cycle.start.job_id)
 
     def kill_leftovers(self) -> None:
         """Nothing that the ranks started stays. Once a cycle: pids are reused later."""
-        if self.processes is not None and self.processes is not self._swept:
-            self._kill_process_groups()
-            self._swept = self.processes
+        self._kill_process_groups()
+        self._swept = self.processes
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -332,9 +310,9 @@ class DecidingAgent(TorchAgent):
             )
 
     def end_for_everybody(self, ending: JobEnding) -> None:
-        """This agent cannot go on: nobody shall wait for it."""
         self._handler.end(ending)
         if self._cycle is not None:
+            self._cycle.is_over = True
             self._handler.job_store.announce_over(self._cycle.start.cycle)
 
 
@@ -348,12 +326,11 @@ class WorkerFamilies:
 
     def __init__(self) -> None:
         adopt_orphans()
-        self._seen: set[tuple[int, str]] = set()  # a number may be used again
+        self._seen: set[int] = set()
 
     def remember(self, ranks: Iterable[int]) -> None:
         """Look who belongs to these ranks, before they are stopped."""
-        found = (child for rank in ranks for child in descendants(rank))
-        self._seen |= {(pid, started(pid)) for pid in found}
+        self._seen |= {child for rank in ranks for child in descendants(rank)}
 
     def kill(self, ranks: Iterable[int], job_id: str) -> None:
         """Kill the ranks' process groups and their descendants. The ranks have exited."""
@@ -364,19 +341,21 @@ class WorkerFamilies:
                 if os.getpgid(os.getpid()) != pid:
                     os.killpg(pid, signal.SIGKILL)
         deadline = time.monotonic() + _ENOUGH
+        killed: set[int] = set()
         while (left := self._left(mark) - ended) and time.monotonic() < deadline:
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+            killed |= left
             time.sleep(0.01)
-            for pid in left:  # orphans are this process's to reap
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+        for pid in killed:  # orphans are this process's to reap
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         self._seen.clear()
 
     def _left(self, mark: bytes) -> set[int]:
         here = descendants(os.getpid())
-        return {pid for pid in here if (pid, started(pid)) in self._seen or _is_marked(pid, mark)}
+        return {pid for pid in here if pid in self._seen or _is_marked(pid, mark)}
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:

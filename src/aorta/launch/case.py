@@ -10,7 +10,6 @@ runs that after every other agent was told to leave: whatever is wrong with the 
 file system that does not answer, cost the case and never the job's exit code.
 """
 
-import json
 import os
 import pickle
 import re
@@ -27,13 +26,13 @@ import yaml
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
+from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.records import CaseRequest, CycleEvidence
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files, with_files
 from aorta.reduce.proposals import proposal_for
-from aorta.version import __version__
 
 _WORKLOAD = "workload"
 _PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
@@ -50,16 +49,15 @@ def main() -> None:
 
 def write_case(request: CaseRequest) -> None:
     """The directory appears complete or not at all; an earlier run's case is kept beside it."""
-    log_dir, final = request.log_dir, request.final
+    log_dir, start = request.log_dir, request.failed.start
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "logs").mkdir(parents=True)
-    start = final.failed.start
     _write_finding(fresh, request)
     _write_machine(fresh / "env.json")
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
-    for piece in final.failed.evidence:
+    for piece in request.failed.evidence:
         _copy_logs(piece, fresh / "logs")
     elsewhere = f"On another machine:  aorta reduce --spec {ELSEWHERE} --output reduce"
     if _copy_workload(request, fresh / _WORKLOAD):
@@ -77,7 +75,7 @@ def write_case(request: CaseRequest) -> None:
 
 
 def _copy_workload(request: CaseRequest, target: Path) -> bool:
-    """Files of the working directory that the job opened or names; False where too many."""
+    """Files of the working directory that the job opened or names; False where too large."""
     apart = [request.log_dir]
     files = needed_files(Path.cwd(), request.command, None, apart)
     if files is None:
@@ -96,32 +94,26 @@ def _write_machine(file: Path) -> None:
 
 
 def _write_finding(folder: Path, request: CaseRequest) -> None:
-    final = request.final
+    ruling = request.ruling
     content = {
-        "schema": SCHEMA,
-        "aorta_version": __version__,
-        "finding": final.ruling.verdict.finding,
-        "decision": final.ruling.document,
-        "elapsed_ms": final.ruling.elapsed_ms,
-        "ending": final.ending.document,
+        "finding": ruling.verdict.finding,
+        "decision": ruling.document,
+        "elapsed_ms": ruling.elapsed_ms,
+        "ending": ruling.ending.document if ruling.ending else None,
     }
-    write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
+    write_json(folder / "finding.json", SCHEMA, content)
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
     """Logs of the ranks that failed, or of all; tails where the log is elsewhere."""
-    failed = {failure.rank for failure in piece.failures}
-    wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
+    failed = {f"rank_{failure.rank}" for failure in piece.failures}
+    wanted = [path for path in map(Path, piece.log_paths) if not failed or path.stem in failed]
     here = [path for path in wanted if path.exists()]
     for path in (*here, *(path for path in map(Path, piece.dumps) if path.exists())):
         (folder / path.name).write_bytes(read_end(path, _LARGEST_LOG))
     if not here:
         for rank, tail in piece.tails.items():
             (folder / f"rank_{rank}.err").write_text(tail)
-
-
-def _rank(path: str) -> int:
-    return int(Path(path).stem.removeprefix("rank_"))
 
 
 # -- the draft of aorta.yaml: run the same script on this machine, and look for the same failure
@@ -179,7 +171,7 @@ def _spec(request: CaseRequest, python: str, command: Sequence[str]) -> dict[str
     """Under plain torchrun where there are several ranks, or nothing else may shrink: a reproducer
     must not restart what it reproduces.
     """
-    ranks = sum(len(piece.ranks) for piece in request.final.failed.evidence)
+    ranks = sum(len(piece.ranks) for piece in request.failed.evidence)
     ranks = ranks or request.ranks_per_node
     if request.devices is not None:
         ranks = min(ranks, request.devices)
@@ -208,7 +200,7 @@ def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str
 
 def isolate_command(request: CaseRequest) -> str | None:
     """How to find out, on a Slurm, whether it is a node or the job; None for a job of one node."""
-    start = request.final.failed.start
+    start = request.failed.start
     # Slurm knows a host by its first name; an address has none.
     short = (re.sub(r"^([a-zA-Z][\w-]*)\..*", r"\1", node) for node in start.nodes)
     hosts = list(dict.fromkeys(short))
@@ -226,10 +218,9 @@ def isolate_command(request: CaseRequest) -> str | None:
 
 
 def _written(spec: Mapping[str, Any], request: CaseRequest, file: Path, elsewhere: str) -> str:
-    final = request.final
     header = _HEADER.format(
-        cycle_id=final.failed.start.cycle_id,
-        reason=" ".join(final.ruling.verdict.reason.split()),
+        cycle_id=request.failed.start.cycle_id,
+        reason=" ".join(request.ruling.verdict.reason.split()),
         file=shlex.quote(str(file)),
         elsewhere=elsewhere,
     )
@@ -245,31 +236,21 @@ def interpreter() -> str:
 
 
 def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
-    final = request.final
-    if any(piece.hung for piece in final.failed.evidence):
+    if any(piece.hung for piece in request.failed.evidence):
         return {"kind": "hang", "silent_for": f"{request.hang_timeout or 60:g}s"}
-    pattern = _pattern(final.ruling.verdict.finding)
+    # The line that shows the failure, with the numbers that differ from run to run left open.
+    lines = (request.ruling.verdict.finding or {}).get("evidence") or []
+    logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
+    pattern = pattern_for(str(logged[0].get("text", ""))) if logged else None
     if pattern is not None:
         return {"kind": "regex", "pattern": pattern, "stream": "both"}
-    signal = _signal(final.failed.evidence)
+    failures = [end for piece in request.failed.evidence for end in piece.failures]
+    signal = next((end.signal for end in failures if end.signal is not None), None)
     if signal is None:
         return {"kind": "exit_code"}
     if launched:  # torchrun tells the signal a rank died of, whatever the rank itself wrote
         return {"kind": "regex", "pattern": rf"exitcode\s*: -{signal}\b", "stream": "both"}
     return {"kind": "exit_code", "codes": [-signal, 128 + signal]}
-
-
-def _pattern(finding: Mapping[str, Any] | None) -> str | None:
-    """The line that tells the failure, with the numbers that differ from run to run left open."""
-    lines = (finding or {}).get("evidence") or []
-    logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
-    return pattern_for(str(logged[0].get("text", ""))) if logged else None
-
-
-def _signal(evidence: Sequence[CycleEvidence]) -> int | None:
-    """The signal that a rank died of by itself."""
-    failures = [end for piece in evidence for end in piece.failures]
-    return next((end.signal for end in failures if end.signal is not None), None)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,8 @@ Aggregation = Literal["any", "all"]
 USAGE = "aorta launch [torchrun's options] [--ft-...] script.py [arguments]"
 DESCRIPTION = (
     "Runs a training script as torchrun does, and asks attribution whether to restart it when it "
-    "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store "
-    "was lost, "
-    "93 attribution decided STOP, 130/143 interrupted."
+    "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 a node or the rendezvous "
+    "store was lost, 93 attribution decided STOP, 130/143 interrupted."
 )
 
 
@@ -45,8 +44,8 @@ class AttributionConfig(StrictModel):
     enable_mcp: bool = Field(
         default=False, description="Ask what `aorta mcp` would answer, in this process."
     )
-    http_urls: tuple[str, ...] = Field(
-        default=(), title="URL", description="Ask this HTTP attribution backend too; repeatable."
+    http_urls: list[str] = Field(
+        default=[], title="URL", description="Ask this HTTP attribution backend too; repeatable."
     )
     timeout_seconds: float = Field(
         default=60.0, gt=0, title="SECONDS", description="How long any one source may take (60)."
@@ -70,16 +69,11 @@ class AttributionConfig(StrictModel):
         "opinion.",
     )
 
-    @field_validator("http_urls", mode="before")
-    @classmethod
-    def _as_tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
     @field_validator("attrsvc_url", "http_urls")
     @classmethod
-    def _checked(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        if isinstance(value, tuple):
-            return tuple(map(_checked_url, value))
+    def _checked(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(value, list):
+            return list(map(_checked_url, value))
         return None if value is None else _checked_url(value)
 
 
@@ -124,18 +118,13 @@ _OLD_FLAGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 def _flags() -> Iterator[tuple[str, str, FieldInfo]]:
     """Each flag of ours, the key of the block that it sets, and what that key takes."""
-    for name, field in FaultTolerance.model_fields.items():
-        if name != "attribution":
-            yield f"--ft-{_in_a_flag(name)}", name, field
-    for name, field in AttributionConfig.model_fields.items():
-        flag = (
-            "--ft-attrsvc-url" if name == "attrsvc_url" else f"--ft-attribution-{_in_a_flag(name)}"
-        )
-        yield flag, f"attribution.{name}", field
-
-
-def _in_a_flag(name: str) -> str:
-    return name.removesuffix("_seconds").replace("urls", "url").replace("_", "-")
+    for prefix, model in (("", FaultTolerance), ("attribution.", AttributionConfig)):
+        for name, field in model.model_fields.items():
+            key = f"{prefix}{name}"
+            words = "attrsvc_url" if name == "attrsvc_url" else key.replace(".", "_")
+            words = words.removesuffix("_seconds").replace("urls", "url").replace("_", "-")
+            if name != "attribution":
+                yield f"--ft-{words}", key, field
 
 
 def _how(field: FieldInfo) -> dict[str, Any]:
@@ -144,7 +133,7 @@ def _how(field: FieldInfo) -> dict[str, Any]:
         return {"action": BooleanOptionalAction}
     if get_origin(field.annotation) is Literal:
         return {"choices": get_args(field.annotation)}
-    if isinstance(field.default, tuple):
+    if isinstance(field.default, list):
         return {"metavar": field.title, "action": "append"}
     kinds: dict[str | None, type] = {"SECONDS": float, "N": int}
     return {"metavar": field.title, "type": kinds.get(field.title, str)}
@@ -172,15 +161,15 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     if flags.ft_cfg_path is not None and flags.ft_config is not None:
         raise UsageError("--ft-cfg-path is another name for --ft-config; give only one")
     file = flags.ft_config or flags.ft_cfg_path
-    content = _read(Path(file)) if file else {}
-    if flags.ft_cfg_path:
-        content = ft_launcher.meant_block(content, FaultTolerance.model_fields, file)
-    content = ft_launcher.file_in_our_words(content, file)
-    written = validated(_Document, content, file=file or "--ft-config").fault_tolerance
+    written = FaultTolerance()
+    if file:
+        known = FaultTolerance.model_fields if flags.ft_cfg_path else None
+        content = ft_launcher.file_in_our_words(_read(Path(file)), file, known)
+        written = validated(_Document, content, file=file).fault_tolerance
     merged = written.model_dump()
     if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
         merged["attribution"]["dry_run"] = True  # it logs a STOP unless it was told to act
-    given = {key: getattr(flags, _attribute(flag)) for flag, key, _ in _flags()}
+    given = {key: getattr(flags, flag[2:].replace("-", "_")) for flag, key, _ in _flags()}
     ours = {key: value for key, value in given.items() if value is not None}
     theirs = ft_launcher.flags_in_our_words(flags)
     for key, value in {**theirs, **_from_old_flags(flags, ours), **ours}.items():
@@ -189,23 +178,17 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
 
 
-def _attribute(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
-
-
 def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
     """What our deprecated flags set, by key; each is named in a warning."""
     endpoint, backends = flags.ft_attribution_endpoint, flags.ft_attribution_backend or []
     url = None if endpoint is None else ft_launcher.endpoint(endpoint)
     urls = [backend for backend in backends if backend != "mcp"]
     found: dict[str, Any] = {}
+    mcp = "mcp" in backends
     for old, new, key, value in (
         ("--ft-attribution-endpoint", "--ft-attrsvc-url", "attrsvc_url", url),
         ("--ft-attribution-backend URL", "--ft-attribution-http-url", "http_urls", urls),
-        (
-            *("--ft-attribution-backend mcp", "--ft-attribution-enable-mcp", "enable_mcp"),
-            "mcp" in backends,
-        ),
+        ("--ft-attribution-backend mcp", "--ft-attribution-enable-mcp", "enable_mcp", mcp),
     ):
         if value:
             what = f"{old} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
@@ -240,24 +223,13 @@ def demand_known_torch() -> None:
         installed = version("torch")
     except PackageNotFoundError:
         return  # its import says what is missing
-    release = _release(installed)
+    major, minor, *_ = installed.split("+", maxsplit=1)[0].split(".")
+    release = int(major), int(minor)
     if release < OLDEST:
         raise InfrastructureError(
-            f"aorta launch works with torch {_shown(OLDEST)} and newer, and torch {installed} is "
-            "installed"
+            f"aorta launch works with torch {OLDEST[0]}.{OLDEST[1]} and newer, and torch "
+            f"{installed} is installed"
         )
     if release > NEWEST:
-        log.warning(
-            "torch %s is newer than %s, the newest that aorta launch was tried with; going on",
-            installed,
-            _shown(NEWEST),
-        )
-
-
-def _release(text: str) -> tuple[int, int]:
-    major, minor, *_ = text.split("+", maxsplit=1)[0].split(".")
-    return int(major), int(minor)
-
-
-def _shown(release: tuple[int, int]) -> str:
-    return ".".join(map(str, release))
+        newest = "torch %s is newer than %d.%d, the newest that was tried with it; going on"
+        log.warning(newest, installed, *NEWEST)

@@ -10,18 +10,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.launch.cycle_dir import CycleDir, is_there, tail_of
+from aorta.launch.cycle_dir import CycleDir, is_there
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, WorkerEnd
 from aorta.launch.store import JobStore
 
 STACKS_SIGNAL, DUMP_SIGNAL = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the hook listens on them
-COLLECT_WITHIN = 5.0  # seconds
+COLLECT_WITHIN = 20.0  # seconds; ranks that can answer do so within one
 _QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
 _LEADER_LOOKS = 1.0  # seconds between two looks at who is there, by the leader and its deputy
 _MOST_TAILS = 8
@@ -29,86 +29,57 @@ _DEPUTY = 1  # the group rank that looks as often as the leader
 
 
 @dataclass
-class SignsOfLife:
-    """When the ranks of this agent were last seen to do something. No file system is asked: output
-    comes through pipes, and heartbeats are written into memory of this process.
-    """
-
-    logs: CycleLogs
-    ranks: Sequence[int]
-    _seen: dict[int, int] = field(default_factory=dict)
-    _last_sign: float = field(default_factory=time.monotonic)
-    _last_beat: dict[int, float] = field(default_factory=dict)
-
-    def look(self, running: Iterable[int]) -> None:
-        """Notice what has changed. Ranks that have ended need not beat any more."""
-        alive = set(running)
-        now = time.monotonic()
-        for rank in self.ranks:
-            beaten = self.logs.last_beat(rank)
-            if beaten and beaten != self._seen.get(rank):
-                self._last_beat[rank] = self._last_sign = now
-            self._seen[rank] = beaten
-            if rank not in alive:
-                self._last_beat.pop(rank, None)
-        self._last_sign = max(self._last_sign, self.logs.last_output())
-
-    def silence(self) -> float:
-        return time.monotonic() - self._last_sign
-
-    def missed_beat(self) -> tuple[int, float] | None:
-        """The rank whose heartbeat is oldest, and its age."""
-        if not self._last_beat:
-            return None
-        rank = min(self._last_beat, key=lambda each: self._last_beat[each])
-        return rank, time.monotonic() - self._last_beat[rank]
-
-    def step(self) -> int | None:
-        """The furthest step any heartbeat of this cycle told."""
-        told = [self.logs.reported_step(rank) for rank in self.ranks]
-        return max((step for step in told if step is not None), default=None)
-
-
-@dataclass(frozen=True)
-class Hang:
-    words: str
-    rank: int | None = None  # the one that is known to hang
-
-
-@dataclass
 class HangWatch:
-    """Says when the job hangs: silence everywhere, or one missed heartbeat."""
+    """Says when the job hangs: silence everywhere, or one missed heartbeat. No file system is
+    asked: output comes through pipes, and heartbeats are written into memory of this process.
+    """
 
     limit: float
     store: JobStore
     start: CycleStart
     group_rank: int
-    signs: SignsOfLife
-    _told: float = 0.0
+    logs: CycleLogs
+    _last_sign: float = field(default_factory=time.monotonic)
+    _seen: dict[int, int] = field(default_factory=dict)  # rank -> its last heartbeat
+    _last_beat: dict[int, float] = field(default_factory=dict)  # rank -> when that was seen
+    _reported: float = 0.0
     _next_look: float = 0.0
 
-    def found(self, running: Iterable[int]) -> Hang | None:
-        if time.monotonic() < self._next_look:
+    def found(self, running: Collection[int]) -> tuple[str, int | None] | None:
+        """What hangs, in words, and the rank that is known to; None while these ranks do not."""
+        now = time.monotonic()
+        if now < self._next_look:
             return None
-        self._next_look = time.monotonic() + min(1.0, self.limit / 10)
-        self.signs.look(running)
-        missed = self.signs.missed_beat()
-        if missed is not None:
-            rank, age = missed
+        self._next_look = now + min(1.0, self.limit / 10)
+        self._look(running, now)
+        if self._last_beat:
+            rank = min(self._last_beat, key=lambda each: self._last_beat[each])
+            age = now - self._last_beat[rank]
             words = f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
-            return Hang(words, rank) if age >= self.limit else None
-        silence = self.signs.silence()
-        self._tell(silence)
-        if self.group_rank == 0 and silence >= self.limit and self._others_are_silent():
-            return Hang(f"{HANG}: no output and no progress for {silence:.0f} s")
+            return (words, rank) if age >= self.limit else None
+        silence = now - self._last_sign
+        if self.group_rank != 0:
+            self._report(silence)
+        elif silence >= self.limit and self._others_are_silent():
+            return f"{HANG}: no output and no progress for {silence:.0f} s", None
         return None
 
-    def _tell(self, silence: float) -> None:
+    def _look(self, running: Collection[int], now: float) -> None:
+        """Notice what has changed. Ranks that have ended need not beat any more."""
+        for rank, beaten in self.logs.beats().items():
+            if beaten and beaten != self._seen.get(rank):
+                self._last_beat[rank] = self._last_sign = now
+            self._seen[rank] = beaten
+            if rank not in running:
+                self._last_beat.pop(rank, None)
+        self._last_sign = max(self._last_sign, self.logs.pump.last_output)
+
+    def _report(self, silence: float) -> None:
         """Keep the leader informed, but only of what could matter."""
         said = silence if silence >= self.limit / 2 else 0.0
-        if self.group_rank != 0 and (said or self._told):
+        if said or self._reported:
             self.store.report_quiet(self.start.cycle, self.group_rank, said)
-            self._told = said
+            self._reported = said
 
     def _others_are_silent(self) -> bool:
         others = range(1, len(self.start.nodes))
@@ -122,7 +93,7 @@ class AgentCycle:
     start: CycleStart
     group_rank: int
     directory: CycleDir
-    signs: SignsOfLife
+    logs: CycleLogs
     hang_watch: HangWatch | None
     failure: str = ""  # what went wrong first, as far as this agent knows
     failed_at: float = math.inf  # when this agent knew it, on the clock of `ended_at`
@@ -133,11 +104,10 @@ class AgentCycle:
     dumps: tuple[str, ...] = ()
     evidence: CycleEvidence | None = None  # once all ranks here are down
     down: threading.Event = field(default_factory=threading.Event)
-    lost: tuple[str, ...] = ()  # nodes that this agent missed
+    is_over: bool = False
     is_recorded: bool = False  # its end stands in cycle_info.json
     looked: bool = False  # just now, after the other nodes
     next_look: float = 0.0
-    next_question: float = 0.0
 
     @property
     def is_leader(self) -> bool:
@@ -159,13 +129,6 @@ class AgentCycle:
             self.next_look = time.monotonic() + pause
         return self.looked
 
-    def is_time_to_ask(self, keep_alive: float) -> bool:
-        """Whether to ask the store if this cycle is over: its own notice may have been lost."""
-        if time.monotonic() < self.next_question:
-            return False
-        self.next_question = time.monotonic() + keep_alive
-        return True
-
     def ends(self, codes: Mapping[int, int | None]) -> list[WorkerEnd]:
         """How ranks exited, by return code; those failing after a known failure were stopped."""
         ends = []
@@ -181,44 +144,33 @@ class AgentCycle:
                 ends.append(WorkerEnd(rank, code, number, known, stopped, moment))
         return ends
 
-    def evidence_of(
-        self,
-        agent: str,
-        ranks: Sequence[int],
-        ends: Sequence[WorkerEnd],
-        tails: Mapping[int, str],
-    ) -> CycleEvidence:
+    def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
         """What this agent can say about the cycle. Failed ranks come first in the logs: whoever
-        reads little reads them.
-
-        `tails` are of ranks whose files are not complete: what was heard counts, not what
-        could be written.
+        reads little reads them. Of ranks whose files are not complete what was heard counts, not
+        what could be written.
         """
         failed = [end.rank for end in ends if end.failed]
-        whole = [rank for rank in ranks if rank not in tails]
-        in_order = [rank for rank in failed if rank in whole]
-        in_order += [rank for rank in whole if rank not in failed]
+        incomplete = self.logs.pump.incomplete
+        in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
         files = self.directory
         logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
         return CycleEvidence(
             job_id=self.start.job_id,
             cycle_id=self.start.cycle_id,
             cycle=self.start.cycle,
-            agent=agent,
+            agent=f"{self.node}:{os.getpid()}",
             node=self.node,
             group_rank=self.group_rank,
             ranks=tuple(ranks),
             ends=tuple(ends),
             log_paths=tuple(str(path) for path in logs if is_there(path)),
             tails={
-                rank: tails.get(rank) or tail_of(files, rank)
-                for rank in [*failed[:_MOST_TAILS], *tails]
+                rank: self.logs.pump.tail_of(rank) for rank in (*failed[:_MOST_TAILS], *incomplete)
             },
             hung_rank=self.hung_rank,
             dumps=self.dumps,
-            step=self.signs.step(),
+            step=self.logs.furthest_step(),
             note=self.failure,
-            lost=self.lost,
         )
 
 
@@ -242,19 +194,17 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
         ):
             break
     files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
-    return tuple(str(file) for pair in files for file in pair if _size(file) > 0)
+    return tuple(str(file) for pair in files for file in pair if _is_filled(file))
 
 
 def _is_complete(stacks: Path) -> bool:
-    try:
-        status = stacks.stat()
-    except OSError:
-        return False
-    return status.st_size > 0 and time.time() - status.st_mtime >= _QUIET_FILE / 2
+    with suppress(OSError):
+        quiet = time.time() - stacks.stat().st_mtime
+        return _is_filled(stacks) and quiet >= _QUIET_FILE / 2
+    return False
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+def _is_filled(file: Path) -> bool:
+    with suppress(OSError):
+        return file.stat().st_size > 0
+    return False

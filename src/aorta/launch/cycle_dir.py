@@ -1,10 +1,9 @@
 """The log directory of a job: `<log-dir>/cycle_<n>/` with its files, `cycle_info.json`, and whose
 directory it is.
 
-Files are named by global rank, so agents of one job may share one directory. Nothing is ever
-removed or overwritten: where the directory holds cycles of an earlier run that is over, the leader
-goes on counting; where another submission is still at work, this one takes a folder of its own
-beside it.
+Files are named by global rank, so agents of one job may share one directory. Nothing is removed or
+overwritten: behind the cycles of a run that is over the leader goes on counting; where another
+submission is still at work, this one takes a folder of its own.
 """
 
 import json
@@ -19,7 +18,6 @@ from pathlib import Path
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.executors.evidence import read_end
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Ruling
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
@@ -28,9 +26,6 @@ log = logging.getLogger(__name__)
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
 _CLAIM = "submission"  # in the private folder: who writes here
-_TAIL = 16 << 10
-
-
 _complaints: set[str] = set()
 
 
@@ -147,20 +142,13 @@ def _take(lock: Path, job_id: str) -> bool:
 
 def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
     """Whether another job's cycles lie here that would be overwritten (agents' own disks)."""
-    if first_cycle is None:
-        return False
-    return any(
-        number >= first_cycle and _job_of(CycleDir(log_dir, number)) not in {None, job_id}
-        for number in _cycles(log_dir)
-    )
-
-
-def _job_of(directory: CycleDir) -> str | None:
-    marker = directory.path / f".{_CLAIM}"
-    try:
-        return marker.read_text() or None  # another agent is just writing it
-    except OSError:
-        return None
+    newer = [n for n in _cycles(log_dir) if first_cycle is not None and n >= first_cycle]
+    for number in newer:
+        with suppress(OSError):
+            writer = (CycleDir(log_dir, number).path / f".{_CLAIM}").read_text()
+            if writer not in {"", job_id}:  # empty while another agent is just writing it
+                return True
+    return False
 
 
 def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
@@ -169,25 +157,16 @@ def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
     with never_fatal(directory.path):
         directory.path.mkdir(parents=True, exist_ok=True)
         (directory.path / f".{_CLAIM}").write_text(start.job_id)
-        _point_at(log_dir / "current", directory.path.name)
+        link = log_dir / f".current.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(directory.path.name)
+        link.replace(log_dir / "current")  # in one step, whoever else does the same
     return directory
-
-
-def _point_at(link: Path, target: str) -> None:
-    """Replace a symbolic link in one step, whoever else does the same."""
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(target)
-    fresh.replace(link)
 
 
 def sign_as_leader(log_dir: Path, job_id: str) -> None:
     """This process leads the cycle that begins now; those who look from outside can see whether it
-    lives.
-
-    Cycle files alone cannot tell a job between two cycles from one that is over, nor a running
-    cycle from one whose leader was killed. Where agents share the directory, the next leader signs
-    over.
+    lives, which cycle files alone do not show.
     """
     run = RunDir(log_dir)
     with never_fatal(run.private):
@@ -217,6 +196,7 @@ def write_cycle_info(
     ruling: Ruling | None = None,
     *,
     ending: JobEnding | None = None,
+    lost: Sequence[str] = (),
     running: bool = False,
 ) -> None:
     """The whole file anew. It is never half there: readers see the old one or the new one."""
@@ -239,7 +219,7 @@ def write_cycle_info(
         "finding": ruling.verdict.finding if ruling else None,
         "ending": ended.document if ended is not None else None,
         "notes": [piece.note for piece in evidence if piece.note],
-        "lost_nodes": sorted({node for piece in evidence for node in piece.lost}),
+        "lost_nodes": list(lost),
     }
     directory = CycleDir(log_dir, start.cycle)
     with never_fatal(directory.info):
@@ -249,14 +229,3 @@ def write_cycle_info(
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def tail_of(directory: CycleDir, rank: int) -> str:
-    return _tail(directory.out(rank)) + _tail(directory.err(rank))
-
-
-def _tail(path: Path) -> str:
-    try:
-        return read_end(path, _TAIL).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -31,7 +31,6 @@ from aorta.launch.records import (
     DecisionSource,
     Everybody,
     FailedCycle,
-    FinalDecision,
     JobEnding,
     Ruling,
     SourceError,
@@ -77,9 +76,8 @@ class AttributionSources:
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
         for source in self._sources:
-            threading.Thread(
-                target=_ask, args=(source, failed, arriving), name=f"ask-{source.name}", daemon=True
-            ).start()
+            name = f"ask-{source.name}"
+            threading.Thread(None, _ask, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -91,13 +89,10 @@ class AttributionSources:
             answers += [answer] if answer is not None else []
         decided = self._verdict(answers)
         if missing and decided.action is not Action.STOP:
-            drop = partial(_drop_late, failed.start.cycle_id)
             is_late = time.monotonic() >= deadline
-            threading.Thread(
-                target=self._hear_the_rest,
-                args=(arriving, missing, answers, late_stop or drop if is_late else None),
-                daemon=True,
-            ).start()
+            late = late_stop or partial(_drop_late, failed.start.cycle_id) if is_late else None
+            rest = (arriving, missing, answers, late)
+            threading.Thread(target=self._hear_the_rest, args=rest, daemon=True).start()
         return decided
 
     def _hear_the_rest(
@@ -176,52 +171,54 @@ class LeaderDecides:
     job_id: str
     max_restarts: int
     log_dir: LogDir
-    final_decision: FinalDecision | None = None
-    _late: FinalDecision | None = None  # a STOP that came after the next cycle began
+    # The cycle that ended the job, and why, on the agent that decided.
+    last: tuple[FailedCycle, Ruling] | None = None
+    _late: tuple[FailedCycle, Ruling] | None = None  # a STOP that came after the next cycle began
 
     def outcome(
-        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
+        self, store: JobStore, round_number: int, nodes: tuple[str, ...], lost: tuple[str, ...]
     ) -> CycleStart | JobEnding:
+        """Of a round of these nodes; `lost` are those of the cycle before that are gone."""
         previous = store.last_start(round_number)
         if previous is None:
             return self._first(store, nodes)
-        coming = replace(
-            previous,
-            cycle=previous.cycle + 1,
-            nodes=nodes,
-            started=time.time(),
-        )
+        coming = replace(previous, cycle=previous.cycle + 1, nodes=nodes, started=time.time())
         if store.failure_of(previous.cycle) is None:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
             write_cycle_info(self.log_dir.path, previous, store.evidence(previous))
             return coming
-        ending, so_far, finding = self._judge(store, previous)
+        ending, so_far, finding = self._judge(store, previous, lost)
         if ending is not None:
             return ending
         store.forget_evidence(previous.cycle - 1)
+        # What later cycles are compared with; no evidence lines, as every start carries it.
+        remembered = [{key: finding.get(key) for key in REMEMBERED}] if finding else []
         return replace(
             coming,
             restarts=previous.restarts + 1,
             best_step=so_far.best_step,
             idle_cycles=so_far.idle,
-            history=(*previous.history, *_remembered(finding))[-_REMEMBERED:],
+            history=(*previous.history, *remembered)[-_REMEMBERED:],
             started=time.time(),
         )
 
     def final(
-        self, store: JobStore, start: CycleStart, ending: JobEnding | None = None
+        self,
+        store: JobStore,
+        start: CycleStart,
+        lost: tuple[str, ...],
+        ending: JobEnding | None = None,
     ) -> JobEnding:
-        ending, _, _ = self._judge(store, start, ending)
+        ending, _, _ = self._judge(store, start, lost, ending)
         assert ending is not None, "a cycle without restarts left always ends the job"
         return ending
 
     def late_ending(self, start: CycleStart) -> JobEnding | None:
-        late = self._late
-        if late is None or late.failed.start.cycle != start.cycle - 1:
+        if self._late is None or self._late[0].start.cycle != start.cycle - 1:
             return None
-        self.final_decision = late
-        write_cycle_info(self.log_dir.path, late.failed.start, late.failed.evidence, late.ruling)
-        return late.ending
+        self.last = failed, ruling = self._late
+        write_cycle_info(self.log_dir.path, failed.start, failed.evidence, ruling, lost=failed.lost)
+        return ruling.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
@@ -238,12 +235,16 @@ class LeaderDecides:
         )
 
     def _judge(
-        self, store: JobStore, start: CycleStart, known: JobEnding | None = None
+        self,
+        store: JobStore,
+        start: CycleStart,
+        lost: tuple[str, ...],
+        known: JobEnding | None = None,
     ) -> tuple[JobEnding | None, JobProgress, Mapping[str, Any] | None]:
         """Whether the job ends with this cycle (or with a `known` ending), how far it came, and
         what attribution found.
         """
-        failed = FailedCycle(start, store.evidence(start))
+        failed = FailedCycle(start, store.evidence(start), lost)
         began = time.monotonic()
         attribution = self.settings.attribution
 
@@ -251,8 +252,8 @@ class LeaderDecides:
             return round((time.monotonic() - began) * 1000)
 
         def stop_late(verdict: SourceVerdict) -> None:
-            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}", start.cycle_id)
-            self._late = FinalDecision(ending, failed, Ruling(verdict, elapsed_ms(), ending=ending))
+            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}")
+            self._late = failed, Ruling(verdict, elapsed_ms(), ending=ending)
 
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self.sources.read(
@@ -262,9 +263,9 @@ class LeaderDecides:
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
-        write_cycle_info(self.log_dir.path, start, failed.evidence, ruling)
+        write_cycle_info(self.log_dir.path, start, failed.evidence, ruling, lost=lost)
         if ending is not None:
-            self.final_decision = FinalDecision(ending, failed, ruling)
+            self.last = failed, ruling
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
         return ending, so_far, verdict.finding
@@ -274,13 +275,13 @@ class LeaderDecides:
     ) -> JobEnding | None:
         stops = self._stop_reason(start, verdict, so_far)
         if stops is not None and not self.settings.attribution.dry_run:
-            return JobEnding(Exit.STOP, stops, start.cycle_id)
+            return JobEnding(Exit.STOP, stops)
         if stops is not None:
             log.warning("dry run, the job is not stopped: %s", stops)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
             reason = f"the job failed ({failure}){spent}: {verdict.reason}"
-            return JobEnding(Exit.FAILED, reason, start.cycle_id)
+            return JobEnding(Exit.FAILED, reason)
         return None
 
     def _stop_reason(
@@ -299,11 +300,6 @@ class LeaderDecides:
         )
 
 
-def _remembered(finding: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
-    """What later cycles are compared with; no evidence lines, as every start carries it."""
-    return () if finding is None else ({key: finding.get(key) for key in REMEMBERED},)
-
-
 def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:
     return (
         f"attribution decided STOP after cycle {start.cycle_id} "
@@ -317,7 +313,6 @@ def progress(
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
     heartbeats, and for how long it lived.
     """
-    told = [piece.step for piece in evidence if piece.step is not None]
-    steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
+    steps = [step for step in (verdict.last_step, *(p.step for p in evidence)) if step is not None]
     before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

@@ -108,21 +108,6 @@ def defaults() -> dict[str, Any]:
     return {name: value for name, value in its.items() if f"PET_{name.upper()}" not in os.environ}
 
 
-def meant_block(content: object, known: Collection[str], file: str) -> object:
-    """Its file may be a whole training configuration, of which one block is meant. A key that
-    neither program has is named and left out, as ft_launcher leaves it out.
-    """
-    if not isinstance(content, Mapping):
-        return content
-    block = content.get("fault_tolerance")
-    if not isinstance(block, Mapping):
-        return {} if block is None else {"fault_tolerance": block}
-    strange = [key for key in block if key not in {*known, *_NOT_HERE, *_READ_AS}]
-    for key in strange:
-        log.warning("%s: %s is not known here and is left out", file, key)
-    return {"fault_tolerance": {key: block[key] for key in block if key not in strange}}
-
-
 def endpoint(told: str) -> str | None:
     """The address in `attribution_endpoint`; None, with a warning, for what we cannot reach."""
     if told != "localhost" and not told.startswith(("unix://", "grpc://")):
@@ -154,13 +139,24 @@ def _in_our_words(theirs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return ours
 
 
-def file_in_our_words(content: object, file: str | None) -> object:
-    """The content of a file, in which its keys are ours. Where both stand, ours count."""
-    block = content.get("fault_tolerance") if isinstance(content, Mapping) else None
-    if not isinstance(content, Mapping) or not isinstance(block, Mapping):
+def file_in_our_words(content: object, file: str, known: Collection[str] | None) -> object:
+    """The content of a file, in which its keys are ours. Where both stand, ours count.
+
+    With `known`, our keys, it is a file of ft_launcher's: maybe a whole training configuration, of
+    which one block is meant, and a key that neither program has is named and left out.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    block = content.get("fault_tolerance")
+    if known is not None:
+        content = {} if block is None else {"fault_tolerance": block}
+    if not isinstance(block, Mapping):
         return content
     theirs = {key: block[key] for key in block if key in _NOT_HERE or key in _READ_AS}
     ours: dict[str, Any] = {key: block[key] for key in block if key not in theirs}
+    for key in [key for key in ours if known is not None and key not in known]:
+        log.warning("%s: %s is not known here and is left out", file, key)
+        del ours[key]
     for key, value in _in_our_words(theirs, f"{file}: ").items():
         outer, _, name = key.rpartition(".")
         target = ours.setdefault(outer, {}) if outer else ours

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CycleLogs, RedirectedFunction
-from aorta.launch.records import CaseRequest, FinalDecision, JobEnding
+from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.sources import build_sources
 from aorta.launch.store import StoreLostError
@@ -96,12 +96,14 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
 
 
 def run_job(options: Options, view: View | None = None) -> Finished:
-    log_dir = LogDir(_log_dir(options))
-    if view is None or not options.watch:
-        return _Launch(options, log_dir).run()
-    with view(log_dir.path) as address:
-        log.info("watch it at %s", address)
-        return _Launch(options, log_dir).run()
+    log_dir = LogDir(_log_dir(options.log_dir))
+    with ExitStack() as during:
+        if view is not None and options.watch:
+            log.info("watch it at %s", during.enter_context(view(log_dir.path)))
+        opened: Collection[str] = ()
+        with suppress(OSError):  # a working directory that is gone
+            opened = during.enter_context(watch_opened(Path.cwd(), _FOLDERS_WATCHED))
+        return _Launch(options, log_dir).run(opened)
 
 
 class _Launch:
@@ -112,9 +114,7 @@ class _Launch:
         self._log_dir = log_dir
         settings = options.settings
         attribution = settings.attribution
-        self._sources = AttributionSources(
-            build_sources(settings, log_dir.path), attribution.aggregation
-        )
+        self._sources = AttributionSources(build_sources(settings), attribution.aggregation)
         self._decider = LeaderDecides(
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
@@ -124,25 +124,31 @@ class _Launch:
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
-    def run(self) -> Finished:
-        with _watching_files() as self._opened:
-            return self._run()
-
-    def _run(self) -> Finished:
+    def run(self, opened: Collection[str]) -> Finished:
+        """`opened`: files of the working directory that the job opens meanwhile."""
         agent = self._agent
         try:
             result = agent.run()
             self._record(agent.get_event_succeeded())
-            self._take_leave()
+            ending = agent.ending
+            assert ending is not None, "an agent returns only after the job has ended"
+            level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
+            log.log(level, "%s", ending.reason)
+            self._take_leave(opened)
         except SignalException as interrupted:
             self._record(agent.get_event_failed())
-            name = interrupted.sigval.name
-            ending = JobEnding(128 + interrupted.sigval, f"stopped by {name}")
-            self._interrupted(ending, f"was stopped by {name}")
+            why = f"stopped by {interrupted.sigval.name}"
+            agent.record_interruption(JobEnding(128 + interrupted.sigval, why))
+            _without_waiting(lambda: agent.leave_job(f"was {why}"))
             raise
         except StoreLostError as lost:
             self._record(agent.get_event_failed())
-            raise self._store_lost(lost) from lost
+            what = (
+                f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent "
+                "that hosts it is gone or silent; the workers here were stopped"
+            )
+            agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
+            raise StoreLostError(what) from lost
         except Exception as wrong:
             self._record(agent.get_event_failed())
             self._end_for_everybody(wrong)
@@ -151,34 +157,20 @@ class _Launch:
             _ignore_signals()
             agent.kill_leftovers()
             sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
-        assert agent.ending is not None, "an agent returns only after the job has ended"
-        return Finished(agent.ending, result, _name_of(self._options))
+        return Finished(ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
         events.record(event, event_log_handler(self._options.torch))
 
-    def _take_leave(self) -> None:
+    def _take_leave(self, opened: Collection[str]) -> None:
         """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
         self._agent.finish_triggers()
         with suppress(StoreLostError):
-            self._rendezvous.job_store.leave()
-        _write_case(self._log_dir.path, self._decider.final_decision, self._options, self._opened)
+            self._rendezvous.job_store.left(more=1)
+        if self._decider.last is not None:
+            _write_case(self._log_dir.path, *self._decider.last, self._options, opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
-
-    def _interrupted(self, ending: JobEnding, why: str) -> None:
-        """Record how the cycle ended and tell the others, without waiting for the store."""
-        self._agent.record_interruption(ending)
-        _within(_LEAVE_WITHIN, lambda: self._agent.leave_job(why))
-
-    def _store_lost(self, lost: Exception) -> StoreLostError:
-        what = (
-            f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent that "
-            "hosts it is gone or silent; the workers here were stopped"
-        )
-        self._agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
-        log.debug("%s", lost)
-        return StoreLostError(what)
 
     def _end_for_everybody(self, wrong: Exception) -> None:
         """This agent broke: the others must not wait. A wrong option they find themselves."""
@@ -186,18 +178,10 @@ class _Launch:
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
-            _within(_LEAVE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+            _without_waiting(lambda: self._agent.end_for_everybody(ending))
 
 
-def _watching_files() -> AbstractContextManager[set[str]]:
-    """Which files of the working directory the job opens; a missing directory is no failure."""
-    try:
-        return watch_opened(Path.cwd(), _FOLDERS_WATCHED)
-    except OSError:
-        return nullcontext(set())
-
-
-def _within(seconds: float, what: Callable[[], object]) -> None:
+def _without_waiting(what: Callable[[], object]) -> None:
     """In a thread that is left behind: nobody waits for a store that does not answer."""
 
     def quietly() -> None:
@@ -206,7 +190,7 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=quietly, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(_LEAVE_WITHIN)
 
 
 def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
@@ -219,9 +203,8 @@ def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
 
 
 def _report(finished: Finished) -> int:
-    """Say how the job ended, as torchrun would, and hand on the first rank's error."""
+    """Say what failed, as torchrun would, and hand on the first rank's error."""
     ending, failures = finished.ending, _own_failures(finished)
-    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)
         log.error("%s", failed)
@@ -232,14 +215,13 @@ def _report(finished: Finished) -> int:
 
 
 def _write_case(
-    log_dir: Path, final: FinalDecision | None, options: Options, opened: Collection[str]
+    log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options, opened: Collection[str]
 ) -> None:
     """By the agent that decided, in a process of its own: it changes not how the job ends."""
-    if final is None:
-        return
     request = CaseRequest(
         log_dir=log_dir,
-        final=final,
+        failed=failed,
+        ruling=ruling,
         command=options.command,
         ranks_per_node=options.torch.nproc_per_node,
         devices=torch.cuda.device_count() if torch.cuda.is_available() else None,
@@ -292,7 +274,7 @@ def _agent(
         options.shown,
         merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
-        bounded=not _asks_for_logs(options),
+        bounded=options.log_dir is None,
         users=options.users_logs,
         functions=not isinstance(options.entrypoint, str),
     )
@@ -309,21 +291,14 @@ def _agent(
 
 def _name_of(options: Options) -> str:
     """As torchrun calls it in its summary."""
-    entrypoint = options.entrypoint
-    if not isinstance(entrypoint, str):
-        return entrypoint.__name__
-    if entrypoint != sys.executable:
-        return entrypoint
-    return next((word for word in options.arguments if not word.startswith("-")), "")
+    if not isinstance(options.entrypoint, str):
+        return options.entrypoint.__name__
+    words = (options.entrypoint, *options.arguments)
+    return next((w for w in words if w != sys.executable and not w.startswith("-")), "")
 
 
-def _asks_for_logs(options: Options) -> bool:
-    return options.log_dir is not None and options.log_dir != Path(os.devnull)
-
-
-def _log_dir(options: Options) -> Path:
+def _log_dir(asked: Path | None) -> Path:
     """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
-    asked = options.log_dir if _asks_for_logs(options) else None
     try:
         if asked is not None:
             asked.mkdir(parents=True, exist_ok=True)
@@ -348,12 +323,11 @@ def _job_id(options: Options) -> str:
 
 def _heard(names: str) -> str:
     """Without those ignored at the start, as `nohup` and background shells leave them."""
-    asked = [name.strip() for name in names.split(",")]
-    return ",".join(
-        name
-        for name in asked
-        if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is not signal.SIG_IGN
-    )
+    heard = {
+        name: signal.getsignal(getattr(signal, name, signal.SIGTERM))
+        for name in map(str.strip, names.split(","))
+    }
+    return ",".join(name for name, handler in heard.items() if handler is not signal.SIG_IGN)
 
 
 @contextmanager

@@ -80,6 +80,7 @@ def parse(arguments: Sequence[str]) -> Options:
     _choose_rendezvous(given)
     torch_config, entrypoint, worker_arguments = _torch_config(given)
     rendezvous, meeting = _meeting(given, torch_config)
+    no_logs = given.log_dir in {None, "", os.devnull}
     decision = settings.attribution.decision_timeout_seconds
     if decision >= meeting.join_timeout:  # the others would not wait for what the leader decides
         raise UsageError(
@@ -93,7 +94,7 @@ def parse(arguments: Sequence[str]) -> Options:
         arguments=tuple(worker_arguments),
         settings=settings,
         watch=given.watch,
-        log_dir=Path(given.log_dir).absolute() if given.log_dir else None,
+        log_dir=None if no_logs else Path(given.log_dir).absolute(),
         shown=_shown(given),
         meeting=meeting,
         rendezvous=rendezvous,
@@ -168,19 +169,19 @@ def _meeting(given: Namespace, config: LaunchConfig) -> tuple[RendezvousParamete
 def _shown(given: Namespace) -> Shown:
     ranks = {int(rank) for rank in given.local_ranks_filter.split(",") if rank}
     prefix = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
+
+    def filters(stream: str) -> tuple[str, ...]:
+        words = getattr(given, f"duplicate_{stream}_filters", None) or ()
+        return tuple(filter(None, words.split(",") if isinstance(words, str) else words))
+
     return Shown(
         given.redirects,
         given.tee,
         frozenset(ranks),
         **({"prefix": prefix} if prefix else {}),
-        out_filters=_words(getattr(given, "duplicate_stdout_filters", "")),
-        err_filters=_words(getattr(given, "duplicate_stderr_filters", "")),
+        out_filters=filters("stdout"),
+        err_filters=filters("stderr"),
     )
-
-
-def _words(told: str | Sequence[str] | None) -> tuple[str, ...]:
-    words = told.split(",") if isinstance(told, str) else told or ()
-    return tuple(word for word in words if word)
 
 
 def _user_command(given: Namespace) -> tuple[str, ...]:

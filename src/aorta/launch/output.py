@@ -15,12 +15,12 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
@@ -72,6 +72,20 @@ class Shown:
         return to_map(Std.from_str(spelled), world)[local_rank]
 
 
+@dataclass(eq=False)
+class _Sink:
+    """A place that a stream goes to besides its log; once it fails it is left out."""
+
+    write: Callable[[bytes], object]
+    prefix: bytes | None = None  # of every line; None: the stream is passed on as it comes
+    only: tuple[bytes, ...] = ()  # lines with one of these words
+
+    def lines(self, lines: Sequence[bytes]) -> bytes:
+        prefixed = [(self.prefix or b"") + line + b"\n" for line in lines]
+        kept = [line for line in prefixed if not self.only or any(w in line for w in self.only)]
+        return b"".join(kept)
+
+
 @dataclass
 class _Stream:
     """One stream of one rank: where it comes from and where it goes."""
@@ -80,28 +94,43 @@ class _Stream:
     path: Path
     reads: int
     writes: int
-    plain: BinaryIO | None  # shown unchanged
-    tee: BinaryIO | None  # shown behind `prefix`, line by line
-    prefix: bytes
-    filters: tuple[bytes, ...] = ()
-    filtered: Path | None = None
-    copy: Path | None = None  # where the user wants it as well
+    sinks: list[_Sink]
     file: BinaryIO | None = None
     tail: bytes = b""
     half_line: bytes = b""
     is_complete: bool = True  # False once something of it could not be written
+
+    def pass_on(self, chunk: bytes) -> None:
+        lines: list[bytes] = []
+        if any(sink.prefix is not None for sink in self.sinks):
+            *lines, self.half_line = (self.half_line + chunk).split(b"\n")
+        for sink in tuple(self.sinks):
+            content = chunk if sink.prefix is None else sink.lines(lines)
+            try:
+                if content:
+                    sink.write(content)
+            except (OSError, ValueError):  # nobody reads the console any more; the job goes on
+                self.sinks.remove(sink)
+
+    def close(self) -> None:
+        if self.half_line:
+            self.sinks = [sink for sink in self.sinks if sink.prefix is not None]
+            self.pass_on(b"\n")
+        if self.file is not None:
+            self.file.close()
+        os.close(self.reads)
+        os.close(self.writes)
 
 
 @dataclass
 class OutputPump:
     """Carries what the ranks of one cycle write, until it is stopped, and then to the end."""
 
-    merged: Path | None = None
     limit: int | None = None  # bytes of each file; the oldest are dropped
     streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
-    last_output: float = 0.0  # on the monotonic clock
+    last_output: float = 0.0  # when a rank last wrote something, on the monotonic clock
 
     def start(self) -> None:
         """Files first: also a rank that writes nothing has its logs."""
@@ -138,7 +167,7 @@ class OutputPump:
         for stream in self.streams:
             while self._pass_on(stream):
                 pass
-            self._finish(stream)
+            stream.close()
 
     def _pass_on(self, stream: _Stream) -> bool:
         try:
@@ -150,10 +179,7 @@ class OutputPump:
         self.last_output = time.monotonic()
         stream.tail = (stream.tail + chunk)[-_TAIL:]
         self._write(stream, chunk)
-        if stream.copy is not None and not _append(stream.copy, chunk):
-            stream.copy = None
-        stream.plain = _show(stream.plain, chunk)
-        self._pass_on_lines(stream, chunk)
+        stream.pass_on(chunk)
         return True
 
     def _write(self, stream: _Stream, chunk: bytes) -> None:
@@ -170,56 +196,31 @@ class OutputPump:
             stream.is_complete = False
             complain_once(str(stream.path), full)
 
-    def _pass_on_lines(self, stream: _Stream, chunk: bytes) -> None:
-        wanted = stream.tee is not None or stream.filters or self.merged is not None
-        if not wanted:
-            return
-        *lines, stream.half_line = (stream.half_line + chunk).split(b"\n")
-        self._show_lines(stream, lines)
 
-    def _show_lines(self, stream: _Stream, lines: list[bytes]) -> None:
-        if not lines:
-            return
-        prefixed = [stream.prefix + line + b"\n" for line in lines]
-        stream.tee = _show(stream.tee, b"".join(prefixed))
-        if stream.filtered is not None:
-            kept = [line for line in prefixed if any(word in line for word in stream.filters)]
-            _append(stream.filtered, b"".join(kept))
-        if self.merged is not None:
-            mark = f"{stream.rank}: ".encode()
-            if not _append(self.merged, b"".join(mark + line + b"\n" for line in lines)):
-                self.merged = None
+def _to_file(path: Path) -> Callable[[bytes], object]:
+    def write(content: bytes) -> None:
+        try:
+            with path.open("ab") as file:
+                file.write(content)
+        except OSError as full:
+            complain_once(str(path), full)
+            raise
 
-    def _finish(self, stream: _Stream) -> None:
-        if stream.half_line:
-            self._show_lines(stream, [stream.half_line])
-            stream.half_line = b""
-        if stream.file is not None:
-            stream.file.close()
-            stream.file = None
-        os.close(stream.reads)
-        os.close(stream.writes)
+    return write
 
 
-def _show(target: BinaryIO | None, chunk: bytes) -> BinaryIO | None:
-    if target is None or not chunk:
-        return target
-    try:
-        target.write(chunk)
-        target.flush()
-    except (OSError, ValueError):  # nobody reads the console any more; the job goes on
-        return None
-    return target
+def _to_screen(stream: Std) -> Callable[[bytes], object]:
+    """This process's own, also where a caller has put text in its place."""
+    screen = sys.stdout if stream is Std.OUT else sys.stderr
 
+    def write(content: bytes) -> None:
+        if hasattr(screen, "buffer"):
+            screen.buffer.write(content)
+        else:
+            screen.write(content.decode("utf-8", "replace"))
+        screen.flush()
 
-def _append(path: Path, content: bytes) -> bool:
-    try:
-        with path.open("ab") as file:
-            file.write(content)
-    except OSError as full:
-        complain_once(str(path), full)
-        return False
-    return True
+    return write
 
 
 def _keep_the_end(path: Path, size: int) -> None:
@@ -273,7 +274,7 @@ class CycleLogs(LogsSpecs):
     bounded: bool = False
     users: LogsSpecs | None = None  # the user's own `--logs-specs`: its files stand beside ours
     functions: bool = False  # workers are `RedirectedFunction`s
-    pump: OutputPump | None = None
+    pump: OutputPump = field(default_factory=OutputPump)  # of the cycle that runs
     _start: CycleStart | None = None
     # Rank -> a file in memory that it writes its step into, and when that was made.
     _beats: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -288,7 +289,7 @@ class CycleLogs(LogsSpecs):
     def prepare(self, start: CycleStart) -> CycleDir:
         """Say which cycle the next workers belong to."""
         self._start = start
-        self.pump = None
+        self.pump = OutputPump()
         for file, _ in self._beats.values():
             os.close(file)
         self._beats.clear()
@@ -297,35 +298,25 @@ class CycleLogs(LogsSpecs):
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return prepare(self.log_dir.path, start)
 
-    def stop(self) -> None:
-        """Show and write what the ranks of this cycle have said."""
-        if self.pump is not None:
-            self.pump.stop()
+    def beats(self) -> dict[int, int]:
+        """Rank -> what changes whenever it beats; 0 before it does."""
+        changed = {
+            rank: (os.fstat(file).st_mtime_ns, at) for rank, (file, at) in self._beats.items()
+        }
+        return {rank: now if now != made else 0 for rank, (now, made) in changed.items()}
 
-    def last_output(self) -> float:
-        """When a rank of this cycle last wrote something, on the monotonic clock."""
-        return self.pump.last_output if self.pump is not None else 0.0
-
-    def last_beat(self, rank: int) -> int:
-        """Changes whenever the rank beats; 0 before it does."""
-        if rank not in self._beats:
-            return 0
-        file, made = self._beats[rank]
-        changed = os.fstat(file).st_mtime_ns
-        return changed if changed != made else 0
-
-    def reported_step(self, rank: int) -> int | None:
-        """The number in the rank's last heartbeat."""
-        with suppress(OSError, KeyError, ValueError):  # its cycle may just have been left
-            return int(os.pread(self._beats[rank][0], _LONGEST_NUMBER, 0))
-        return None
+    def furthest_step(self) -> int | None:
+        """The largest number in a heartbeat of this cycle."""
+        steps = []
+        for file, _ in list(self._beats.values()):
+            with suppress(OSError, ValueError):  # the cycle may just have been left
+                steps.append(int(os.pread(file, _LONGEST_NUMBER, 0)))
+        return max(steps, default=None)
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
-        prefix = self.merged_prefix
-        merged = Path(f"{prefix}_cycle{self._start.cycle}.log") if prefix is not None else None
-        pump = OutputPump(merged, LARGEST_UNASKED if self.bounded else None)
+        pump = OutputPump(LARGEST_UNASKED if self.bounded else None)
         users = self.users.reify(envs) if self.users is not None else LogsDest()
         destination = LogsDest()
         for local_rank, env in envs.items():
@@ -335,9 +326,10 @@ class CycleLogs(LogsSpecs):
                 (Std.OUT, destination.stdouts, directory.out(rank), users.stdouts),
                 (Std.ERR, destination.stderrs, directory.err(rank), users.stderrs),
             ):
-                carried = self._stream(stream, file, local_rank, env, len(envs))
+                sinks = self._sinks(stream, file, local_rank, env, len(envs))
                 if users_files.get(local_rank):
-                    carried.copy = Path(users_files[local_rank])
+                    sinks.append(_Sink(_to_file(Path(users_files[local_rank]))))
+                carried = _Stream(rank, file, *_pipe(), sinks)
                 pump.streams.append(carried)
                 pipe = f"/proc/{os.getpid()}/fd/{carried.writes}"
                 paths[local_rank] = "" if self.functions else pipe
@@ -348,28 +340,27 @@ class CycleLogs(LogsSpecs):
         self.pump = pump
         return destination
 
-    def _stream(
+    def _sinks(
         self, stream: Std, path: Path, local_rank: int, env: Mapping[str, str], world: int
-    ) -> _Stream:
-        reads, writes = _pipe()
-        screen = console(stream)
-        filters = (
-            self.shown.filters_of(stream) if stream in self.shown.tee_of(local_rank, world) else ()
-        )
+    ) -> list[_Sink]:
+        """Where a stream is shown, and the files of `--ft-per-cycle-applog-prefix` and of
+        torchrun's filters.
+        """
         names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
-        ending = "out" if stream is Std.OUT else "err"
-        filtered = path.parent / f"filtered_{env['GROUP_RANK']}.{ending}"
-        return _Stream(
-            rank=int(env["RANK"]),
-            path=path,
-            reads=reads,
-            writes=writes,
-            plain=screen if stream in self.shown.plain_of(local_rank, world) else None,
-            tee=screen if stream in self.shown.tee_of(local_rank, world) else None,
-            prefix=Template(self.shown.prefix).safe_substitute(names).encode(),
-            filters=tuple(word.encode() for word in filters),
-            filtered=filtered if filters else None,
-        )
+        prefix = Template(self.shown.prefix).safe_substitute(names).encode()
+        sinks = []
+        if stream in self.shown.plain_of(local_rank, world):
+            sinks.append(_Sink(_to_screen(stream)))
+        if stream in self.shown.tee_of(local_rank, world):
+            sinks.append(_Sink(_to_screen(stream), prefix))
+            filters = tuple(word.encode() for word in self.shown.filters_of(stream))
+            if filters:
+                filtered = path.with_name(f"filtered_{env['GROUP_RANK']}{path.suffix}")
+                sinks.append(_Sink(_to_file(filtered), prefix, filters))
+        if self.merged_prefix is not None and self._start is not None:
+            merged = Path(f"{self.merged_prefix}_cycle{self._start.cycle}.log")
+            sinks.append(_Sink(_to_file(merged), f"{env['RANK']}: ".encode()))
+        return sinks
 
     def _tell_worker(
         self, env: dict[str, str], start: CycleStart, directory: CycleDir, rank: int
@@ -384,7 +375,9 @@ class CycleLogs(LogsSpecs):
         if self.watch_hangs:
             env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))
-            env["PYTHONPATH"] = _with_hook(os.environ)
+            # Our `sitecustomize` first; it hands over to the user's own.
+            before = os.environ.get("PYTHONPATH")
+            env["PYTHONPATH"] = os.pathsep.join([str(HOOK), *([before] if before else [])])
 
 
 def _pipe() -> tuple[int, int]:
@@ -395,26 +388,3 @@ def _pipe() -> tuple[int, int]:
     except OSError:  # this user's pipes are used up; a small one will do
         log.debug("a pipe keeps its usual size")
     return reads, writes
-
-
-def _with_hook(environment: Mapping[str, str]) -> str:
-    """Puts our `sitecustomize` first; it hands over to the user's own."""
-    before = environment.get("PYTHONPATH")
-    return os.pathsep.join([str(HOOK), *([before] if before else [])])
-
-
-def console(stream: Std) -> BinaryIO:
-    """This process's own stream, also where a caller has put text in its place."""
-    screen = sys.stdout if stream is Std.OUT else sys.stderr
-    return screen.buffer if hasattr(screen, "buffer") else cast("BinaryIO", _AsText(screen))
-
-
-class _AsText:
-    def __init__(self, screen: TextIO) -> None:
-        self._screen = screen
-
-    def write(self, chunk: bytes) -> None:
-        self._screen.write(chunk.decode("utf-8", "replace"))
-
-    def flush(self) -> None:
-        self._screen.flush()

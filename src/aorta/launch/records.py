@@ -4,7 +4,7 @@ what a source of verdicts is given and answers. Nothing here knows torch, files 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -24,7 +24,6 @@ class Node:
 
     id: str  # of this agent alone
     address: str
-    port: int  # something listens there while its process lives
     pid: int
     rank: int | None = None  # where the user numbered the nodes
 
@@ -53,9 +52,6 @@ class CycleStart:
     history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
     master: tuple[str, int] = ("", 0)  # where the workers meet
 
-    def at(self, host: str, port: int) -> "CycleStart":
-        return replace(self, master=(host, port))
-
     @property
     def cycle_id(self) -> str:
         return f"{self.job_id}:{self.cycle}"
@@ -71,7 +67,6 @@ class JobEnding:
 
     exit_code: int
     reason: str
-    cycle_id: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -125,7 +120,6 @@ class CycleEvidence:
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
     step: int | None = None  # the last step a heartbeat told
     note: str = ""  # what the agent itself saw: a hang, a lost node
-    lost: tuple[str, ...] = ()  # nodes that this agent missed
 
     @property
     def hung(self) -> bool:
@@ -159,6 +153,7 @@ class FailedCycle:
 
     start: CycleStart
     evidence: Sequence[CycleEvidence]
+    lost: tuple[str, ...] = field(default=(), compare=False)  # nodes that did not come back
 
     @property
     def ended(self) -> float | None:
@@ -223,20 +218,12 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class FinalDecision:
-    """What the deciding agent knows about the end of the job; the case is made of it."""
-
-    ending: JobEnding
-    failed: FailedCycle
-    ruling: Ruling
-
-
-@dataclass(frozen=True)
 class CaseRequest:
     """What the process that writes the case is told, as plain values."""
 
     log_dir: Path
-    final: FinalDecision
+    failed: FailedCycle
+    ruling: Ruling  # which ended the job
     command: tuple[str, ...]  # the user's own, as torchrun would run it
     ranks_per_node: int
     devices: int | None  # of this machine; None where it has no GPU

@@ -11,13 +11,12 @@ Torch sees a `RendezvousHandler` and nothing else; its own c10d and static handl
 
 import logging
 import os
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from torch.distributed import Store  # type: ignore[attr-defined]
@@ -28,7 +27,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousStoreInfo,
 )
 
-from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.errors import Exit, InfrastructureError
 from aorta.launch.decision import LeaderDecides
 from aorta.launch.records import CycleStart, JobEnding, Node
 from aorta.launch.store import JobStore, StoreLostError
@@ -37,8 +36,6 @@ from aorta.launch.store_server import Meeting, WorkerStore
 log = logging.getLogger(__name__)
 
 _LEADER_GRACE = 5.0  # beyond the decision timeout, before followers give a leader up
-_SLICE = 0.5
-_CONNECT_WITHIN = 2.0
 _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at who is there, while the leader decides
 _CLOSER_LOOKS, _OTHERS_LOOK = 0.1, 1.0  # seconds between two looks at who has joined
 _LOOKS_PER_SECOND = 160.0  # by all who wait to join
@@ -79,13 +76,12 @@ class DecidingRendezvous(RendezvousHandler):
         self._meeting = meeting
         self._decider = decider
         self._decision_timeout = decision_timeout
-        self._alive = LivingProcess()
         identity = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.node = Node(identity, meeting.address, self._alive.port, os.getpid(), meeting.rank)
+        self.node = Node(identity, meeting.address, os.getpid(), meeting.rank)
         self._beats = Heartbeats(job_store, self.node, meeting.keep_alive, meeting.most_missed)
-        self._leader: LeaderConnection | None = None
         self._round = -1
         self._members: tuple[Node, ...] = ()
+        self._lost: tuple[str, ...] = ()  # of the round before
         self._worker_store = worker_store
 
     # -- what torch asks
@@ -111,13 +107,15 @@ class DecidingRendezvous(RendezvousHandler):
         return True
 
     def num_nodes_waiting(self) -> int:
-        return len(self._waiting())
+        if len(self._members) >= self._meeting.most:
+            return 0
+        joined = self.job_store.joined(self._round + 1)
+        return len(joined) - len(self._beats.silent(joined))
 
     def next_rendezvous(self) -> RendezvousInfo:
         if self._round < 0:
             self._beats.begin()
         while True:
-            self._drop_leader()
             self._join()
             rank = self._members.index(self.node)
             outcome = self._lead() if rank == 0 else self._follow()
@@ -125,7 +123,9 @@ class DecidingRendezvous(RendezvousHandler):
                 raise JobEndedError(outcome)
             if outcome is not None:
                 self.start = outcome
-                store = self.job_store.of_round(self._round, self.round_has_lost_a_node)
+                store = self.job_store.of_round(
+                    self._round, lambda: self._beats.silent(self._members)
+                )
                 host, port = outcome.master
                 place = RendezvousStoreInfo(host, port)
                 return RendezvousInfo(cast("Store", store), rank, len(self._members), place)
@@ -141,17 +141,21 @@ class DecidingRendezvous(RendezvousHandler):
     def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
         """The ending of a job whose last cycle failed: no further round is joined."""
         if is_leader:
-            return self.end(self._decider.final(self.job_store, start))
-        deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
-        while time.monotonic() < deadline and not self.leader_is_gone():
-            if self.job_store.expect_ending(_SLICE):
-                break
+            deadline = time.monotonic() + self._decision_timeout
+            lost: Collection[Node] = ()
+            while not (lost or self.job_store.has_all_evidence(start)):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(_CLOSER_LOOKS)
+                lost = self._beats.silent(self._members)
+            return self.end(self._decider.final(self.job_store, start, self._lost_of(lost)))
+        self.job_store.expect_ending(self._decision_timeout + _LEADER_GRACE)
         ending = self.job_store.ending()
         if ending is not None:
             return ending
         failure = self.job_store.failure_of(start.cycle) or "a rank failed"
         reason = f"the job failed ({failure}); its leader is gone"
-        return self.end(JobEnding(Exit.FAILED, reason, start.cycle_id))
+        return self.end(JobEnding(Exit.FAILED, reason))
 
     def end(self, ending: JobEnding) -> JobEnding:
         """End the job for everybody, also for those who wait to join; returns what stands."""
@@ -169,17 +173,6 @@ class DecidingRendezvous(RendezvousHandler):
         watched = self._members if rank < _WATCHERS else self._members[:_WATCHERS]
         return tuple(node.address for node in self._beats.silent(watched))
 
-    def leader_is_gone(self) -> bool:
-        """Whether the leader's process is known to have ended. Asks the kernel alone."""
-        if self._leader is None or not self._leader.is_refused():
-            return False
-        self._drop_leader()
-        self.job_store.mark_gone(self._members[0].id)
-        return True
-
-    def round_has_lost_a_node(self) -> bool:
-        return self.leader_is_gone() or bool(self._beats.silent(self._members))
-
     def withdraw(self) -> None:
         """Leave, so that the others need not wait until this agent is missed."""
         self._beats.leave()
@@ -194,7 +187,7 @@ class DecidingRendezvous(RendezvousHandler):
 
     def _join(self) -> None:
         """Become a member of the next round that takes this node."""
-        number = max(self._round, self.job_store.newest_round()) + 1
+        number = self._next_round()
         while True:
             asked = self.job_store.join(number, self.node)
             is_known = number == self._round + 1
@@ -203,16 +196,15 @@ class DecidingRendezvous(RendezvousHandler):
             members = self._wait_for_members(_Round(number, before), looks_now=looks_now)
             if self.node in members:
                 self._round, self._members = number, members
+                self._lost = self._lost_of([node for node in before if node not in members])
                 return
             ending = self.job_store.ending()
+            if ending is not None and self.start is None:
+                late = f"the job has already ended: {ending.reason}"
+                raise JobEndedError(JobEnding(ending.exit_code, late))
             if ending is not None:
-                raise JobEndedError(self._as_read_later(ending))
+                raise JobEndedError(ending)
             number += 1
-
-    def _as_read_later(self, ending: JobEnding) -> JobEnding:
-        if self.start is not None:
-            return ending
-        return JobEnding(ending.exit_code, f"the job has already ended: {ending.reason}")
 
     def _wait_for_members(self, coming: _Round, *, looks_now: bool) -> tuple[Node, ...]:
         """The round's members, once it is closed, by this agent or another. The agent that came
@@ -227,7 +219,6 @@ class DecidingRendezvous(RendezvousHandler):
             joined = self.job_store.joined(coming.number)
             silent = self._beats.silent(list(dict.fromkeys([*joined, *coming.before])))
             here = [node for node in joined if node not in silent]
-            self._refuse_same_rank(here)
             chosen = self._chosen(coming, here, silent)
             if chosen:
                 return self.job_store.close_round(coming.number, chosen)
@@ -263,7 +254,8 @@ class DecidingRendezvous(RendezvousHandler):
         self, coming: _Round, here: Sequence[Node], silent: frozenset[Node], waited: float
     ) -> None:
         meeting = self._meeting
-        lost = ", ".join(sorted({node.address for node in coming.before if node in silent}))
+        gone = self._lost_of([node for node in coming.before if node in silent])
+        lost = ", ".join(gone)
         if coming.before and not coming.said and waited > _OTHERS_LOOK:
             coming.said = True
             log.warning(
@@ -282,26 +274,14 @@ class DecidingRendezvous(RendezvousHandler):
             raise InfrastructureError(f"{short}; start more agents, or lower --nnodes")
         reason = f"{short} after cycle {self.start.cycle_id} failed"
         reason += f": {lost} was lost and no other node took its place" if lost else ""
-        ending = JobEnding(Exit.INFRASTRUCTURE, reason, self.start.cycle_id)
-        raise JobEndedError(self.end(self._decider.final(self.job_store, self.start, ending)))
+        ending = JobEnding(Exit.INFRASTRUCTURE, reason)
+        raise JobEndedError(self.end(self._decider.final(self.job_store, self.start, gone, ending)))
 
-    def _refuse_same_rank(self, here: Sequence[Node]) -> None:
-        same = [node for node in here if node.rank is not None and node.rank == self.node.rank]
-        if len(same) > 1 and same[0] != self.node:
-            self.withdraw()
-            raise UsageError(
-                f"two agents have --node-rank {self.node.rank} (the other is on "
-                f"{same[0].address}); "
-                "give each node its own, or use --rdzv-backend c10d, which needs none"
-            )
-
-    def _waiting(self) -> list[Node]:
-        """Nodes that the running cycle could take in."""
-        if len(self._members) >= self._meeting.most:
-            return []
-        joined = self.job_store.joined(self._round + 1)
-        silent = self._beats.silent(joined)
-        return [node for node in joined if node not in silent]
+    def _lost_of(self, absent: Collection[Node]) -> tuple[str, ...]:
+        """Addresses of these, without agents that said why they leave."""
+        beats = self.job_store.beats([node.id for node in absent]) if absent else []
+        lost = (node.address for node, beat in zip(absent, beats, strict=True) if beat)
+        return tuple(sorted(set(lost)))
 
     def _next_round(self) -> int:
         return max(self._round, self.job_store.newest_round()) + 1
@@ -311,34 +291,22 @@ class DecidingRendezvous(RendezvousHandler):
     def _lead(self) -> CycleStart | JobEnding:
         addresses = tuple(node.address for node in self._members)
         ending = self.job_store.ending()
-        decided = ending or self._decider.outcome(self.job_store, self._round, addresses)
+        decided = ending or self._decider.outcome(
+            self.job_store, self._round, addresses, self._lost
+        )
         if isinstance(decided, JobEnding):
             return self.job_store.decide_round(self._round, self.end(decided))
-        place = self._worker_store.renew()
-        return self.job_store.decide_round(self._round, decided.at(*place))
+        start = replace(decided, master=self._worker_store.renew())
+        return self.job_store.decide_round(self._round, start)
 
     def _follow(self) -> CycleStart | JobEnding | None:
-        self._leader = LeaderConnection(self._members[0])
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
         pause = _FIRST_LOOK
-        next_look = time.monotonic() + pause
-        while time.monotonic() < deadline:
-            if self.job_store.expect_outcome(self._round, timeout=_SLICE) or self.leader_is_gone():
-                return self.job_store.outcome(self._round)
-            if time.monotonic() >= next_look:
-                if self._beats.silent(self._members[:1]):
-                    return None
-                pause = min(pause * 2, _LONGEST_LOOK)
-                next_look = time.monotonic() + pause
+        while not self.job_store.expect_outcome(self._round, pause):
+            if time.monotonic() >= deadline or self._beats.silent(self._members[:1]):
+                break
+            pause = min(pause * 2, _LONGEST_LOOK)
         return self.job_store.outcome(self._round)
-
-    def _drop_leader(self) -> None:
-        if self._leader is not None:
-            self._leader.close()
-            self._leader = None
-
-
-# -- which agents live: heartbeats in the store, and a connection that closes with its process
 
 
 @dataclass
@@ -370,7 +338,7 @@ class Heartbeats:
     def leave(self) -> None:
         """Nobody needs to wait until this agent is missed."""
         self._stopped.set()
-        self.store.mark_gone(self.node.id)
+        self.store.beat(self.node.id, "")
 
     def silent(self, nodes: Sequence[Node]) -> frozenset[Node]:
         """Those that have left, or were silent for the keep-alive time. One request.
@@ -395,67 +363,3 @@ class Heartbeats:
         self._heard[node.id] = (beat, silent_for)
         is_other = node.id != self.node.id
         return is_other and (not beat or silent_for >= self.interval * self.most_missed)
-
-
-class LivingProcess:
-    """A port that listens as long as this process lives. Others hold a connection to it while this
-    agent leads: when the process is killed its kernel closes them at once, where heartbeats would
-    be missed only after their time."""
-
-    def __init__(self) -> None:
-        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-        self._listener = socket.create_server(
-            ("", 0), family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6
-        )
-        self.port: int = self._listener.getsockname()[1]
-        self._held: list[socket.socket] = []
-        threading.Thread(target=self._accept, name="aorta-alive", daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            with suppress(OSError):
-                fresh, _ = self._listener.accept()
-                self._held = [each for each in self._held if not _has_closed(each)]
-                self._held.append(fresh)
-
-
-class LeaderConnection:
-    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an
-    address where nobody listens any more counts as a dead leader."""
-
-    def __init__(self, leader: Node) -> None:
-        self._address = (leader.address, leader.port)
-        self._socket: socket.socket | None = None
-        with suppress(OSError):
-            self._connect()
-
-    def is_refused(self) -> bool:
-        """Whether the leader's process is gone for certain."""
-        if self._socket is None or not _has_closed(self._socket):
-            return False
-        self.close()
-        try:
-            self._connect()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-        return False
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _connect(self) -> None:
-        self._socket = socket.create_connection(self._address, _CONNECT_WITHIN)
-        self._socket.setblocking(False)
-
-
-def _has_closed(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:  # nothing was said, and nothing ever is
-        return False
-    except OSError:
-        return True

@@ -28,7 +28,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -62,6 +62,9 @@ class StoreLostError(InfrastructureError):
     kind = "store_lost"
 
 
+_Call = tuple[Future[Any], Callable[[], Any]]
+
+
 class StoreCalls:
     """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
     can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
@@ -75,9 +78,7 @@ class StoreCalls:
         self._endpoint = endpoint
         self._say_after = min(say_after, give_up_after)
         self._give_up_after = give_up_after
-        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = (
-            queue.SimpleQueue()
-        )
+        self._waiting: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._is_silent = False
         self._is_lost = False
         threading.Thread(target=self._serve, name="aorta-store", daemon=True).start()
@@ -89,8 +90,8 @@ class StoreCalls:
         self._waiting.put((future, call))
         if not _is_done_within(future, self._say_after):
             self._say_silent()
-            if not _is_done_within(future, self._give_up_after - self._say_after):
-                self._is_lost = True
+            self._is_lost = not _is_done_within(future, self._give_up_after - self._say_after)
+            if self._is_lost:
                 raise StoreLostError(_DOES_NOT_ANSWER)
         if self._is_silent:
             self._is_silent = False
@@ -116,68 +117,39 @@ class StoreCalls:
             future, call = self._waiting.get()
             try:
                 future.set_result(call())
-            # It is raised again where the answer is awaited.
-            except BaseException as wrong:  # noqa: BLE001
+            except BaseException as wrong:  # noqa: BLE001 - it is raised where it is awaited
                 future.set_exception(wrong)
 
 
 def _is_done_within(future: Future[Any], seconds: float) -> bool:
-    try:
-        future.exception(seconds)
-    except TimeoutError:
-        return future.done()
-    return True
+    return bool(wait([future], seconds).done)
 
 
 class DeadlineStore:
-    """As much of torch's `Store` as is used here, through `StoreCalls`."""
+    """A store of torch's; every method of it is called through `StoreCalls`."""
 
     def __init__(self, store: Store, calls: StoreCalls) -> None:
-        self.torch_store: Any = store  # the type stubs do not know all that every store has
+        self.torch_store = store
         self.calls = calls
 
-    def get(self, key: str) -> bytes:
-        return self.calls.make(lambda: bytes(self.torch_store.get(key)))
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        return self.calls.make(lambda: list(self.torch_store.multi_get(keys)))
-
-    def set(self, key: str, value: Any) -> None:
-        self.calls.make(lambda: self.torch_store.set(key, value))
-
-    def multi_set(self, keys: list[str], values: list[Any]) -> None:
-        self.calls.make(lambda: self.torch_store.multi_set(keys, values))
-
-    def append(self, key: str, value: str) -> None:
-        self.calls.make(lambda: self.torch_store.append(key, value))
-
-    def add(self, key: str, amount: int) -> int:
-        return self.calls.make(lambda: int(self.torch_store.add(key, amount)))
-
-    def check(self, keys: list[str]) -> bool:
-        return self.calls.make(lambda: bool(self.torch_store.check(keys)))
-
-    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        return self.calls.make(lambda: bytes(self.torch_store.compare_set(key, expected, desired)))
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return lambda *words: self.calls.make(lambda: getattr(self.torch_store, method)(*words))
 
 
 class RoundStore(DeadlineStore):
     """What the agents of one round share. A key that only a lost node would write is given up."""
 
-    def __init__(self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], object]
+    ) -> None:
         super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
         self._is_hopeless = is_hopeless
         self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
 
     def get(self, key: str) -> bytes:
-        self._wait_for([key])
-        return super().get(key)
+        return self.multi_get([key])[0]
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        self._wait_for(keys)
-        return super().multi_get(keys)
-
-    def _wait_for(self, keys: list[str]) -> None:
         pause = _FIRST_LOOK
         while not self.check(keys):
             if time.monotonic() >= self._next_question:
@@ -186,6 +158,8 @@ class RoundStore(DeadlineStore):
                     raise DistStoreError("a node of this round was lost")
             time.sleep(pause)
             pause = min(pause * 1.5, _LAST_LOOK)
+        found: list[bytes] = self.calls.make(lambda: self.torch_store.multi_get(keys))
+        return found
 
 
 class KeyWatch:
@@ -203,15 +177,11 @@ class KeyWatch:
         """
         if key != self._key:
             self._key, self._answer = key, Future()
+            wanted = (key, self._answer)
             threading.Thread(
-                target=self._wait_in_store,
-                args=(key, self._answer),
-                name="aorta-watch",
-                daemon=True,
+                target=self._wait_in_store, args=wanted, name="aorta-watch", daemon=True
             ).start()
-        if timeout > 0:
-            _is_done_within(self._answer, timeout)
-        if not self._answer.done():
+        if not _is_done_within(self._answer, timeout):
             return False
         if self._answer.exception() is not None:
             raise StoreLostError(_DOES_NOT_ANSWER)
@@ -245,7 +215,7 @@ class JobStore:
 
     def mint(self, incarnation: str) -> str:
         """The id of this submission: the first one that an agent proposed."""
-        return self._store.compare_set("incarnation", "", incarnation).decode()
+        return self._first("incarnation", incarnation).decode()
 
     def decide_round(
         self, round_number: int, outcome: CycleStart | JobEnding
@@ -260,14 +230,12 @@ class JobStore:
         return _decode_outcome(found) if found is not None else None
 
     def beat(self, node: str, count: str) -> None:
+        """An empty count says that the agent has left."""
         self._store.set(f"beat/{node}", count)
-
-    def mark_gone(self, node: str) -> None:
-        self._store.set(f"beat/{node}", "")
 
     def beats(self, nodes: Sequence[str]) -> list[bytes]:
         """Of agents that have beaten at least once, or left."""
-        return self._store.multi_get([f"beat/{node}" for node in nodes])
+        return self._multi_get([f"beat/{node}" for node in nodes])
 
     def newest_round(self) -> int:
         """A round that is closed, or -1."""
@@ -276,7 +244,7 @@ class JobStore:
     def join(self, round_number: int, node: Node) -> int:
         """Ask to be a member; returns how many have asked so far."""
         self._store.append(f"round/{round_number}/joined", f"{encode(node)}\n")
-        return self._store.add(f"round/{round_number}/count", 1)
+        return self._count(f"round/{round_number}/count", 1)
 
     def joined(self, round_number: int) -> list[Node]:
         told = self._get(f"round/{round_number}/joined") or b""
@@ -298,7 +266,7 @@ class JobStore:
         """Whether a round is closed, waiting for it up to `timeout` seconds."""
         return self._is_agreed(f"round/{round_number}/members", timeout)
 
-    def of_round(self, round_number: int, is_hopeless: Callable[[], bool]) -> RoundStore:
+    def of_round(self, round_number: int, is_hopeless: Callable[[], object]) -> RoundStore:
         """For what torch's agents tell each other about their workers."""
         return RoundStore(self._store, f"round/{round_number}/torch", is_hopeless)
 
@@ -324,18 +292,14 @@ class JobStore:
     def expect_ending(self, timeout: float) -> bool:
         return self._is_agreed(_ENDING, timeout)
 
-    def leave(self) -> None:
-        """Say that this agent has read the ending."""
-        self._store.add(_LEFT, 1)
+    def left(self, more: int = 0) -> int:
+        """How many agents have read the ending, with `more` that have now."""
+        return self._count(_LEFT, more)
 
-    def left(self) -> int:
-        return self._store.add(_LEFT, 0)
-
-    def announce_failure(self, cycle: int, what: str) -> str:
-        """Mark a cycle as failed; returns what the first agent said that marked it."""
-        first = self._store.compare_set(f"cycle/{cycle}/failed", "", what).decode()
+    def announce_failure(self, cycle: int, what: str) -> None:
+        """Mark a cycle as failed; what the first agent said stands."""
+        self._first(f"cycle/{cycle}/failed", what)
         self.announce_over(cycle)
-        return first
 
     def failure_of(self, cycle: int) -> str | None:
         found = self._get(f"cycle/{cycle}/failed")
@@ -351,7 +315,7 @@ class JobStore:
 
     def look_whether_over(self, cycle: int) -> bool:
         """Ask the store, for the case that its word was lost on the way."""
-        return any(self._store.check([f"cycle/{cycle}/{key}"]) for key in ("over", "failed"))
+        return bool(self._store.check([f"cycle/{cycle}/over"]))
 
     def give_evidence(self, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
@@ -366,7 +330,7 @@ class JobStore:
         keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
         if not keys:
             return ()
-        return tuple(decode(CycleEvidence, text) for text in self._store.multi_get(keys))
+        return tuple(decode(CycleEvidence, text) for text in self._multi_get(keys))
 
     def forget_evidence(self, cycle: int) -> None:
         """Evidence of cycles that are long decided would pile up in the store's memory."""
@@ -378,20 +342,13 @@ class JobStore:
         """The groups that gave their evidence."""
         return sorted({int(group) for group in (self._get(f"cycle/{cycle}/told") or b"").split()})
 
-    def finish(self, cycle: int, agents: int) -> None:
-        """Say that this agent's ranks all succeeded; the last one wakes the others."""
-        if self._store.add(f"cycle/{cycle}/done", 1) >= agents:
-            self.announce_over(cycle)
+    def finished(self, cycle: int, more: int = 0) -> int:
+        """How many agents have ranks that all succeeded."""
+        return self._count(f"cycle/{cycle}/done", more)
 
-    def finished(self, cycle: int) -> int:
-        return self._store.add(f"cycle/{cycle}/done", 0)
-
-    def mark_dumped(self, cycle: int) -> None:
-        """Say that this agent has asked its ranks where they hang, and needs them no longer."""
-        self._store.add(f"cycle/{cycle}/dumped", 1)
-
-    def dumped(self, cycle: int) -> int:
-        return self._store.add(f"cycle/{cycle}/dumped", 0)
+    def dumped(self, cycle: int, more: int = 0) -> int:
+        """How many agents have asked their ranks where they hang, and need them no longer."""
+        return self._count(f"cycle/{cycle}/dumped", more)
 
     def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
         self._store.set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
@@ -405,15 +362,26 @@ class JobStore:
         """The first value wins, and who waits for it is woken: by a second key, for a server of
         torch 2.4 wakes nobody for what was compared and set.
         """
-        stands = self._store.compare_set(key, "", value)
+        stands = self._first(key, value)
         self._store.set(f"{key}/agreed", "1")
         return stands
+
+    def _first(self, key: str, value: str) -> bytes:
+        stands: bytes = self._store.compare_set(key, "", value)
+        return stands
+
+    def _count(self, key: str, more: int = 0) -> int:
+        return int(self._store.add(key, more))
 
     def _is_agreed(self, key: str, timeout: float) -> bool:
         return self._watch.has_arrived(f"{key}/agreed", timeout)
 
     def _get(self, key: str) -> bytes | None:
-        return self._store.get(key) if self._store.check([key]) else None
+        return self._multi_get([key])[0] if self._store.check([key]) else None
+
+    def _multi_get(self, keys: list[str]) -> list[bytes]:
+        found: list[bytes] = self._store.multi_get(keys)
+        return found
 
 
 def _evidence_key(cycle: int, group_rank: int) -> str:

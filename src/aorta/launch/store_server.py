@@ -8,14 +8,13 @@ every cycle get a new, empty store: torch's `init_process_group` expects that of
 
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from torch.distributed import (  # type: ignore[attr-defined]
     DistError,
     DistNetworkError,
-    Store,
     TCPStore,
 )
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
@@ -136,8 +135,8 @@ def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStor
             say_after=meeting.keep_alive * max(1, meeting.most_missed - 1),
             give_up_after=meeting.read_timeout,
         )
-        job_store = JobStore(store, _another(store, meeting), meeting.run_id, calls)
-        return job_store, WorkerStore(meeting, store)
+        another = partial(_client, store.host, store.port, meeting)
+        return JobStore(store, another, meeting.run_id, calls), WorkerStore(meeting, store)
     except ValueError as wrong:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
@@ -156,14 +155,10 @@ def _agents_store(parameters: RendezvousParameters, meeting: Meeting) -> TCPStor
     host, port = meeting.master
     if meeting.rank == 0:
         return TCPStore(host, 0, is_master=True, wait_for_workers=False)
-    patience = timedelta(seconds=meeting.read_timeout)
-    workers = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)
-    agents_port = int(workers.get(_AGENTS_MEET_AT))
-    return TCPStore(host, agents_port, is_master=False, wait_for_workers=False, timeout=patience)
+    workers = _client(host, port, meeting)
+    return _client(host, int(workers.get(_AGENTS_MEET_AT)), meeting)
 
 
-def _another(store: TCPStore, meeting: Meeting) -> Callable[[], Store]:
-    """Makes further connections to the same store."""
-    host, port = store.host, store.port
+def _client(host: str, port: int, meeting: Meeting) -> TCPStore:
     patience = timedelta(seconds=meeting.read_timeout)
-    return lambda: TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)
+    return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)

@@ -1,5 +1,5 @@
-"""Arrays that NumPy (`.npy`, `.npz`) or torch (`.pt`) wrote, as rows along their first dimension. The
-Python that runs the trials reads and writes them: it has the library that its program needs.
+"""Arrays that NumPy (`.npy`, `.npz`) or torch (`.pt`) wrote, as rows along their first dimension.
+The Python that runs the trials reads and writes them: it has the library that its program needs.
 """
 
 import json

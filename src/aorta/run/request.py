@@ -18,14 +18,14 @@ from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Oracle, known_failure
+from aorta.core.oracle import Oracle, known_failure
 from aorta.core.sprt import NOTHING, Calibration, HitCount
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Budget, Keep, Question
-from aorta.engine.rundir import find_resumable, write_atomically, write_json
+from aorta.engine.rundir import find_resumable, write_json
 from aorta.engine.session import Resume, Session, kept_request
 from aorta.engine.snapshots import snapshot_of
 from aorta.engine.warmth import independent_starts
@@ -35,7 +35,7 @@ from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
-from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
@@ -171,6 +171,8 @@ def _resumed(request: RunRequest, resume: Resume, say: Callable[[str], None]) ->
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
+    if request.resume is not None:
+        request = _resumed(request, request.resume, lambda _words: None)
     what = _workload(request)
     experiment = workload_experiment(what)
     yield f"{request.trials} trials of {what.workload} in {what.environment.name}"
@@ -275,9 +277,7 @@ def _run_in(
 def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.failure)
-        document = trial_document(label, request, end, found, env=env)
-        write_atomically(run_dir / label.relative_path.name, document.to_json())
+        keep_trial(run_dir / label.relative_path.name, label, request, record, end, env=env)
 
     return keep
 

@@ -53,7 +53,9 @@ _AT_KEY = re.compile(
     r"[\s\-#>*|+!/;]*(?:(?:export|declare|local|readonly|set|ENV|ARG|const|let|var|final|static|"
     r"private|public|String|\?)\s+)*[\"'`\[]*\Z"
 )
-_BLOCK = re.compile(r"[|>][+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n")
+_BLOCK = re.compile(
+    r"(?:[!&][\w!.:/\-]*[ \t]+)*(?P<is_block>[|>])[+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n"
+)
 _NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
 _INDENTED = re.compile(
     r"(?P<indent>[ \t]*)(?P<item>-[ \t]+)?(?P<content>[^\s][^\n]*?)[ \t\r]*(?:\n|\Z)"
@@ -108,7 +110,8 @@ _PAIR_VALUE = re.compile(
     re.IGNORECASE,
 )
 _COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
-_WORD_AND_VALUE = re.compile(r"[ \t]*pass(?:word|wd|phrase)[ \t]+\S+[ \t\r]*")
+_WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
+_VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
 # For the shape of a line: what follows stands in the next one; a value that cannot be dense.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
 _QUOTED_WORDS = re.compile(r"\"[^\"\\0-9]+\"|'[^'\\0-9]+'")
@@ -172,8 +175,9 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
 @lru_cache(maxsize=1 << 14)
 def _names_a_secret(shape: str) -> bool:
     """Of the shape of a line: it holds a name that may announce a secret, and a join."""
-    if _WORD_AND_VALUE.fullmatch(shape):
-        return True  # of a .netrc; the line before decides
+    line = _WORD_AND_VALUE.fullmatch(shape)
+    if line and announces_secret(line["name"]):
+        return True  # of a .netrc, where the line before decides, or of another list of settings
     names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
     return any(_may_have_value(shape, name) for name in names) or any(
         _may_be_secret_name(pair["name"] or pair["terraform"])
@@ -206,7 +210,10 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
     is_flag = name.startswith("-")
     near = max(0, begin - 48)
     if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(text, near, begin):
-        return None  # "the password is wrong" is a sentence; `--password x` is not
+        # "the password is wrong" is a sentence; `--password x` is not
+        if not announces_secret(name) or not _is_quoted_or_alone(text, begin, match.end()):
+            return None
+        join = "is"
     if re.fullmatch(_BAR, join):
         if not _AFTER_BAR.search(text, near, begin):
             return None  # a pipe, and no table
@@ -230,6 +237,14 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         "" if match["closed"] else text[begin - 1 : begin].strip("?&;:/.,([{<>= \t\n"),
         len(line) - len(line.lstrip(" \t-")),
     )
+
+
+def _is_quoted_or_alone(text: str, begin: int, at: int) -> bool:
+    """`password 'x' was refused`; or `requirepass x`, and nothing else in its line."""
+    if text[at : at + 1] in ("'", '"'):
+        return True
+    start, end = text.rfind("\n", 0, begin) + 1, text.find("\n", at)
+    return _WORD_AND_VALUE.fullmatch(text, start, end if end >= 0 else len(text)) is not None
 
 
 def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[SecretSpan]:
@@ -261,6 +276,9 @@ def _is_secret(place: _Place, value: str, surely: bool) -> bool:
 
 def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSpan]:
     at = place.at
+    if surely and (inside := _VALUE_INSIDE.match(text, at)):
+        at = inside.end()
+        place = place._replace(at=at)
     if place.separator == "|":
         cell = _IN_TABLE.match(text, at)
         if cell:
@@ -269,8 +287,7 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
     if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
         if opened:
-            is_block = text[at : at + 1] in ("|", ">")
-            yield from _below(text, opened.end(), place, is_block)
+            yield from _below(text, opened.end(), place, "is_block" in opened.groupdict())
             return
     quoted = _HEREDOC.match(text, at) or _TRIPLE.match(text, at) or _QUOTED.match(text, at)
     if quoted and _closes(text, quoted):
@@ -334,7 +351,9 @@ def _below(text: str, at: int, place: _Place, is_block: bool) -> Iterator[Secret
 
 def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
     found = _word(text, place.at, place.in_list, _LONGEST if surely else _LONGEST_DENSE)
-    if found is None or (not place.is_flag and _CODE.match(found.value)):
+    if found is None or (found.value.startswith("{") and not place.in_list):
+        return None  # what is inside of braces has names of its own
+    if not place.is_flag and _CODE.match(found.value):
         return None
     if place.in_list and text[found.end : found.end + 1] == " ":
         more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)

@@ -19,7 +19,7 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
     "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
-    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
+    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds psk"
 )
 ALL_BELOW_IS_SECRET = words("stringData string_data")
 """Whatever the keys in it are called: a Kubernetes secret."""

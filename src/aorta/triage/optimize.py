@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding, known_failure
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord, failed_differently
@@ -18,11 +18,12 @@ from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.recipe import Recipe, with_timeout
+from aorta.triage.plan import build_plan
+from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
 from aorta.triage.stack_report import SCHEMA, StackReport, found_stacks, optimize_markdown
 from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
-from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
 
@@ -34,14 +35,12 @@ def optimize(
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
     """Find the smallest stack and write it, also when the run is stopped."""
-    recipe = with_timeout(recipe, settings.timeout)
-    plan = stack_plan(check_recipe(recipe, settings), sets)
+    plan = stack_plan(check_recipe(recipe), sets)
     session = open_session(plan.plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
-        resolved = files.adopt(recipe)
-        plan = stack_plan(check_recipe(resolved, settings), sets)
+        plan = stack_plan(build_plan(files.adopt(recipe)), sets)
         snapshots, warnings = files.take_snapshots(plan.plan, executor)
         run = _StackRun(plan, files)
         question = Question(
@@ -110,10 +109,8 @@ def _keeper(run: _StackRun, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         request = run.experiment(record.point).request
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.failure)
-        document = trial_document(label, request, end, found, env=snapshots(run.plan.original))
         path = run.files.path / run.trial_file(record.point, record.index)
-        write_atomically(path, document.to_json())
+        keep_trial(path, label, request, record, end, env=snapshots(run.plan.original))
 
     return keep
 

@@ -17,7 +17,7 @@ from aorta.core.axis import Point
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding, known_failure
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
@@ -34,9 +34,9 @@ from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.markdown import matrix_markdown
 from aorta.triage.matrix import SCHEMA, MatrixReport, doubts, matrix_rows
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan
-from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml, with_timeout
+from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
 from aorta.triage.statistics import Stopping
-from aorta.workloads.results import read_trial, trial_document
+from aorta.workloads.results import keep_trial, read_trial
 
 VERB = "triage"
 RESOLVED_RECIPE = "recipe.resolved.yaml"
@@ -50,7 +50,6 @@ class RunSettings:
     """How to run a recipe, apart from what it says itself."""
 
     output_dir: Path
-    timeout: float | None = None
     resume: Resume | None = None
     budget: Budget = field(default_factory=Budget)
     run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
@@ -63,9 +62,7 @@ def run_recipe(
     listeners: Sequence[Listener] = (),
 ) -> MatrixReport:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
-    recipe = with_timeout(recipe, settings.timeout)
-    plan = check_recipe(recipe, settings)
-    session = open_session(plan, settings)
+    session = open_session(check_recipe(recipe), settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
@@ -111,14 +108,14 @@ def run_recipe(
         return matrix
 
 
-def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
+def check_recipe(recipe: Recipe) -> Plan:
     """Every check that leaves no trace: what a dry run says is what a run would say."""
     if os.environ.get("WORLD_SIZE", "1") not in {"", "1"}:
         raise UsageError(
             "a matrix starts the ranks of each trial itself; put the launcher behind --, such as: "
             "aorta triage run --recipe r.yaml -- torchrun ..."
         )
-    return build_plan(with_timeout(recipe, settings.timeout))
+    return build_plan(recipe)
 
 
 def open_session(plan: Plan, settings: RunSettings) -> Session:
@@ -262,11 +259,9 @@ class _MatrixRun:
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell = run.plan.by_name[cell_of(record.point)]
-        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
-        document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)
-        write_atomically(path, document.to_json())
+        keep_trial(path, label, cell.request, record, end, env=snapshots(cell))
         if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
             shutil.rmtree(run.files.path / record.path, ignore_errors=True)
 

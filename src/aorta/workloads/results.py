@@ -23,6 +23,8 @@ from aorta.core.failure import failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
+from aorta.engine.events import TrialRecord
+from aorta.engine.rundir import write_atomically
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
@@ -74,20 +76,19 @@ ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastr
 
 @dataclass(frozen=True)
 class TrialLabel:
-    """Which trial of which cell: dataset, mitigation and trial number."""
+    """Which trial of which cell. `d0`: aorta knows one dataset."""
 
     workload: str
     trial: int
-    dataset: int = 0
     mitigation: int = 0
 
     @property
     def trial_id(self) -> str:
-        return f"{self.workload}_d{self.dataset}_m{self.mitigation}_t{self.trial}"
+        return f"{self.workload}_d0_m{self.mitigation}_t{self.trial}"
 
     @property
     def relative_path(self) -> Path:
-        name = f"trial_d{self.dataset}_m{self.mitigation}_t{self.trial}.json"
+        name = f"trial_d0_m{self.mitigation}_t{self.trial}.json"
         return Path(slug(self.workload)) / name
 
 
@@ -154,7 +155,6 @@ def trial_document(
     found: Classified,
     *,
     env: Mapping[str, Any],
-    fingerprint: str | None = None,
 ) -> TrialDocument:
     """`env` is the snapshot of the machine (or the placeholder where none could be taken)."""
     result = _result_of(end, found)
@@ -172,13 +172,27 @@ def trial_document(
         result=result.to_dict(),
         wall_clock_sec=end.duration,
         exit_status=_exit_status(end, found, result),
-        request_fingerprint=fingerprint,
+        request_fingerprint=None,
         outcome=found.outcome.value,
         why=_why(found, end),
         signature=found.failure.text if found.failure else None,
         failure=failure_to_json(found.failure),
         process=_process_of(end),
     )
+
+
+def keep_trial(
+    path: Path,
+    label: TrialLabel,
+    request: WorkloadRequest,
+    record: TrialRecord,
+    end: TrialEnd,
+    *,
+    env: Mapping[str, Any],
+) -> None:
+    """Write the record of a trial that the engine has classified."""
+    found = Classified(record.outcome, record.why, record.failure)
+    write_atomically(path, trial_document(label, request, end, found, env=env).to_json())
 
 
 def read_trial(path: Path) -> TrialDocument:
@@ -267,15 +281,6 @@ def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> Ex
 
 
 def _process_of(end: TrialEnd) -> TrialProcess:
-    return TrialProcess(
-        exit_code=end.exit_code,
-        signal=end.signal,
-        timed_out=end.timed_out,
-        hung=end.hung,
-        lost=end.lost,
-        started_at=end.started_at,
-        host=end.host,
-        image_digest=end.image_digest,
-        stdout=str(end.stdout.path),
-        stderr=str(end.stderr.path),
-    )
+    seen: dict[str, Any] = {name: getattr(end, name) for name in TrialProcess.model_fields}
+    logs = {name: str(seen[name].path) for name in ("stdout", "stderr")}
+    return TrialProcess(**{**seen, **logs})

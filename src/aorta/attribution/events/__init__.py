@@ -267,7 +267,6 @@ class Event:
     advice: tuple[str, str] | None = None
     node: str | None = None
     device: str | None = None
-    file: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
@@ -355,7 +354,6 @@ def event_of(
         advice=(row.advice.kind, row.advice.text) if row.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
-        file=groups.get("file"),
         sequence=int(number) if number else None,
         time=line.time,
         stream=line.stream,

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 _STACKS, _DUMP = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the agent sends them
@@ -36,9 +37,10 @@ def _hand_over() -> None:
 
 
 def _write_stacks_on_request(path: str) -> None:
-    # faulthandler keeps writing to it until the process ends.
-    stacks = Path(path).open("w")  # noqa: SIM115
-    faulthandler.register(_STACKS, file=stacks, all_threads=True, chain=False)
+    # Without a file, of which the disk is at fault, the agent does not ask.
+    with suppress(OSError):
+        stacks = Path(path).open("w")  # noqa: SIM115 - it is written to until the process ends
+        faulthandler.register(_STACKS, file=stacks, all_threads=True, chain=False)
 
 
 def _dump_flight_recorder_on_request(path: str) -> None:

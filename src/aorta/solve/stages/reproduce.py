@@ -33,11 +33,17 @@ from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
 from aorta.solve.state import Stage, StageResult, State, Status
-from aorta.solve.still_running import VARIABLES, end_after, stands_at
 from aorta.solve.subject import Subject, subject_of
-from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
+from aorta.solve.symptoms import (
+    NOT_A_NUMBER,
+    STACKS_ON_ABORT,
+    end_after,
+    nan_words,
+    stands_at,
+    symptom_of,
+)
 
-LOOK = "look"
+LOOK = "reproduce-look"  # trials before it is known what counts as the failure
 MOST_LOOKS = 20
 _PATIENCE = 0.75  # of the budget, for a first run
 _OPENED = "opened.json"
@@ -132,17 +138,10 @@ def _sought(oracle: Mapping[str, Any]) -> str:
     >>> _sought({"kind": "regex", "pattern": "nan", "stream": "both"})
     "'nan' in what it writes, whatever its exit code"
     """
-    match oracle["kind"]:
-        case "regex":
-            ends = "in a run that fails" if oracle.get("with_failure") else "whatever its exit code"
-            return f"{oracle['pattern']!r} in what it writes, {ends}"
-        case "exit_code":
-            codes = oracle.get("codes")
-            return f"exit {' or '.join(map(str, codes))}" if codes else "any exit but 0"
-        case "hang":
-            return "a run that hangs"
-        case kind:
-            return f"the {kind} {oracle.get('key') or oracle.get('pattern')}"
+    if oracle["kind"] != "regex":
+        return ", ".join(f"{key} {value}" for key, value in oracle.items() if value)
+    exits = "in a run that fails" if oracle.get("with_failure") else "whatever its exit code"
+    return f"{oracle['pattern']!r} in what it writes, {exits}"
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
@@ -237,7 +236,9 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
 
         report = run_command(
             state,
-            replace(subject, env={**subject.env, **VARIABLES}, oracle=_to_the_end(subject.oracle)),
+            replace(
+                subject, env={**subject.env, **STACKS_ON_ABORT}, oracle=_to_the_end(subject.oracle)
+            ),
             stage="reproduce",
             counted_as=LOOK,
             folder=state.run.private / LOOK / name,
@@ -246,7 +247,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
             listeners=[watch],
         )
     _keep_opened(state, opened)
-    if ended.is_so and limit is not None:
+    if ended.is_set() and limit is not None:
         raise _StillRunning(_still_running(report, limit))
     _check_possible(state, report)
     return report
