@@ -22,6 +22,7 @@ from aorta.probe import collect_env
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
 
+SNAPSHOT_ID = "snapshot"
 SNAPSHOT_SECONDS = 60.0
 _CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})
 
@@ -47,7 +48,7 @@ def snapshot_of(
         argv=probe_argv(mounted=environment.kind in _CONTAINERS),
         trial_dir=scratch,
         cwd=cwd,
-        id="snapshot",
+        id=SNAPSHOT_ID,
         is_step=True,
         env=env,
         environment=_with_probe(environment),
