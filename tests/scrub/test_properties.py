@@ -81,7 +81,7 @@ def test_scrubbing_twice_changes_nothing(lines: list[str]) -> None:
 
 
 @given(ANY_TEXT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_only_the_reported_spans_differ_from_the_original(text: str) -> None:
     scrubber = Scrubber()
     scrubber.learn(text)
@@ -113,7 +113,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from(BEFORE), st.sampled_from(AFTER)), m
 
 
 @given(st.sampled_from(FOUND_IN), CHANGES)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_line_is_left_out_in_which_a_detector_would_find_something(
     text: str, changes: list[tuple[str, str]]
 ) -> None:

@@ -6,7 +6,8 @@ not made, or is not trusted.
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Literal
 
 from pydantic import Field
@@ -56,23 +57,19 @@ def problem_with(path: str) -> str | None:
     return next((found for part in path.split("/") if (found := _problem_with_part(part))), None)
 
 
-def doubles(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that a case-blind or Unicode-normalising system takes for one."""
-    seen: dict[str, str] = {}
-    folders: dict[str, str] = {}
+def doubles(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of names that a case-blind or Unicode-normalising system takes for one: two files, or
+    a file and a folder.
+    """
+    files: dict[str, str] = {}
     for path in paths:
-        folded = _folded(path)
-        if folded in seen:
-            yield seen[folded], path
-        elif folded in folders:
-            yield folders[folded], path
-        seen.setdefault(folded, path)
-        parents = folded.split("/")[:-1]
-        for depth in range(1, len(parents) + 1):
-            folder = "/".join(parents[:depth])
-            if folder in seen:
-                yield seen[folder], path
-            folders.setdefault(folder, path)
+        if (folded := _folded(path)) in files:
+            yield files[folded], path
+        files[folded] = path
+    for path in paths:
+        for folder in PurePosixPath(_folded(path)).parents:
+            if str(folder) in files:
+                yield files[str(folder)], path
 
 
 def _problem_with_part(part: str) -> str | None:
