@@ -186,7 +186,9 @@ def _recurs(
 ) -> tuple[str, str] | None:
     """Why repeating it is pointless by now, and by which rule; None where it is not."""
     now = progress_over([*history, finding])
-    again = _is_same_as_the_last(finding, history)
+    # Preempted cycles say nothing about a failure.
+    counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
+    again = bool(counted) and is_same_failure(counted[-1], finding)
     certain = _is_certain_user_error(finding, rule)
     # A certain user error needs no word on progress: the restart it was given did not heal it.
     silent = reached(finding) is None and finding.lived_sec is None
@@ -204,12 +206,6 @@ def _is_restarted_once(finding: Finding, rule: PolicyRule) -> bool:
     if rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
         return True
     return rule.policy is RestartPolicy.STOP and _came_far(finding)
-
-
-def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool:
-    """Whether the cycle before ended with this very failure; preempted ones say nothing."""
-    counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
-    return bool(counted) and is_same_failure(counted[-1], finding)
 
 
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from aorta.attribution import (
     Action,
     Attribution,
+    CycleState,
     Evidence,
     FailureClass,
     LogSource,
@@ -298,6 +299,8 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
+    if finding.state is not CycleState.FAILED:  # the oracle says that it failed, its exit does not
+        summary = f"{kind.value}: it exited with code 0"
     line = NOT_A_NUMBER.search(end.stdout.tail) or NOT_A_NUMBER.search(end.stderr.tail)
     shown = None if _has_failed(end) or subject.oracle is not None else symptom_of(end)
     if end.out_of_memory:
