@@ -7,10 +7,12 @@ first look is the estimate for failures to come, and is printed beside today's f
 `fresh`, `newest`, `last` and `gpu` followed one another in this order, and hold many failures that
 were made to look like what they are not; `frameworks` are real failures of JAX, Ray, HF Trainer,
 Lightning, srun and docker.
+
+    python -m benchmarks.attribution_accuracy    prints the answer for every job
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +109,16 @@ def row(name: str, looks: list[Look]) -> None:
     print(f"{name:14} {len(looks):4} {right:6} {root:6} {wrong:11} {f'{stopped} of {user}':>20}")
 
 
+def answers() -> Iterator[str]:
+    """What is said of every job, a line each: to compare two versions of the code."""
+    named: list[tuple[str, Case | Excerpt]] = [(case.name, case) for case in cases()]
+    named += [(f"{name}/{e.name}", e) for name, excerpts in FIELD.items() for e in excerpts]
+    for name, job in named:
+        found = attribute(job.evidence())
+        said = (found.finding.failure_class, found.finding.root.rank, found.decision.action)
+        yield f"{name:44} {' '.join(map(str, said))} {found.decision.rule}"
+
+
 NOT_LEARNED_FROM = {"last"}
 _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
 
@@ -159,3 +171,7 @@ def _field_row(name: str, rows: Sequence[tuple[Excerpt, str, int | None, str]]) 
     print(
         f"{name:18} {len(rows):4} {right:6} {f'{root} of {len(rooted)}':>8} {wrong:7} {stopped:>20}"
     )
+
+
+if __name__ == "__main__":
+    print(*answers(), sep="\n")

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aorta.attribution.analysis import what_was_said
+from aorta.attribution import what_was_said
 from aorta.attribution.classify import (
     SCALE,
     WEIGHTS,

@@ -1,9 +1,10 @@
 """Is this the same failure again? Measured on a corpus of strangers' messages, verb by verb.
 
 Noisy programs fail in one way, in words that vary; slips are two failures that are not the same.
-`first` were written before the rule, `later` after it. Prints, for the rule itself and for `run`,
-`triage` and `reduce`, how many of the same were called the same and how many of the different were
-called different, and what noise costs a reduction in trials.
+`first` were written before the rule, `later` after it, `third` and `fourth` each when all before
+were right to the last. Prints, for the rule itself and for `run`, `triage` and `reduce`, how many
+of the same were called the same and how many of the different were called different, and what
+noise costs a reduction in trials.
 """
 
 import random
@@ -202,16 +203,16 @@ def reductions() -> None:
 
 
 def main() -> None:
-    for batch in ("first", "later"):
+    for batch in ("first", "later", "third", "fourth"):
         sizes = [sum(case.batch == batch for case in cases(kind)) for kind in ("noisy", "slips")]
         print(f"{batch}: {sizes[0]} noisy failures, {sizes[1]} slips")
         print(by_rule("noisy", rule_on_noise, batch).line("same called same: the rule"))
         unlearned = by_rule("noisy", rule_on_noise_unlearned, batch)
         print(unlearned.line("... beside one failure alone"))
         print(by_rule("slips", rule_on_slips, batch).line("different called different: the rule"))
-    print("both, by ideas of others")
+    print("all, by ideas of others")
     peers()
-    print("both, in the verbs", flush=True)
+    print("all, in the verbs", flush=True)
     print(by_verb("noisy", run_on_noise).line("same called same: run"), flush=True)
     print(by_verb("noisy", triage_on_noise).line("same called same: triage"), flush=True)
     print(by_verb("slips", triage_on_slips).line("different called different: triage"), flush=True)

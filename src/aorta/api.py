@@ -43,12 +43,12 @@ from aorta.report.building import write_page
 from aorta.run.request import RunReport, RunRequest
 from aorta.run.request import run as _run
 from aorta.solve.request import SolveRequest
-from aorta.solve.request import solve as _solve
+from aorta.solve.running import solve as _solve
 from aorta.solve.solution import Solution
-from aorta.triage.optimize import StackReport
+from aorta.triage.matrix import MatrixReport
 from aorta.triage.request import TriageRequest
 from aorta.triage.request import triage as _triage
-from aorta.triage.running import MatrixReport
+from aorta.triage.stack_report import StackReport
 
 __all__ = [
     "AortaError",

@@ -59,6 +59,119 @@ def test_the_evidence_that_tells_nothing_leaves_with_code_3(tmp_path: Path) -> N
     assert done.json()["decision"]["action"] == "UNKNOWN"
 
 
+STEPS = "step 10 loss 2.31\nstep 20 loss 2.11\nstep 30 loss 1.90\n"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Training finished. Saved the final model to /out/final.pt\n",
+        "WARNING: failed to load an image extension\nTraining complete\nwandb: Synced 5 files\n",
+        "saved checkpoint step 30\nexit code 0\n",
+        "Done.\n",
+        "`Trainer.fit` stopped: `max_epochs=10` reached.\n",
+        "step 40/40 loss 1.80\n",
+    ],
+)
+def test_a_log_that_ended_well_has_neither_a_class_nor_a_bug(tmp_path: Path, last: str) -> None:
+    (log := tmp_path / "job.log").write_text(STEPS + last)
+    said = aorta("attribute", log)
+    assert said.exit_code == 0
+    assert said.stdout.startswith("ENDED WELL  ")
+    assert not any(word in said.stdout for word in ("class", "confidence", "bug", "running"))
+    document = aorta("attribute", "--json", log).json()
+    finding = document["finding"]
+    assert (finding["state"], finding["class"]) == ("ended_well", "unknown")
+    assert (finding["confidence"], finding["fingerprint"]) == (0.0, "")
+    assert (document["decision"]["action"], document["decision"]["rule"]) == (
+        "UNKNOWN",
+        "ended_well",
+    )
+
+
+@pytest.mark.parametrize("last", ["Job 42 finished with errors\n", "worker exited with code 1\n"])
+def test_a_log_that_says_it_ended_badly_did_not_end_well(tmp_path: Path, last: str) -> None:
+    (log := tmp_path / "job.log").write_text(STEPS + last)
+    assert aorta("attribute", "--json", log).json()["finding"]["state"] == "failed"
+
+
+def test_a_log_that_stops_between_steps_may_still_be_running_and_names_no_bug(
+    tmp_path: Path,
+) -> None:
+    (log := tmp_path / "job.log").write_text(STEPS)
+    said = aorta("attribute", log)
+    assert said.exit_code == 3
+    assert "may still be running" in said.stdout
+    assert not any(word in said.stdout for word in ("class", "confidence", "bug"))
+
+
+def test_a_cycle_whose_ranks_all_exited_with_0_ended_well_whatever_they_wrote(
+    tmp_path: Path,
+) -> None:
+    cycle = cycle_directory(tmp_path, 0, "value_error")
+    info = json.loads((cycle / "cycle_info.json").read_text())
+    well = [{"rank": row["rank"], "exit_code": 0, "signal": None} for row in info["ranks"]]
+    (cycle / "cycle_info.json").write_text(json.dumps(info | {"ranks": well}))
+    said = aorta("attribute", cycle)
+    assert said.stdout.startswith("ENDED WELL  it ended well: all 2 ranks exited with code 0")
+
+
+def test_a_long_message_is_cut_behind_a_word_and_says_so(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(200))
+    (log := tmp_path / "job.log").write_text(
+        f'Traceback (most recent call last):\n  File "t.py", line 1, in f\nValueError: {words}\n'
+    )
+    document = attributed(log)
+    whole = {*words.split(), "…"}
+    for text in (document["finding"]["summary"], document["finding"]["evidence"][0]["text"]):
+        assert text.endswith(" …")
+        assert set(text.partition("ValueError: ")[2].split()) <= whole
+    assert "…; " in document["decision"]["reason"]
+
+
+def test_the_rank_that_is_blamed_is_not_said_to_have_written_what_another_wrote(
+    tmp_path: Path,
+) -> None:
+    waited = (
+        "[rank{0}]:[E1117 03:12:44.1 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=10, OpType=ALLREDUCE, NumelIn=1, "
+        "NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.\n"
+    )
+    (log := tmp_path / "job.log").write_text(
+        "".join(f"[rank{rank}]: step 10 loss 2.1\n" for rank in (0, 1, 5))
+        + waited.format(0)
+        + waited.format(1)
+    )
+    finding = attributed(log)["finding"]
+    assert finding["root"]["rank"] == 5
+    assert finding["summary"].startswith("rank 5: collective_timeout, reported by rank 0: Watchdog")
+
+
+@pytest.mark.parametrize("speaks", ["[rank{0}]: joined the store", "rank {0} of 8: connecting"])
+def test_the_rank_that_never_came_to_the_rendezvous_is_named(tmp_path: Path, speaks: str) -> None:
+    came = "".join(speaks.format(rank) + "\n" for rank in (0, 1, 2, 3, 4, 6, 7))
+    (log := tmp_path / "join.log").write_text(
+        f"initializing torch distributed, world size: 8\n{came}"
+        'Traceback (most recent call last):\n  File "train.py", line 12, in <module>\n'
+        "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 7/8 "
+        "clients joined.\n"
+    )
+    finding = attributed(log)["finding"]
+    assert (finding["class"], finding["root"]["rank"]) == ("rendezvous_error", 5)
+    assert finding["last_step"] is None
+
+
+def test_of_a_launchers_log_directory_the_last_cycle_is_read_with_those_before_it(
+    tmp_path: Path,
+) -> None:
+    for number in (0, 1):
+        cycle_directory(tmp_path, number, "value_error")
+    (tmp_path / "current").symlink_to("cycle_1")
+    done = aorta("attribute", "--json", tmp_path)
+    assert "cycle_1, the last cycle there" in done.stderr
+    assert done.json()["decision"]["rule"] == "repeated"
+
+
 def test_a_cycle_directory_brings_its_failures_along(tmp_path: Path) -> None:
     cycle = cycle_directory(tmp_path, 0, "sigkill")
     document = attributed(cycle)

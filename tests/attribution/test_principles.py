@@ -285,3 +285,26 @@ def test_stacks_and_the_variables_drawn_in_them_tell_of_no_steps() -> None:
     drawn = "".join(f"    │  └ Job(rank=0, step={number})\n" for number in range(9))
     frames = "".join(f'  File "/srv/a.py", line {number}, in f\n' for number in range(9))
     assert steps_in(drawn + frames) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "exception", "action"),
+    [
+        ("assert args.heads * args.head_dim == args.hidden", "AssertionError", "STOP"),
+        ("assert cfg.warmup < cfg.steps, 'warm-up'", "AssertionError: warm-up", "STOP"),
+        ("model = MODELS[args.model](cfg)", "KeyError: 'resnet51'", "STOP"),
+        ("lr = config['optimizer']['lr']", "KeyError: 'lr'", "STOP"),
+        # A node may be missing, a record may be odd, a step may have gone wrong.
+        ("assert args.batch % args.num_gpus == 0", "AssertionError", "RESTART"),
+        ("assert cfg.ranks == 4, 'ranks'", "AssertionError: 3 ranks came", "RESTART"),
+        ("assert len(batch) == args.batch_size", "AssertionError", "RESTART"),
+        ("assert loss < cfg.max_loss", "AssertionError", "RESTART"),
+        ("x = batch[args.label]", "KeyError: 'label'", "RESTART"),
+    ],
+)
+def test_options_that_contradict_each_other_stop_a_job_and_what_the_machine_gave_does_not(
+    source: str, exception: str, action: str
+) -> None:
+    log = raised(exception, source)
+    assert found(*[log] * 4).decision.action == action
+    assert found(*[STEPS + log] * 4).decision.action == "RESTART"

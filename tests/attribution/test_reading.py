@@ -3,6 +3,7 @@ rightly.
 """
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,12 +111,6 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
     assert line_numbers(ReadableLog("x", text=text), offsets) == expected
 
 
-@settings(deadline=None)  # the first example imports numpy
-@given(st.binary(max_size=300), st.booleans())
-def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
-    assert logs._line_end_counter(far)(block) == block.count(b"\n")
-
-
 def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for source in (
@@ -147,3 +142,12 @@ def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) 
         "RuntimeError: number 0",
         "RuntimeError: number 59999",
     )
+
+
+def test_threads_may_read_at_the_same_time() -> None:
+    """A launcher compiles the patterns in a thread while a cycle is already attributed."""
+    lines = b"step 1 loss 2\n" * 100_000 + b"RuntimeError: CUDA error: out of memory\n"
+    literals = (b"CUDA error", b"Traceback")
+    scan = fastest_scanner(literals)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(scan, [lines] * 32)) == [{0}] * 32

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from aorta.bisect.jax_toolbox import TriageOptions, request_of
 from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
 from support.git_images import with_git
 from support.git_repositories import Repository
@@ -229,15 +228,10 @@ def test_what_the_tool_refuses_is_refused_before_anything_runs(
 
 def test_inside_a_container_the_repositories_are_moved_where_they_are(tmp_path: Path) -> None:
     """`--container-runtime local`, with a build script on the path that says what it built."""
-    request = request_of(
-        TriageOptions(
-            test_command=("my-test",),
-            container_runtime="local",
-            passing_versions={"jax": "1", "xla": "2"},
-            failing_versions={"jax": "3", "xla": "4"},
-        )
-    )
-    assert request.base.in_place
+    ends = ("--passing-versions", "jax:1,xla:2", "--failing-versions", "jax:3,xla:4")
+    refused = triage("--container-runtime", "local", *ends, "my-test", cwd=tmp_path, env={})
+    assert refused.exit_code == 2
+    assert "/opt/xla: this is no git repository" in refused.stderr
     jax, xla = (Repository.create(tmp_path / name) for name in ("jax", "xla"))
     shas = [jax.commit(f"jax {n}", {"number": f"{n}\n"}) for n in range(8)]
     still = xla.commit("xla", {"file": "x\n"})

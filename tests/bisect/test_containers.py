@@ -87,15 +87,13 @@ def test_a_series_that_never_passes_says_so(
 
 
 @pytest.mark.xdist_group("docker")
-def test_a_difference_that_no_version_explains_is_a_hidden_variable(
+def test_a_difference_that_no_version_explains_is_said_to_be_one(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
     hidden = layer(tmp_path / "hidden.tar", {"hidden": ""})
     layers = {"good": [], "bad": [hidden]}
     passing, failing = (
-        oci_registry.push(
-            "nightly/hidden", side, [world.rootfs[side].tarball, *more], [f"LIBRARY_VERSION={side}"]
-        )
+        oci_registry.push("nightly/hidden", side, [world.rootfs[side].tarball, *more])
         for side, more in layers.items()
     )
     file = tmp_path / "bisect.yaml"
@@ -110,8 +108,7 @@ def test_a_difference_that_no_version_explains_is_a_hidden_variable(
     assert done.exit_code == 3
     assert result["status"] == "inconsistent", done.stderr
     assert result["culprits"] == []
-    assert any("hidden variable" in warning for warning in result["warnings"])
-    assert any("LIBRARY_VERSION" in d["field"] for d in result["differences"])
+    assert any("no listed version explains" in warning for warning in result["warnings"])
 
 
 @pytest.mark.xdist_group("podman")
@@ -199,10 +196,10 @@ def test_a_container_that_cannot_start_is_trouble_of_the_machine_and_says_why(
 
 
 @pytest.mark.xdist_group("docker")
-def test_thousands_of_commits_inside_a_container_are_searched_like_a_few(
+def test_a_thousand_commits_inside_a_container_are_searched_like_a_few(
     docker_engine: DockerEngine, busybox: Rootfs, tmp_path: Path
 ) -> None:
-    many, culprit = 3600, 2345
+    many, culprit = 1200, 745
     stream = []
     for n in range(many):
         title, content = f"commit {n}", f"{n}\n"

@@ -37,12 +37,11 @@ def test_what_lies_between_two_commits_does_not_depend_on_dates(tmp_path: Path, 
             assert (states[0], states[-1]) == (shas[good], shas[bad])
 
 
-@pytest.mark.parametrize("dates", ["reversed", "shuffled"])
-def test_a_bisection_ends_at_the_commit_whatever_the_dates(tmp_path: Path, dates: str) -> None:
-    draw = random.Random(dates)
+def test_a_bisection_ends_at_the_commit_whatever_the_dates(tmp_path: Path) -> None:
+    draw = random.Random("shuffled")
     parents = [[], *([n] for n in range(39))]
     made = Repository.create(tmp_path / "repo")
-    shas = made.graph(parents, DATES[dates](40, draw))
+    shas = made.graph(parents, DATES["shuffled"](40, draw))
     culprit = draw.randrange(1, 40)
     found = aorta(
         *("bisect", "--json", "--good", shas[0], "--bad", shas[-1]),

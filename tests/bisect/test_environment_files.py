@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.bisect.environments.ends import (
-    Installed,
+    EnvironmentEnd,
     in_order,
     is_installable,
     must_move_with,
@@ -224,14 +224,23 @@ def test_releases_for_another_python_or_platform_are_no_candidates(tmp_path: Pat
     assert [release.version for release in found] == ["1.0", "1.3", "1.4", "1.6"]
 
 
+def installed(
+    versions: dict[str, str],
+    asks: dict[str, list[str]],
+    requires_python: dict[str, str] | None = None,
+    python: str = "3.11.7",
+) -> EnvironmentEnd:
+    return EnvironmentEnd("end", python, "python", {}, versions, asks, requires_python or {})
+
+
 def test_an_order_that_can_be_installed_puts_everything_after_what_it_asks_for() -> None:
-    good = Installed(
+    good = installed(
         {"app": "1.0", "library": "1.0", "free": "1.0"},
         {"app": ["library<2"]},
         {"app": "<3.12"},
         python="3.11.7",
     )
-    bad = Installed(
+    bad = installed(
         {"app": "2.0", "library": "2.0", "free": "2.0", "added": "1.0"},
         {"app": ["library>=2", "added"], "free": ["library>=1.5; extra == 'never'"]},
         python="3.12.1",
@@ -249,8 +258,8 @@ def test_an_order_that_can_be_installed_puts_everything_after_what_it_asks_for()
 
 
 def test_what_an_end_has_against_its_own_requirements_is_no_rule() -> None:
-    good = Installed({"app": "1.0", "library": "1.0"}, {"app": ["library<1"]})
-    bad = Installed({"app": "2.0", "library": "2.0"}, {"app": ["library>=2"]})
+    good = installed({"app": "1.0", "library": "1.0"}, {"app": ["library<1"]})
+    bad = installed({"app": "2.0", "library": "2.0"}, {"app": ["library>=2"]})
     needs = must_move_with(good, bad, ["app", "library"])
     assert all(len(those) == 1 for those in needs.values())
 

@@ -409,6 +409,23 @@ def test_without_uv_environments_are_made_with_pip(tmp_path: Path, index: Plante
     assert "making both environments with pip" in done.stderr
 
 
+def test_a_repository_of_no_package_and_a_program_of_no_environment_are_refused(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    repository.commit("begin", {"culprit.py": "\n"})
+    index.releases("culprit", TENS[:2])
+    sides(tmp_path, culprit=("1.0", "1.1"))
+    test = importing("culprit", condition="True")
+    done = bisect(tmp_path, index, "--repository", "cuplrit=repository", *test)
+    assert done.exit_code == 2
+    assert "--repository cuplrit: " in done.stderr
+    assert "did you mean 'culprit'?" in done.stderr.splitlines()[-1]
+    done = bisect(tmp_path, index, "--", "no-such-program")
+    assert done.exit_code == 2
+    assert "'no-such-program' cannot be started" in done.stderr.splitlines()[-1]
+
+
 def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
@@ -487,7 +504,6 @@ def test_in_its_own_repository_the_commit_of_a_package_installed_from_git_is_nam
         cwd=repository.path,
     )
     assert done.exit_code == 0, done.stderr
-    assert "!!! culprit of this directory may be imported" in done.stderr
     assert f"culprit {shas[0]} → {shas[3]}" in done.stderr
     [culprit] = done.json()["culprits"]
     assert (culprit["commit"], culprit["package"]) == (shas[2], "culprit")

@@ -5,7 +5,7 @@ from pathlib import Path
 from aorta.bisect.histories import span_between
 from aorta.runtimes.git import Repository as Git
 from support.aorta_cli import aorta
-from support.git_repositories import Repository, numbered
+from support.git_repositories import Repository
 
 
 def culprit(repository: Repository, out: Path, *arguments: str) -> dict[str, object]:
@@ -109,15 +109,3 @@ def test_a_root_commit_may_be_the_good_end_and_dates_may_lie(tmp_path: Path) -> 
         "test $(cat number) -lt 5",
     )
     assert found["bad"] == shas[5]
-
-
-def test_a_path_with_spaces_and_a_submodule_works(tmp_path: Path) -> None:
-    inner, inner_shas = numbered(tmp_path / "inner repo", 3)
-    repository = Repository.create(tmp_path / "outer repo")
-    repository.git("-c", "protocol.file.allow=always", "submodule", "add", str(inner.path), "inner")
-    shas = [repository.commit("with inner", {})]
-    repository.git("-C", "inner", "checkout", "--quiet", inner_shas[0])
-    shas.append(repository.commit("older inner", {}))
-    assert Git.on_host(repository.path).resolve("HEAD") == shas[1]
-    line = span_between(Git.on_host(repository.path), shas[0], shas[1]).line
-    assert [commit.sha for commit in line.states] == shas

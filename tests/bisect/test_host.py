@@ -1,7 +1,6 @@
 """`aorta bisect` in a repository of the host, as a user runs it."""
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -65,36 +64,24 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
     assert repository.worktrees() == [str(repository.path)]
 
 
-def test_one_worker_needs_no_more_states_than_halving_and_two_ends(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 33)
-    words = ("--good", shas[0], *fails_from(11))
-    result = bisect(repository, tmp_path / "out", *words, jobs=1, checks=True).json()
-    assert result["culprits"][0]["bad"] == shas[11]
-    sought = result["builds"] - result["checks"]["builds"]
-    assert sought <= math.ceil(math.log2(32)) + 2
-
-
-def test_the_users_checkout_is_not_touched_and_no_worktree_is_left(tmp_path: Path) -> None:
+def test_the_users_checkout_is_not_touched_and_links_lead_to_what_the_two_sides_wrote(
+    tmp_path: Path,
+) -> None:
     """Dirty, and of a detached head."""
     repository, shas = numbered(tmp_path / "repo", 12)
     repository.git("checkout", "--quiet", "--detach", shas[10])
     (repository.path / "number").write_text("my own edit\n")
     (repository.path / "untracked").write_text("mine\n")
     before = repository.git("status", "--porcelain=v2", "--branch")
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(5))
+    script = 'cp number "$AORTA_TRIAL_DIR/kept"; test $(cat number) -lt 5'
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script)
     assert done.json()["culprits"][0]["bad"] == shas[5]
+    for link, number in (("last-known-good", "4"), ("first-known-bad", "5")):
+        kept = {path.read_text().strip() for path in (tmp_path / "out" / link).rglob("kept")}
+        assert kept == {number}
     assert repository.git("status", "--porcelain=v2", "--branch") == before
     assert (repository.path / "number").read_text() == "my own edit\n"
     assert repository.worktrees() == [str(repository.path)]
-
-
-def test_links_lead_to_the_two_probes_that_matter(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 12)
-    script = 'cp number "$AORTA_TRIAL_DIR/kept"; test $(cat number) -lt 7'
-    bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script)
-    for link, number in (("last-known-good", "6"), ("first-known-bad", "7")):
-        kept = {path.read_text().strip() for path in (tmp_path / "out" / link).rglob("kept")}
-        assert kept == {number}
 
 
 def test_exit_125_skips_a_commit_and_the_answer_says_what_it_hides(tmp_path: Path) -> None:
@@ -162,14 +149,6 @@ def test_find_fix_names_the_repairing_commit(tmp_path: Path) -> None:
     assert culprit["title"] == "commit 13"
 
 
-def test_a_bad_end_that_passes_is_no_answer(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 5)
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "true")
-    assert done.exit_code == 3
-    assert done.json()["status"] == "did_not_reproduce"
-    assert done.json()["culprits"] == []
-
-
 def test_ends_that_both_fail_are_inconsistent(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 5)
     done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", "exit 1")
@@ -190,10 +169,36 @@ def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
         "python3 -c 'import nosuch'",
     )
     assert "MISTAKE" in done.stderr
-    missing = bisect(repository, tmp_path / "out2", "--good", shas[0], "--", "no-such-command")
-    assert missing.exit_code == 3
-    assert "MISTAKE" in missing.stderr
-    assert missing.json()["tests"] <= 6
+
+
+def test_a_program_that_neither_the_machine_nor_a_commit_has_is_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 3)
+    out = tmp_path / "out"
+    for command in (["pytohn3", "-c", "1"], ["./check.sh"], ["python3", "check.py"]):
+        done = bisect(repository, out, "--good", shas[0], "--", *command)
+        assert done.exit_code == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert not out.exists()
+    assert (
+        "did you mean 'python3'?"
+        in bisect(repository, out, "--good", shas[0], "--", "pytohn3").stderr
+    )
+
+
+def test_a_program_that_only_the_commits_have_is_run_there(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repo")
+    check = "test $(cat number) -lt 2\n"
+    shas = [
+        repository.commit(f"commit {i}", {"check.sh": check, "number": f"{i}\n"}) for i in range(3)
+    ]
+    repository.git("rm", "--quiet", "check.sh")
+    (repository.path / "sub").mkdir()
+    words = ("--good", shas[0], "--bad", shas[2], "--", "sh", "check.sh")
+    for place in (repository.path, repository.path / "sub"):
+        done = bisect(Repository(place), tmp_path / f"out-{place.name}", *words)
+        assert done.json()["culprits"][0]["bad"] == shas[2], done.stderr
 
 
 def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:

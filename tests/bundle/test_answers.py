@@ -121,10 +121,21 @@ def test_a_reproducer_is_rehearsed_from_where_it_is_unpacked_and_ship_md_carries
     assert there.exit_code == 0, there.stderr
 
 
-def test_a_bundle_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -> None:
+def test_a_copy_that_scrubbing_breaks_is_seen_before_it_is_written_and_ship_md_says_so_alone(
+    tmp_path: Path,
+) -> None:
     run = MAKERS["reduce"]()
-    done = aorta("bundle", run, "--output", tmp_path / "out", "--scrub", "RuntimeError", "--json")
+    assert "failed the same way 1 of 1 times" in (run / "SHIP.md").read_text()
+    words = ("--output", tmp_path / "out", "--scrub", "RuntimeError", "--review", "--json")
+    done = aorta("bundle", run, *words, stdin="y\n")
     assert done.exit_code == 3
+    said = "the reproducer did **not** fail the same way"
+    assert said in done.stderr.split("files for")[0]
+    there = opened(Path(done.json()["path"]), tmp_path)
+    ship = (there / "SHIP.md").read_text()
+    assert said in ship
+    assert "`shrunken/workload/train.py`" in ship
+    assert "failed the same way" not in ship
     assert done.json()["checked"]["reproduced"] == 0
     verified = aorta("bundle", "verify", done.json()["path"], "--run")
     assert verified.exit_code == 3

@@ -79,6 +79,21 @@ def test_a_verb_answers_from_a_cold_start(verb: str, place: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_only_the_command_is_ended_where_it_does_not_come_to_its_end(tmp_path: Path) -> None:
+    waits = "import threading; threading.Event().wait()"
+    done = subprocess.run(
+        (*COMMAND, "solve", "--budget", "6s", "--", PYTHON, "-c", waits),
+        cwd=tmp_path,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.returncode == 4, done.stderr
+    assert "it still runs after" in done.stdout
+
+
 def test_a_view_is_served_from_a_cold_start(tmp_path: Path) -> None:
     process = subprocess.Popen(
         (*COMMAND, "watch", tmp_path), env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE

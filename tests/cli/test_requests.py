@@ -62,7 +62,7 @@ LINES = {
         f"{_EXECUTOR} {_RESUME} -- a b"
     ),
     "bundle": (
-        "bundle there --output o --ticket t --scrub p --redaction-from f --policy y --sign k "
+        "bundle there --output o --ticket t --scrub p --policy y "
         "--no-check --whole-logs --allow-binary"
     ),
     "attribute": (

@@ -35,6 +35,14 @@ def outcome(stderr: str, code: int, expected: Failure | None = None) -> Outcome:
         ("make: nosuch: No such file or directory\nmake: *** [Makefile:2: all] Error 127\n", 2),
         ("slurmstepd: error: execve(): nosuch: No such file or directory\n", 2),
         ("ssh: connect to host n7 port 22: Connection refused\n", 255),
+        (
+            "FATAL:   could not open image /i/t.sif: lstat /i/t.sif: no such file or directory\n",
+            255,
+        ),
+        ("enroot-start: [ERROR] No such file or directory: /i/t.sqsh\n", 1),
+        ("slurmstepd: error: pyxis: container start failed with error code: 1\n", 1),
+        ("error: Failed to spawn: `train.py`\n  Caused by: No such file (os error 2)\n", 2),
+        ("EnvironmentLocationNotFound: Not a conda environment: /opt/conda/envs/t\n", 1),
     ],
 )
 def test_what_was_never_started_is_an_error(stderr: str, code: int) -> None:

@@ -22,10 +22,10 @@ def ended(stderr: str = "", stdout: str = "", **how: object) -> Failure:
 
 def raised(words: str, *places: str, source: str = "") -> str:
     """A traceback; a place is `file.py:function`."""
-    frames = ""
+    frames, said = "", f"raise {words.partition(':')[0]}(reason)"
     for place in places or ("train.py:step",):
         file, _, function = place.partition(":")
-        frames += f'  File "/w/{file}", line {len(words)}, in {function}\n    {source or words}\n'
+        frames += f'  File "/w/{file}", line {len(words)}, in {function}\n    {source or said}\n'
     return f"Traceback (most recent call last):\n{frames}{words}\n"
 
 
@@ -268,3 +268,31 @@ def test_how_it_ended_in_words() -> None:
         "SIGKILL",
         "hang",
     ]
+
+
+def test_two_lines_of_one_function_are_two_failures_but_not_in_two_versions_of_it() -> None:
+    words = "ZeroDivisionError: division by zero"
+    one = ended(raised(words, "m.py:score", source="accuracy = right / seen"))
+    other = ended(raised(words, "m.py:score", source="loss = total / batches"))
+    assert same_failure(one, one)
+    assert not same_failure(one, other)
+    assert same_failure(one.in_any_version(), other)
+
+
+def test_a_failing_device_reports_at_whichever_call_is_the_next() -> None:
+    words = "torch.AcceleratorError: CUDA error: unspecified launch failure"
+    one, other = (ended(raised(words, source=call)) for call in ("x.cpu()", "loss.backward()"))
+    assert same_failure(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("\tsize mismatch for wte.weight: got 3", '\tMissing key(s) in state_dict: "ln.bias".'),
+        ("model.width\n  Field required", "model.depth\n  Input should be greater than 0"),
+    ],
+)
+def test_a_message_that_announces_more_is_told_by_its_next_lines(one: str, other: str) -> None:
+    head = "ValueError: 2 validation errors for Model" if "\n" in one else "ValueError: Error(s):"
+    assert same_failure(ended(raised(f"{head}\n{one}")), ended(raised(f"{head}\n{one}")))
+    assert not same_failure(ended(raised(f"{head}\n{one}")), ended(raised(f"{head}\n{other}")))

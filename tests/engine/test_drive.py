@@ -22,7 +22,7 @@ from aorta.engine.journal import Journal, read_records
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
-from aorta.engine.snapshots import SNAPSHOT_ID, snapshot_of
+from aorta.engine.snapshots import snapshot_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
@@ -575,14 +575,14 @@ class BusyQueue(SimulatedExecutor):
     _queued: TrialSpec | None = None
 
     def start(self, trial: TrialSpec) -> None:
-        if trial.id != SNAPSHOT_ID:
+        if not trial.is_step:
             super().start(trial)
         else:
             self._queued = trial
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         late, ends = self._queued, super().wait(timeout)
-        if late is None or SNAPSHOT_ID not in self.cancelled:
+        if late is None or late.id not in self.cancelled:
             return ends
         self._queued = None
         return [end_of(late, 0, cancelled=self.was_cancelled), *ends]

@@ -1,5 +1,8 @@
 """When a run is over: not before its results are written."""
 
+import os
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +70,38 @@ def test_a_run_that_was_killed_before_its_first_line_begins_when_it_is_gone_on_w
     with Session.resuming(tmp_path, "run", Resume(begun.path)) as session:
         answer = session.answer(question(), SimulatedExecutor(lambda _: 1))
     assert (answer.ending.trials, answer.ending.resumed_trials) == (2, 0)
+
+
+def test_killed_at_any_moment_of_its_creation_a_run_leaves_no_draft(tmp_path: Path) -> None:
+    moment, status = 0, -1
+    while status != 0:
+        moment += 1
+        parent = tmp_path / str(moment)
+        parent.mkdir()
+        pid = os.fork()
+        if pid == 0:
+            _begin_and_die(parent, moment)
+        status = os.waitpid(pid, 0)[1]
+        assert not list(parent.rglob("*.draft"))
+    assert moment > 4
+
+
+def _begin_and_die(parent: Path, moment: int) -> None:
+    """Killed right before the so manieth time that something is made in the private directory."""
+    left = [moment]
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if event in {"open", "os.rename", "os.mkdir"} and ".aorta" in str(arguments[0]):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(note)
+    try:
+        Session.fresh(parent, "run", name="a").keep_request(Resume())
+        os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def test_private_state_lies_inside_and_trials_in_the_open_unless_it_is_said_otherwise(

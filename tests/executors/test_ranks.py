@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.executors.ranks import across_ranks
 from aorta.runtimes.launch import Launch, launch_for
+from support.aorta_cli import ROOT
 from support.processes import wait_until_gone
 from support.waiting import patience
 
+SOURCE = ROOT / "src"
 OPTIONS = ("--nodes=2", "--ntasks-per-node=4")
 
 
@@ -84,12 +88,34 @@ def test_a_rank_leaves_no_process_and_passes_a_signal_on(tmp_path: Path) -> None
 
 def _one_rank(trial: TrialSpec) -> "subprocess.CompletedProcess[str]":
     """What srun starts for each rank, started by hand as the rank of number 3."""
-    argv = across_ranks(launch_for(trial), trial, OPTIONS).argv
+    return _rank_of(across_ranks(launch_for(trial), trial, OPTIONS).argv, trial.trial_dir)
+
+
+def _rank_of(argv: Sequence[str], trial_dir: Path) -> "subprocess.CompletedProcess[str]":
     first = argv.index(sys.executable if sys.executable in argv else "sh")
-    rank = {"AORTA_TRIAL_DIR": str(trial.trial_dir), "SLURM_PROCID": "3"}
+    rank = {"AORTA_TRIAL_DIR": str(trial_dir), "SLURM_PROCID": "3"}
     return subprocess.run(
         argv[first:], env={**os.environ, **rank}, capture_output=True, text=True, timeout=patience()
     )
+
+
+def test_a_node_that_lacks_the_command_or_a_directory_of_ours_shows_no_failure(
+    tmp_path: Path,
+) -> None:
+    def said(command: str, trial_dir: Path, source: str = "") -> str | None:
+        trial = TrialSpec((command,), trial_dir, tmp_path, resources=Resources(nodes=2))
+        launch = across_ranks(launch_for(trial), trial, OPTIONS)
+        if source:
+            launch = replace(
+                launch, argv=tuple(a.replace(str(SOURCE), source) for a in launch.argv)
+            )
+        done = _rank_of(launch.argv, trial_dir)
+        return launch.refusal(done.returncode, done.stderr)
+
+    assert said("false", tmp_path) is None
+    assert "could not start 'no-such-program'" in str(said("no-such-program", tmp_path))
+    assert "/nowhere cannot be seen here" in str(said("true", tmp_path, "/nowhere"))
+    assert f"{tmp_path}/gone cannot be seen" in str(said("true", tmp_path / "gone"))
 
 
 def test_a_rank_ends_though_what_it_left_behind_writes_on(tmp_path: Path) -> None:

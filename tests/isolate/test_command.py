@@ -35,6 +35,7 @@ def test_the_broken_device_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert (guilty["kind"], guilty["name"]) == ("device", "5")
     assert guilty["probability"] >= 0.95
     assert result["rates"] == {"guilty": 1.0, "background": 0.0}
+    assert 0 < result["node_hours"] < 1
     assert all(
         "5" in place["nodes"] for place in result["placements"] if place["outcome"] == "reproduced"
     )
@@ -52,6 +53,9 @@ esac
 """
     )
     done = aorta("isolate", "--nodes", "0-3", "--", "bash", str(path), cwd=tmp_path)
+    assert re.search(
+        r"trial \d+: reproduced in \S+ \(devices? [0-3,]*1[0-3,]*\): exit 1", done.stderr
+    )
     seen = re.search(r"Device 1 .*: failed in (\d+) of (\d+) runs it took part in", done.stdout)
     assert seen is not None, done.stdout
     assert 0 < int(seen[1]) < int(seen[2])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from aorta.probe.amd import amd_gpus
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import collect_env
@@ -116,36 +115,6 @@ def test_where_the_tool_fails_the_kernel_is_believed(tmp_path: Path) -> None:
     assert found.missing == ("gpus: nvidia-smi ended with exit code 15",)
     assert probe_cuda(machine).value["driver_version"] == "580.159.04"
     assert collect_env(machine).platform == "cuda"
-
-
-AMD_SMI = (
-    '{"gpu_data": [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", '
-    '"target_graphics_version": "gfx942"}, "bus": {"bdf": "0000:0C:00.0"}, "vram": {"size": '
-    '{"value": 196592, "unit": "MB"}}}]}'
-)
-
-
-def test_the_tool_of_amd_is_understood(tmp_path: Path) -> None:
-    put_tool(tmp_path / "bin", "amd-smi", f"cat <<'END'\n{AMD_SMI}\nEND\n")
-    (gpu,) = amd_gpus(looking_at(tmp_path, tmp_path / "bin")).value
-    assert (gpu["vendor"], gpu["name"], gpu["arch"]) == ("amd", "AMD Instinct MI300X", "gfx942")
-    assert (gpu["index"], gpu["pci"], gpu["source"]) == (0, "0000:0C:00.0", "amd-smi")
-    assert gpu["memory_mib"] == 196592
-
-
-@pytest.mark.parametrize("text", ["", "[", "7", '{"gpu_data": 7}', "ERROR: no driver", '{"x": NaN'])
-def test_garbage_from_the_tool_of_amd_is_a_reason(tmp_path: Path, text: str) -> None:
-    put_tool(tmp_path / "bin", "amd-smi", f"cat <<'END'\n{text}\nEND\n")
-    found = amd_gpus(looking_at(tmp_path, tmp_path / "bin"))
-    assert found.value == []
-    assert "not the JSON" in found.missing[0]
-
-
-def test_a_row_of_another_shape_gives_a_gpu_of_which_little_is_known(tmp_path: Path) -> None:
-    put_tool(tmp_path / "bin", "amd-smi", """echo '[{"gpu": 0, "asic": "N/A"}, 7]'""")
-    found = amd_gpus(looking_at(tmp_path, tmp_path / "bin"))
-    assert [gpu["vendor"] for gpu in found.value] == ["amd"]
-    assert found.value[0]["name"] is None
 
 
 def test_the_environment_of_a_tool_holds_only_where_to_look(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_what_never_fails_did_not_reproduce_and_the_evidence_is_kept(tmp_path: P
     run_dir = run_dir_of(report, tmp_path)
     assert not (run_dir / "shrunken").exists()
     assert (run_dir / "logs" / "stdout.log").read_text() == "all is well\n"
-    assert "did not show" in (run_dir / "SHIP.md").read_text()
+    assert "did not reproduce" in (run_dir / "SHIP.md").read_text()
 
 
 def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_nothing_smaller_fails_is_a_bundle_marked_not_reduced(tmp_path: Path) ->
     assert report["status"] == "not_reduced"
     run_dir = run_dir_of(report, tmp_path)
     ship = (run_dir / "SHIP.md").read_text()
-    assert "Not reduced" in ship
+    assert "not reduced" in ship
     assert "add axes" in ship
     ran = subprocess.run(
         ["bash", run_dir / "shrunken" / "run_repro.sh"],
@@ -66,7 +66,7 @@ def test_a_spent_budget_writes_a_partial_result_that_resumes_to_the_answer(tmp_p
     report = done.json()
     assert (report["status"], report["stopped_by"], report["trials"]) == ("partial", "budget", 5)
     run_dir = run_dir_of(report, tmp_path)
-    assert "Partial" in (run_dir / "SHIP.md").read_text()
+    assert "partial" in (run_dir / "SHIP.md").read_text()
     assert (run_dir / "shrunken" / "run_repro.sh").is_file()
     assert any(f"--resume {run_dir}" in command for command in report["next"])
     again = reduce_spec(spec, "--resume")

@@ -12,7 +12,7 @@ from aorta.core.oracle import ExitCodeOracle, RegexOracle
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 from aorta.reduce.launcher import is_launched, ranks_of, with_rank_logs, with_world_size
 from aorta.workloads.ranks import RankedOracle, failed_ranks, rank_logs
-from aorta.workloads.trial import command_trial
+from aorta.workloads.trial import WorkloadRequest, workload_experiment
 from support.aorta_cli import Finished, aorta
 from support.reductions import reduce_spec, run_dir_of, trace_of, write_spec
 
@@ -101,7 +101,7 @@ def test_a_recipe_with_ranks_that_mean_nothing_is_refused(
     keys = {"regex": {"pattern": "x"}, "hang": {"silent_for": "3s"}}[kind]
     config = {"command": "true", "oracle": {"kind": kind, **keys, "ranks": ranks}}
     with pytest.raises(SpecError, match=says):
-        command_trial(config, file="r.yaml")
+        workload_experiment(WorkloadRequest("command", config, file="r.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,6 @@ def test_rank_logs_are_asked_for_unless_the_command_has_its_own(tmp_path: Path) 
         ("echo 'run torchrun t.py'",),
         ("srun --job-name torchrun python t.py",),
         ("python -c 'print(1)' -m torch.distributed.run",),
-        ("echo 'an open quote; torchrun t.py",),
     ],
 )
 def test_a_word_that_is_not_the_launcher_is_left_alone(

@@ -383,6 +383,118 @@ def test_stopped_in_the_middle_it_goes_on_to_a_script_whose_check_stays_under_it
     assert "math.inf - math.inf" in script
 
 
+MIRRORED = {
+    "mirror.py": """\
+class Kind:
+    def __init__(self, name):
+        self.name = name
+
+
+def opposite_of(pairs):
+    table = {}
+    for one, other in pairs:
+        table[one] = other
+        table[other] = one
+    return table
+
+
+SMALL, LARGE, SLOW, FAST = map(Kind, ["small", "large", "slow", "fast"])
+OPPOSITES = opposite_of([(SMALL, LARGE), (SLOW, FAST)])
+
+
+def mirrored(kinds):
+    seen = {"start": 0}
+    for kind in kinds:
+        if kind.name:
+            found = (OPPOSITES[kind].name, seen[kind.name])
+            seen[kind.name] = found
+    return seen
+
+
+exec(open("options.py").read())
+print(mirrored(list(OPPOSITES)[:COUNT]))
+""",
+    "options.py": "COUNT = 2\nVERBOSE = False\n",
+}
+
+
+def test_objects_that_are_keys_and_a_file_that_is_executed_as_text(tmp_path: Path) -> None:
+    """Such a key is written with its address, which is another one in every run."""
+    result, script = reduced(lay(tmp_path / "project", MIRRORED), "mirror.py")
+    (row,) = result["axes"]
+    assert (row["final_files"], result["status"]) == (1, "reduced")
+    assert row["final_lines"] <= 20
+    assert "seen[kind.name]" in script
+    assert alone(script, tmp_path / "empty").endswith("KeyError: 'small'\n")
+
+
+ROWS = "".join(f"{number},{'oops' if number == 17 else number / 4}\n" for number in range(30))
+FIT = """\
+import argparse
+
+from rows import Rows
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--epochs", type=int, default=2)
+    args = parser.parse_args()
+    rows = Rows(args.data)
+    weight = 0.0
+    for epoch in range(args.epochs):
+        for index in range(len(rows)):
+            x, y = rows[index]
+            weight += 0.01 * (y - weight * x)
+        print(epoch, weight)
+
+
+if __name__ == "__main__":
+    main()
+"""
+TABLE = """\
+import csv
+
+
+class Rows:
+    def __init__(self, path):
+        with open(path) as lines:
+            self.rows = list(csv.DictReader(lines))
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        x, y = float(row["x"]), row["y"]
+        if not y.replace(".", "").isdigit():
+            raise ValueError("row %d has no target: %r" % (index, row))
+        return x, float(y)
+"""
+
+
+def test_a_row_that_fails_after_others_stands_for_the_file_and_its_reader(tmp_path: Path) -> None:
+    files = {"fit.py": FIT, "rows.py": TABLE, "rows.csv": f"x,y\n{ROWS}"}
+    place = lay(tmp_path / "project", files)
+    result, script = reduced(place, "fit.py", "--data", "rows.csv")
+    (row,) = result["axes"]
+    assert (row["initial_files"], row["final_files"]) == (3, 1)
+    assert row["final_lines"] <= 8
+    assert 'if not y.replace(".", "").isdigit():' in script
+    last = "ValueError: row 17 has no target: {'x': '17', 'y': 'oops'}\n"
+    assert alone(script, tmp_path / "empty").endswith(last)
+
+
+def test_a_reader_that_fails_at_the_first_row_stays(tmp_path: Path) -> None:
+    """Nothing says that it is the data: a wrong delimiter fails like this."""
+    reader = TABLE.replace("DictReader(lines)", 'DictReader(lines, ["x", "y"], delimiter=";")')
+    files = {"fit.py": FIT, "rows.py": reader, "rows.csv": "1,2\n3,4\n"}
+    _, script = reduced(lay(tmp_path / "project", files), "fit.py", "--data", "rows.csv")
+    assert "delimiter" in script
+    said = alone(script, tmp_path / "empty")
+    assert said.endswith("ValueError: could not convert string to float: '1,2'\n")
+
+
 def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> None:
     done = aorta("reduce", "--source", "--", "false", cwd=tmp_path)
     assert done.exit_code == 2

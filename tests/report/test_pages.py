@@ -85,6 +85,20 @@ def test_a_reduction_never_shows_the_lines_it_took_away(tmp_path: Path) -> None:
     assert "3 of 240 kept, 237 gone" in text
 
 
+def test_a_candidate_that_was_not_decided_is_not_said_to_fail_no_more(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    lines = [json.loads(line) for line in (run / "reduction_trace.jsonl").read_text().splitlines()]
+    one, other = [line for line in lines if not line["accepted"]][:2]
+    one["verdict"], other["verdict"] = "could not tell", "reproduces"
+    (run / "reduction_trace.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
+    picture = page(run).picture
+    assert picture is not None
+    assert picture.table is not None
+    said = [str(row[-1]) for row in picture.table.rows]
+    assert {"yes", "no", "overtaken", "not decided"} == set(said)
+    assert len(picture.legend) == 4
+
+
 def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: Path) -> None:
     found = page(bisect_dir(tmp_path, timeline=False))
     assert found.picture is None

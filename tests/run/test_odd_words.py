@@ -34,6 +34,13 @@ def test_a_word_that_is_no_utf_8_reaches_the_command_and_every_record_can_be_rea
     assert (tmp_path / record["process"]["stdout"]).read_bytes() == GRUESSE + b"\n"
 
 
+def test_a_word_that_is_no_utf_8_is_the_same_in_a_run_that_is_gone_on_with(tmp_path: Path) -> None:
+    assert run(tmp_path, "run", "--", "bash", "-c", b": " + GRUESSE).returncode == 0
+    again = run(tmp_path, "run", "--json", "--resume", "results/command")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["resumed_trials"] == 1
+
+
 def test_a_results_directory_whose_name_is_no_utf_8_is_one_like_any_other(tmp_path: Path) -> None:
     done = run(tmp_path, "run", "--json", "--results-dir", GRUESSE, "--", "true")
     assert done.returncode == 0, done.stderr

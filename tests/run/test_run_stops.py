@@ -4,6 +4,7 @@ twice.
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aorta.engine.journal import read_records
+from aorta.engine.rundir import claim_run_dir
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import pid_in
 from support.processes import (
@@ -49,11 +51,8 @@ def started(tmp_path: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]",
         ([signal.SIGKILL], -9),
     ],
 )
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_no_process_outlives(
-    signals: list[signal.Signals], code: int, jobs: str, tmp_path: Path
-) -> None:
-    process, mark = started(tmp_path, "--trials", "4", "--jobs", jobs)
+def test_no_process_outlives(signals: list[signal.Signals], code: int, tmp_path: Path) -> None:
+    process, mark = started(tmp_path, "--trials", "4", "--jobs", "2")
     for number in signals:
         os.kill(process.pid, number)
         time.sleep(0.3)
@@ -61,8 +60,54 @@ def test_no_process_outlives(
     wait_until_no_process_has(mark)
     assert process.returncode == code, (out, err)
     if signals == [signal.SIGINT]:
-        assert b"go on with: aorta run --resume" in err
         assert b"Traceback" not in err
+
+
+def test_what_an_interrupted_run_says_goes_on_with_it_from_elsewhere_too(tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    for folder in (work, elsewhere):
+        folder.mkdir()
+    (work / "more.yaml").write_text("version: 1\nmitigations: {calm: {CALM: '1'}}\n")
+    (work / "train.sh").write_text('echo "$CALM $SEED" >> seen; [ -e go ] || sleep 600\n')
+    process = start_aorta(
+        *("run", "--trials", "3", "--jobs", "2", "--results-dir", str(tmp_path / "my results")),
+        *("--mitigations-file", "more.yaml", "--mitigations", "calm", "--extra-env", "SEED=7"),
+        *("--", "bash", "train.sh"),
+        cwd=work,
+    )
+    wait_for_file(work / "seen")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=patience())
+    (work / "go").touch()
+    command = shlex.split(err.decode().partition("go on with: ")[2])
+    assert command[:3] == ["aorta", "run", "--resume"], err
+    planned = aorta(*command[1:], "--dry-run", cwd=elsewhere)
+    assert f"  in        {work}" in planned.stderr.splitlines()
+    done = aorta(*command[1:], "--json", cwd=elsewhere)
+    assert done.exit_code == 0, done.stderr
+    assert len(done.json()["trials"]) == 3
+    assert set((work / "seen").read_text().splitlines()) == {"1 7"}
+    newest = aorta("run", "--resume", "--results-dir", "../my results", cwd=elsewhere)
+    assert (newest.exit_code, newest.stderr.count("\n")) == (2, 1)
+    assert "no unfinished run" in newest.stderr
+
+
+def test_a_run_of_another_verb_is_gone_on_with_by_that_verb(tmp_path: Path) -> None:
+    claim_run_dir(tmp_path, "reduce", name="a")
+    refused = aorta("run", "--resume", "a", cwd=tmp_path)
+    assert refused.exit_code == 2
+    assert refused.stderr.strip().endswith("go on with: aorta reduce --resume a")
+
+
+def test_a_run_killed_before_it_wrote_down_its_request_says_so(tmp_path: Path) -> None:
+    run = claim_run_dir(tmp_path, "run", name="a")
+    for written in (None, '{"command": ["tr'):
+        if written is not None:
+            (run.private / "request.json").write_text(written)
+        refused = aorta("run", "--resume", "a", cwd=tmp_path)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert "give the whole command line again" in refused.stderr
+    assert aorta("run", "--resume", "a", "--", "true", cwd=tmp_path).exit_code == 0
 
 
 def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_trial_in_a_container_that_is_there_is_as_in_one_of_its_own(
         assert {end.stdout for end in ends} == {"/tmp\na layer by entry /bin\n"}
     else:
         assert ends[1].returncode == 127
-    assert engine.containers() == []
+    wait_until(lambda: engine.containers() == [], "the engine to remove it")
 
 
 def test_the_name_and_the_labels_say_whose_container_it_is(engine: Engine, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ value.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def test_hints_are_written_as_a_line_is_when_they_are_looked_for() -> None:
     rules = [one for one in vars(addresses).values() if isinstance(one, Rule)]
     rules += [one for one in vars(paths).values() if isinstance(one, Rule)]
     rules += [*logins._RULES, *addresses._HOST_CONTEXTS]
-    hints = [hint for one in rules if one.shape is None for hint in one.hints]
+    hints = [hint for one in rules for hint in one.hints]
     assert len(hints) > 60
     for hint in hints:
         assert hint == shape_of(hint.encode()).decode().casefold()
@@ -135,9 +135,6 @@ def test_hints_are_written_as_a_line_is_when_they_are_looked_for() -> None:
 
 class _EveryLine(Text):
     """Every detector tries every line of it."""
-
-    def lines_with(self, hints: Iterable[str]) -> Lines:
-        return self.lines_like(bool)
 
     def lines_like(self, may_match: Callable[[str], object]) -> Lines:
         ends = [match.start() for match in re.finditer("\n|\\Z", self)]

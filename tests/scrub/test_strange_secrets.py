@@ -11,7 +11,12 @@ from aorta.scrub.files import Account, FileScrubber
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Scrubber
 from support.strange_secrets import Strange, blind_secrets, pieces_left, strange_secrets
-from support.unseen_secrets import ordinary_lines, unseen_secrets
+from support.unseen_secrets import (
+    further_ordinary_lines,
+    further_secrets,
+    ordinary_lines,
+    unseen_secrets,
+)
 
 LOGS = Path(__file__).parents[1] / "attribution" / "corpus"
 PRIVATE = re.compile(r"\bnode-\d+|\.invalid\b|192\.0\.2\.\d+|slurmstepd")
@@ -26,8 +31,13 @@ def shipped(name: str, text: str) -> str:
 
 @pytest.mark.parametrize(
     ("secrets", "kinds", "places"),
-    [(strange_secrets(), 150, 40), (blind_secrets(), 90, 50), (unseen_secrets(), 140, 130)],
-    ids=["before the detectors", "never seen", "pieces of files"],
+    [
+        (strange_secrets(), 150, 40),
+        (blind_secrets(), 90, 50),
+        (unseen_secrets(), 140, 130),
+        (further_secrets(), 110, 100),
+    ],
+    ids=["before the detectors", "never seen", "pieces of files", "further pieces"],
 )
 def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     secrets: list[Strange], kinds: int, places: int
@@ -42,8 +52,8 @@ def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     assert all(any(word in text for word in REMAINS) for _, text in after)
 
 
-def test_lines_that_only_speak_of_keys_and_tokens_stay() -> None:
-    lines = ordinary_lines()
+@pytest.mark.parametrize("lines", [ordinary_lines(), further_ordinary_lines()], ids=len)
+def test_lines_that_only_speak_of_keys_and_tokens_stay(lines: list[str]) -> None:
     damaged = [line for line in lines if Scrubber().text(line).taken]
     assert len(damaged) <= 0.01 * len(lines), damaged
 

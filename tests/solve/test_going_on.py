@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.aorta_cli import aorta, start_aorta
 from support.waiting import patience, wait_until
 
@@ -74,6 +76,8 @@ def test_stopped_while_it_tries_its_bundle_it_is_stopped_and_tries_it_again(tmp_
     done = aorta(*again, "--json", "-q", cwd=tmp_path, env=around)
     assert done.exit_code == 0, done.stderr
     assert done.json()["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
+    packed = [str(path) for path in Path(document["run_dir"]).glob("*.tar.gz")]
+    assert packed == [done.json()["bundle"]["path"]]
 
 
 def test_no_trial_more_than_was_allowed_is_run(tmp_path: Path) -> None:
@@ -182,8 +186,10 @@ def test_a_dry_run_says_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path)
     done = aorta("solve", "--dry-run", "--json", *COMMAND, cwd=tmp_path)
     assert done.exit_code == 0, done.stderr
-    names = [row["name"] for row in done.json()["stages"]]
-    assert names == ["reproduce", "reduce", "triage", "bisect", "diverge", "bundle"]
+    rows = {row["name"]: row for row in done.json()["stages"]}
+    assert [*rows] == ["reproduce", "reduce", "triage", "bisect", "diverge", "bundle"]
+    assert "no git checkout" in rows["bisect"]["left_out"]
+    assert [name for name, row in rows.items() if row["only_if"]] == ["triage", "diverge"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
@@ -193,6 +199,22 @@ def test_what_is_wrong_with_the_command_line_is_said_before_anything_runs(tmp_pa
         assert done.exit_code == 2, done.stderr
         assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", ["reduce", "solve", "run"])
+def test_a_directory_to_resume_that_is_not_there_is_said(verb: str, tmp_path: Path) -> None:
+    done = aorta(verb, "--resume", "nowhere", cwd=tmp_path)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "aorta: nowhere: there is no run directory of this name\n",
+    )
+
+
+def test_a_pattern_is_said_to_be_looked_for_in_place_of_the_exit_code(tmp_path: Path) -> None:
+    program(tmp_path)
+    words = ("--stages", "reproduce", "--max-trials", "1", "--pattern", "is nan")
+    done = aorta("solve", *words, *COMMAND, cwd=tmp_path)
+    assert done.stderr.count("looked for: 'is nan' in what it writes, whatever its exit code") == 1
 
 
 def test_a_stage_can_be_rerun_by_hand(tmp_path: Path) -> None:

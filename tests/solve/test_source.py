@@ -51,3 +51,47 @@ def test_the_program_becomes_one_script_that_fails_alone(tmp_path: Path) -> None
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "ValueError: 7 is not in list")
     lines = (tmp_path / "empty" / "repro.py").read_text().splitlines()
     assert len([line for line in lines if not line.startswith("#")]) <= 8
+
+
+PRICES = """
+RATES = {"de": 1.0, "fr": 1.1}
+
+
+class Totals:
+    def add(self, row):
+        return RATES[row["country"]] * float(row["price"])
+"""
+ORDERS = """
+import argparse, csv, logging
+from prices import Totals
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--orders")
+options = parser.parse_args()
+for row in csv.DictReader(open(options.orders)):
+    try:
+        Totals().add(row)
+    except KeyError as wrong:
+        logging.error("cannot price order %s", row["id"])
+        raise RuntimeError("pricing failed") from wrong
+"""
+
+
+def test_the_script_reads_what_is_left_of_the_data_and_ships(tmp_path: Path) -> None:
+    (tmp_path / "prices.py").write_text(PRICES)
+    (tmp_path / "orders.py").write_text(ORDERS)
+    rows = [f"{number},{'uk' if number == 70 else 'de'},3.5" for number in range(100)]
+    (tmp_path / "orders.csv").write_text("\n".join(["id,country,price", *rows, ""]))
+    words = ("solve", "--json", "-q", "--stages", "reduce,source,bundle", "--", sys.executable)
+    done = aorta(*words, "orders.py", "--orders", "orders.csv", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    stages = {row["name"]: row for row in done.json()["stages"]}
+    assert stages["bundle"]["status"] == "done", stages["bundle"]
+    script = Path(tmp_path, stages["source"]["run_dir"], "shrunken", "repro.py").read_text()
+    code = [line for line in script.splitlines() if line.strip() and line[0] != "#"]
+    assert len(code) <= 6, script
+    assert "uk" in script
+    failed = subprocess.run(
+        (sys.executable, "-c", script), capture_output=True, text=True, check=False
+    )
+    assert "KeyError: 'uk'" in failed.stderr

@@ -302,8 +302,11 @@ def _placed(template: str, name: str, value: str) -> str:
 
 
 def pieces_left(one: Strange, after: str) -> list[str]:
-    """Words of the value that can still be read."""
-    words = [word for word in re.split(r'[\s"]|\\n', one.value) if len(word) >= 4]
+    """Parts of the value that can still be read: of a key, which may begin with the name of its
+    service, whole words; of any other secret four letters and digits without a break.
+    """
+    between = r'[\s"]|\\n' if one.by_shape else r"\\n|[^A-Za-z0-9]"
+    words = [word for word in re.split(between, one.value) if len(word) >= 4]
     encoded = (base64.b64encode(text.encode()) for text in (one.value, f"alice:{one.value}"))
     words.extend(text.decode() for text in encoded)
     return [word for word in words if word in after]

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from aorta.executors.local import LocalExecutor
+from aorta.triage.matrix import MatrixReport
 from aorta.triage.recipe import Recipe, load_recipe
-from aorta.triage.running import MatrixReport, RunSettings, run_recipe
+from aorta.triage.running import RunSettings, run_recipe
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.results import TrialDocument
 

@@ -1,7 +1,7 @@
-"""A third corpus: whole pieces of files as people write them, each with its own secret.
+"""A third and a fourth corpus: whole pieces of files as people write them, each with its own secret.
 
-Written down, and committed, before who wrote it had read a detector. In tests/scrub/unseen a piece
-begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
+Each was written down, and committed, before who wrote it had read a detector; the fourth is in the
+files `further_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
 `strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape character.
 The first look is kept in benchmarks/results/blind_secrets.txt.
 """
@@ -19,10 +19,18 @@ _MARKED = re.compile("«(.*?)»", re.DOTALL)
 
 
 def unseen_secrets() -> list[Strange]:
+    return _secrets(("keys_by_shape.txt", True), ("secrets_by_name.txt", False))
+
+
+def further_secrets() -> list[Strange]:
+    return _secrets(("further_secrets_by_name.txt", False))
+
+
+def _secrets(*files: tuple[str, bool]) -> list[Strange]:
     """One entry for each marked secret, with the whole piece as its text."""
     rng = random.Random(20241117)
     found: list[Strange] = []
-    for file, by_shape in (("keys_by_shape.txt", True), ("secrets_by_name.txt", False)):
+    for file, by_shape in files:
         for name, where, body in _PIECE.findall((CORPUS / file).read_text()):
             login = base64.b64encode(drawn("deploy:{A14}", rng).encode()).decode()
             marked = drawn(body.replace("{basic}", login).replace("␛", "\x1b"), rng)
@@ -35,3 +43,8 @@ def unseen_secrets() -> list[Strange]:
 def ordinary_lines() -> list[str]:
     """Lines that name tokens, keys and hashes, and hold nothing that is private."""
     return (CORPUS / "ordinary_lines.txt").read_text().splitlines()
+
+
+def further_ordinary_lines() -> list[str]:
+    """Output of training frameworks, schedulers, builds and tests, with nothing private in it."""
+    return (CORPUS / "further_ordinary_lines.txt").read_text().splitlines()

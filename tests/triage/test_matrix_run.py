@@ -13,7 +13,7 @@ from aorta.core.errors import AortaError
 from aorta.probe import EnvSnapshot, collect_env
 from aorta.probe.machine import Machine
 from aorta.triage.recipe import load_recipe
-from aorta.triage.running import RunSettings, check_recipe
+from aorta.triage.running import check_recipe
 from support.aorta_cli import ROOT, Finished, aorta
 from support.triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
 
@@ -259,7 +259,7 @@ def test_a_recipe_loaded_with_sidecars_runs_with_them(tmp_path: Path) -> None:
     )
     path = written(tmp_path, document(BASELINE, cell("mine", "mine"), trials=1))
     finished = run(load_recipe(path, [sidecar, sidecar]), tmp_path / "out")
-    rows = {row.name: row for row in finished.matrix.rows}
+    rows = {row.name: row for row in finished.rows}
     assert rows["mine"].stats.tally.clean == 1
 
 
@@ -280,7 +280,7 @@ def test_the_host_is_probed_once_and_each_environment_once(
     assert boxed["snapshot_captured"] is False
     assert boxed["skip_reason"]
     assert boxed["descriptor"]["docker"] == "no.such/image:1"
-    assert any("environment:_inline_" in warning for warning in finished.matrix.warnings)
+    assert any("environment:_inline_" in warning for warning in finished.warnings)
     assert json.loads((finished.run_dir / "host_env.json").read_text())["schema_version"]
 
 
@@ -292,7 +292,7 @@ def test_a_partial_snapshot_is_a_warning_that_names_its_scope(
     finished = run(loaded(tmp_path, trials=1), tmp_path / "out")
     page = (finished.run_dir / "matrix.md").read_text()
     assert "> host: the snapshot is partial: rocm: none" in page
-    assert finished.matrix.ending.trials == 2
+    assert finished.ending.trials == 2
 
 
 def test_environments_that_would_share_a_directory_are_refused_before_anything_exists(
@@ -344,7 +344,7 @@ def test_an_unknown_workload_is_said_when_the_recipe_runs(tmp_path: Path) -> Non
     content = document(BASELINE, workload="nobody", steps=1)
     recipe = load_recipe(written(tmp_path, {**content, "workload_config": {}}))
     with pytest.raises(AortaError, match="unknown workload 'nobody'"):
-        check_recipe(recipe, RunSettings(tmp_path))
+        check_recipe(recipe)
 
 
 def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_pa
 def test_cells_must_look_for_one_failure(tmp_path: Path) -> None:
     other = cell("other", workload_config={"oracle": {"kind": "regex", "pattern": "NaN"}})
     with pytest.raises(AortaError, match="a matrix compares one failure"):
-        check_recipe(loaded(tmp_path, BASELINE, other), RunSettings(tmp_path))
+        check_recipe(loaded(tmp_path, BASELINE, other))
 
 
 def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:

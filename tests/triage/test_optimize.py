@@ -3,12 +3,16 @@ paste.
 """
 
 import json
+import shlex
+import signal
 from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import Finished, aorta
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.processes import wait_for_file
 from support.triage_runs import BASELINE, cell, document, written
+from support.waiting import patience
 
 SIDECAR = {
     "version": 1,
@@ -126,6 +130,25 @@ def test_a_recipe_says_which_mitigations_and_where(tmp_path: Path) -> None:
     ).json()
     assert found["candidates"] == ["omp_one_thread", "aten_no_vectors", "mkl_reproducible"]
     assert found["recommended"]["mitigations"] == ["mkl_reproducible"]
+
+
+def test_what_an_interrupted_search_says_goes_on_with_it(tmp_path: Path) -> None:
+    script = 'touch begun; [ -e go ] || sleep 600; test -n "$VAR_1"'
+    sidecar = written(tmp_path, SIDECAR, "more.json")
+    process = start_aorta(
+        *("triage", "run", "--mode", "optimize", "--mitigation-axis", "m0,m1", "--sets", "2"),
+        *("--mitigations-file", sidecar, "--", "bash", "-c", script),
+        cwd=tmp_path,
+    )
+    wait_for_file(tmp_path / "begun")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=patience())
+    (tmp_path / "go").touch()
+    command = shlex.split(said.decode().partition("go on with: ")[2])
+    assert command[:1] == ["aorta"], said
+    done = aorta(*command[1:], "--json", "-q", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert [one["mitigations"] for one in done.json()["sets"]] == [["m1"]]
 
 
 def test_a_finished_search_resumed_runs_nothing(tmp_path: Path) -> None:

@@ -29,15 +29,6 @@ def test_the_first_of_many_pays_for_warming_up_and_is_left_out() -> None:
     assert printed_step_times(lines) == [10.0] * 4
 
 
-def test_between_the_clocks_of_growing_steps_lies_the_time_of_a_step() -> None:
-    lines = "\n".join(f"2026-01-02 23:59:{50 + n:02d},500 step {10 * n}: loss 1" for n in range(3))
-    assert printed_step_times(lines) == [100.0, 100.0]
-
-
-def test_midnight_lies_between_two_clocks() -> None:
-    assert printed_step_times("23:59:59 step 1\n00:00:01 step 2") == [2000.0]
-
-
 @pytest.mark.parametrize(
     "text", ["", "loss 0.5", "timeout 30 s", "step 3", "2026-01-02 10:00:00 ready", "0.0it/s"]
 )

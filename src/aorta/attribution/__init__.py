@@ -1,12 +1,28 @@
 """Attribution: evidence -> finding -> decision. What killed this cycle, and should it restart?
 
-`attribute(evidence)` is the whole of it. Evidence is what a launcher or a person has: logs, exits,
-kernel messages, flight recorder dumps, earlier cycles. A finding says what failed, who began it and
-how sure that is. A decision says RESTART, STOP or UNKNOWN, and why. The command, the service and
-the MCP server only carry these three around.
+`attribute(evidence)` is the whole of it, a list of steps. Evidence is what a launcher or a person
+has: logs, exits, kernel messages, flight recorder dumps, earlier cycles. A finding says what
+failed, who began it and how sure that is. A decision says RESTART, STOP or UNKNOWN, and why. The
+command, the service and the MCP server only carry these three around.
 """
 
-from aorta.attribution.analysis import attribute
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aorta.attribution.classify import Said, named
+from aorta.attribution.events import Event, Reading, Registry, built_in
+from aorta.attribution.events.scanning import read_ends, read_whole
+from aorta.attribution.evidence import (
+    earlier_sources,
+    failures_with_times,
+    kernel_sources,
+    read_dumps,
+    readable_sources,
+    stragglers,
+)
+from aorta.attribution.logs import ReadableLog
+from aorta.attribution.logs.fields import in_one_calendar
 from aorta.attribution.nouns import (
     Action,
     Advice,
@@ -23,7 +39,10 @@ from aorta.attribution.nouns import (
     RankEnd,
     Root,
 )
-from aorta.attribution.progress import JobProgress
+from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
+from aorta.attribution.progress import JobProgress, progress_of, world_size
+from aorta.attribution.timeline import Facts, last_words, without_noise
+from aorta.attribution.timeline.finding import conclude, said
 
 __all__ = [
     "Action",
@@ -43,3 +62,85 @@ __all__ = [
     "Root",
     "attribute",
 ]
+
+# confidence at which the ends of long logs need not be followed by all that stands before them
+TOLD_ENOUGH = 0.6
+
+
+def attribute(
+    evidence: Evidence,
+    *,
+    registry: Registry | None = None,
+    no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
+) -> Attribution:
+    """What killed this cycle, and whether to restart. Never raises for what a log may hold."""
+    started = time.perf_counter()
+    finding = replace(
+        _find(evidence, registry or built_in()),
+        heartbeat_step=evidence.heartbeat_step,
+        lived_sec=evidence.lived_sec,
+    )
+    # A failure that came back keeps the name of the first time, whatever words vary in it.
+    known = next((past for past in evidence.history if is_same_failure(past, finding)), None)
+    if known is not None:
+        finding = replace(finding, fingerprint=known.fingerprint)
+    decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
+    return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
+
+
+def _find(evidence: Evidence, registry: Registry) -> Finding:
+    """From the ends of the logs if they tell enough, else from all of them."""
+    logs = readable_sources(evidence)
+    everything = [*logs, *kernel_sources(evidence)]
+    reading = read_ends(everything, registry)
+    facts = _facts(evidence, logs, reading)
+    finding = conclude(_without_noise(facts, evidence, registry))
+    if reading.complete or finding.confidence >= TOLD_ENOUGH:
+        return finding
+    whole = _facts(evidence, logs, read_whole(everything, registry))
+    return conclude(_without_noise(whole, evidence, registry))
+
+
+def what_was_said(evidence: Evidence) -> Said:
+    """What the cause of a failure says, as the word model reads it."""
+    logs, registry = readable_sources(evidence), built_in()
+    reading = read_whole([*logs, *kernel_sources(evidence)], registry)
+    return said(_without_noise(_facts(evidence, logs, reading), evidence, registry))
+
+
+def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
+    """The facts without what the job also wrote while it was healthy."""
+    earlier = read_ends(earlier_sources(evidence), registry).events
+    events = without_noise(facts.reading.events, facts.failures, earlier)
+    return replace(facts, reading=replace(facts.reading, events=events))
+
+
+def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
+    failures = failures_with_times(evidence)
+    began = [log.began for log in logs if log.began is not None]
+    written = (event.time for event in reading.events if event.time is not None)
+    placed = in_one_calendar([*began, *written])
+    events = named(_placed(event, placed) for event in reading.events)
+    ended = {failure.rank for failure in failures}
+    heard = {log.rank for log in logs if log.rank is not None and log.size}
+    heard |= {event.rank for event in reading.events if event.rank is not None}
+    nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
+    nodes |= {failure.rank: failure.node for failure in failures if failure.node}
+    return Facts(
+        reading=replace(reading, events=events),
+        failures=failures,
+        progress=progress_of(logs),
+        stragglers=stragglers(read_dumps(evidence.flight_recorder)),
+        ranks=tuple(sorted(ended | {log.rank for log in logs if log.rank is not None} | heard)),
+        heard=None if any(log.rank is None for log in logs) else frozenset(heard),
+        nodes=nodes,
+        empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
+        last_words=last_words(logs, events),
+        logs=tuple(logs),
+        world=world_size(logs),
+        began=min((placed[moment] for moment in began), default=None),
+    )
+
+
+def _placed(event: Event, placed: Mapping[float, float]) -> Event:
+    return event if event.time is None else replace(event, time=placed[event.time])

@@ -13,7 +13,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
@@ -90,9 +90,6 @@ class Said:
     later: str = ""  # the lines under the message's first
     frames: tuple[str, ...] = ()  # `package file function`, outermost first
     around: tuple[str, ...] = ()  # the last lines of the log
-
-    def as_dict(self) -> dict[str, object]:
-        return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aorta.attribution.nouns import Attribution, Decision, FailureClass, Finding, PastCycle, Root
+from aorta.attribution.nouns import (
+    Attribution,
+    CycleState,
+    Decision,
+    FailureClass,
+    Finding,
+    PastCycle,
+    Root,
+)
 from aorta.core.failure import Failure, failure_from_json, failure_to_json
+from aorta.core.templates import shortened
 
 SCHEMA = "aorta.attribution/1"
 # What `past_cycle` reads of a finding: all that later cycles are compared with.
@@ -16,6 +25,7 @@ REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec"
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     return {
+        "state": finding.state.value,
         "class": finding.failure_class.value,
         "confidence": finding.confidence,
         "basis": finding.basis,
@@ -81,8 +91,15 @@ def _failure(content: object) -> Failure | None:
         return None
 
 
+_NO_FAILURE = {CycleState.ENDED_WELL: "ENDED WELL", CycleState.STILL_RUNNING: "NO FAILURE SEEN"}
+_LONGEST_LINE = 160
+
+
 def described(attribution: Attribution) -> str:
+    """The answer for a terminal, the action first."""
     finding, decision = attribution.finding, attribution.decision
+    if finding.state is not CycleState.FAILED:
+        return f"{_NO_FAILURE[finding.state]}  {finding.summary}\n  steps     {_steps(finding)}"
     rows = [
         f"{decision.action}  {decision.reason}",
         f"  class     {finding.failure_class} (confidence {finding.confidence:.2f})",
@@ -96,7 +113,10 @@ def described(attribution: Attribution) -> str:
         f"  followed  rank {', '.join(map(str, cascade.ranks))}: {cascade.failure_class}"
         for cascade in finding.cascade
     ]
-    rows += [f"  {line.file}:{line.line}: {line.text[:160]}" for line in finding.evidence]
+    rows += [
+        f"  {line.file}:{line.line}: {shortened(line.text, _LONGEST_LINE)}"
+        for line in finding.evidence
+    ]
     return "\n".join(rows)
 
 

@@ -6,7 +6,6 @@ service.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -14,8 +13,8 @@ from urllib.parse import quote
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from aorta.attribution.analysis import attribute
-from aorta.attribution.client import HttpError, JsonClient, token_for
+from aorta.attribution import attribute
+from aorta.attribution.client import HttpError, JsonClient
 from aorta.attribution.documents import attribution_document
 from aorta.attribution.events import built_in
 from aorta.attribution.evidence import failures_of, find_logs
@@ -35,13 +34,7 @@ _INSTRUCTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class ServiceAddress:
-    url: str
-    token: str | None = None
-
-
-def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) -> MCPServer:
+def create_server(roots: Sequence[Path], service: JsonClient | None = None) -> MCPServer:
     server = MCPServer(
         "aorta", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
@@ -69,7 +62,11 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
         if service is None:
             raise UsageError("no attribution service is configured; start with --service-url")
         where = f"/v1/cycles/{quote(job_id, safe='')}/{quote(cycle_id, safe='')}/decision"
-        return _ask(service, f"{where}?wait={min(max(wait, 0.0), 60.0)}", wait + 10)
+        try:
+            path = f"{where}?wait={min(max(wait, 0.0), 60.0)}"
+            return dict(service.call("GET", path, wait + 10))
+        except HttpError as wrong:
+            raise InfrastructureError(f"the attribution service did not answer: {wrong}") from None
 
     @server.tool()
     @in_a_sentence
@@ -127,12 +124,3 @@ def _class(name: str) -> FailureClass:
     if name not in set(FailureClass):
         raise UsageError(f"{name!r} is no failure class; expected one of {', '.join(FailureClass)}")
     return FailureClass(name)
-
-
-def _ask(service: ServiceAddress, path: str, timeout: float) -> dict[str, Any]:
-    try:
-        return dict(
-            JsonClient(service.url, service.token, find_token=token_for).call("GET", path, timeout)
-        )
-    except HttpError as wrong:
-        raise InfrastructureError(f"the attribution service did not answer: {wrong}") from None

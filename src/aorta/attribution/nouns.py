@@ -66,6 +66,14 @@ HOW_IT_SHOWS = frozenset(
 )
 
 
+class CycleState(StrEnum):
+    """Whether there is a failure to name at all."""
+
+    FAILED = "failed"
+    ENDED_WELL = "ended_well"
+    STILL_RUNNING = "still_running"  # as far as its log shows
+
+
 class Action(StrEnum):
     RESTART = "RESTART"
     STOP = "STOP"
@@ -313,6 +321,10 @@ class Advice:
 
 @dataclass(frozen=True)
 class Finding:
+    """What failed. Of a cycle that did not (`state`) only the summary and the steps say anything:
+    its class is unknown, its confidence 0 and its fingerprint empty.
+    """
+
     failure_class: FailureClass
     confidence: float
     root: Root
@@ -332,6 +344,7 @@ class Finding:
     lived_sec: float | None = None
     failure: Failure | None = None  # what failed, as `same_failure` compares it
     basis: str = ""  # what the confidence rests on: a rule file, and how sure its pattern is
+    state: CycleState = CycleState.FAILED
 
 
 @dataclass(frozen=True)

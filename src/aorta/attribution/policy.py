@@ -15,6 +15,7 @@ from aorta.attribution.nouns import (
     USER_ERRORS,
     Action,
     Advice,
+    CycleState,
     Decision,
     FailureClass,
     Finding,
@@ -62,9 +63,7 @@ _WHY = {
         _C.TIME_LIMIT: "the allocation is used up",
         _C.CANCELLED: "a person cancelled it",
     },
-    RestartPolicy.STARTUP: {
-        _C.DEVICE_OOM: "it does not fit the device memory",
-    },
+    RestartPolicy.STARTUP: {_C.DEVICE_OOM: "it does not fit the device memory"},
     RestartPolicy.ONCE: {
         _C.HOST_OOM: "host memory may have been taken by a neighbour",
         _C.DEVICE_ASSERT: "it may depend on the batch",
@@ -87,12 +86,8 @@ _WHY = {
         _C.NETWORK_LOSS: "the network usually comes back",
         _C.KILLED: "it was ended from outside",
     },
-    RestartPolicy.FREE: {
-        _C.PREEMPTED: "the scheduler took the nodes and will give others",
-    },
-    RestartPolicy.UNKNOWN: {
-        _C.UNKNOWN: "the evidence does not say what happened",
-    },
+    RestartPolicy.FREE: {_C.PREEMPTED: "the scheduler took the nodes and will give others"},
+    RestartPolicy.UNKNOWN: {_C.UNKNOWN: "the evidence does not say what happened"},
 }
 RULES = {
     kind: PolicyRule(policy, why) for policy, kinds in _WHY.items() for kind, why in kinds.items()
@@ -112,6 +107,9 @@ def decide(
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Decision:
     """The first rule that applies. `history`: the cycles before this one, oldest first."""
+    if finding.state is not CycleState.FAILED:
+        why = f"{finding.summary}; there is no failure to decide about"
+        return Decision(Action.UNKNOWN, why, finding.state)
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
@@ -217,7 +215,7 @@ def _is_same_as_the_last(finding: Finding, history: Sequence[PastCycle]) -> bool
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
     """By the one rule of `core`; a cycle whose failure was not recorded, by its fingerprint."""
     if cycle.failure is None or finding.failure is None:
-        return cycle.fingerprint == finding.fingerprint
+        return bool(cycle.fingerprint) and cycle.fingerprint == finding.fingerprint
     return bool(same_failure(cycle.failure, finding.failure))
 
 
@@ -244,7 +242,7 @@ def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -
 
 
 def _because(finding: Finding, why: str) -> str:
-    return f"{finding.summary}; {why}"
+    return f"{finding.summary.rstrip('.')}; {why}"
 
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:

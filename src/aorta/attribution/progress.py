@@ -82,7 +82,8 @@ _OF_A_STACK = re.compile(
     r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
 _NO_COUNT = re.compile(
-    r"\b(?:job|time|timestamp|ts|date|pid|process|port|id|uid|seed|address|size|bytes)[ _=:#]*$",
+    r"\b(?:job|time|timestamp|ts|date|pid|process|port|id|uid|seed|address|size|bytes|rank|"
+    r"worker|node|host|gpu|device)[ _=:#]*$",
     re.IGNORECASE,
 )
 _NO_STEP = 10**9  # seconds since the epoch, or bytes
@@ -91,6 +92,7 @@ _WORLD = re.compile(
     r"\bMEMBER: \d+/(\d{1,6})\b|\bnranks (\d{1,6})\b",
     re.IGNORECASE,
 )
+_RANK = re.compile(r"(?<!local )(?<!\w)rank[ _:=#]{0,2}(\d{1,6})\b", re.IGNORECASE)
 _ENOUGH_LINES = 5
 _COUNTED = ("step", "iter", "update", "batch")
 _LONGEST = 1000
@@ -126,15 +128,13 @@ class JobProgress:
         if step is None:
             if lived_sec is None:
                 return JobProgress(best, 0)
-            return self._idle_again() if lived_sec < LONG_CYCLE else JobProgress(None, 0)
+            idle = lived_sec < LONG_CYCLE
+            return JobProgress(best, self.idle + 1) if idle else JobProgress(None, 0)
         enough = LONG_CYCLE if failure_class in _OF_A_NODE else _NO_LOOP
         if lived_sec is not None and lived_sec >= enough:
             return self
         first_came_here = step == best and self.idle == 0
         return JobProgress(best, 2 if first_came_here else self.idle + 1)
-
-    def _idle_again(self) -> "JobProgress":
-        return JobProgress(self.best_step, self.idle + 1)
 
 
 def progress_over(cycles: Iterable[PastCycle | Finding]) -> JobProgress:
@@ -164,6 +164,8 @@ class Progress:
     made: bool = False  # whether a step was seen, counted or not
     at_zero: bool = False  # whether a count was seen before its first step, and nothing after it
     ranks: frozenset[int] = frozenset()  # those known to have made a step
+    spoken: frozenset[int] = frozenset()  # those whose lines stand in a log that ranks share
+    named: frozenset[int] = frozenset()  # those that such a log speaks of
 
 
 @dataclass
@@ -201,8 +203,13 @@ def progress_of(sources: Iterable[ReadableLog]) -> Progress:
     firsts, lasts = [], []
     made = zero = False
     ranks: set[int] = set()
+    spoken: set[int] = set()
+    named: set[int] = set()
     for source in sources:
         for rank, text in _texts(source):
+            if source.rank is None:
+                spoken |= {rank} if rank is not None else set()
+                named |= {int(told) for told in _RANK.findall(text)}
             seen = _seen(text)
             steps = seen.grown() or growing_number(text)
             here = bool(steps) or seen.made
@@ -218,6 +225,8 @@ def progress_of(sources: Iterable[ReadableLog]) -> Progress:
         made,
         zero and not made,
         frozenset(ranks),
+        frozenset(spoken),
+        frozenset(named),
     )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.analysis import attribute as attributed
+from aorta.attribution import attribute as attributed
 from aorta.attribution.documents import finding_document, past_cycle
 from aorta.attribution.events import built_in, with_user_file
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures
@@ -23,7 +23,8 @@ from aorta.core.errors import UsageError
 class AttributeRequest:
     """The logs of one cycle, and what else is known of it."""
 
-    logs: tuple[Path, ...]  # files, directories of rank_<r>.out/.err, or cycle directories
+    # Files, directories of rank_<r>.out/.err, cycle directories, or log directories of `launch`.
+    logs: tuple[Path, ...]
     failures: Path | None = None  # JSON: [{"rank", "exit_code", "signal"}], or a cycle_info.json
     history: Path | None = None  # a directory of the job's earlier cycle_<n> directories
     kernel_log: tuple[Path, ...] = ()
@@ -52,7 +53,12 @@ def collect(
     kernel_logs: Sequence[Path] = (),
     flight_recorder: Path | None = None,
 ) -> Evidence:
-    """Everything about one cycle. A cycle directory brings its own failures and dumps along."""
+    """Everything about one cycle. A cycle directory brings its own failures and dumps along; of a
+    log directory of `aorta launch` its last cycle is read, and those before are its history.
+    """
+    last = [last_cycle(path) for path in logs]
+    history = history or next((path for path, cycle in zip(logs, last, strict=True) if cycle), None)
+    logs = [cycle or path for path, cycle in zip(logs, last, strict=True)]
     cycle = next((path for path in logs if (path / CYCLE_INFO).is_file()), None)
     if failures is None and cycle is not None:
         failures = cycle / CYCLE_INFO
@@ -71,6 +77,21 @@ def collect(
     )
 
 
+def last_cycle(path: Path) -> Path | None:
+    """The last cycle in a log directory of `aorta launch`; None where it is none."""
+    cycles = _cycles_in(path) if path.is_dir() and not (path / CYCLE_INFO).is_file() else []
+    return cycles[-1][1] if cycles else None
+
+
+def _cycles_in(directory: Path) -> list[tuple[int, Path]]:
+    """By number."""
+    return sorted(
+        (int(found[1]), path)
+        for path in directory.iterdir()
+        if path.is_dir() and (found := _CYCLE.search(path.name))
+    )
+
+
 def lifetime(info: Mapping[str, Any]) -> float | None:
     """The seconds that a cycle_info.json says its cycle lived; None where it does not say."""
     try:
@@ -82,11 +103,7 @@ def lifetime(info: Mapping[str, Any]) -> float | None:
 
 def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
     """The cycles under `directory` before the one of these logs, oldest first."""
-    cycles = sorted(
-        (int(found[1]), path)
-        for path in directory.iterdir()
-        if path.is_dir() and (found := _CYCLE.search(path.name))
-    )
+    cycles = _cycles_in(directory)
     own = {place for log in logs for place in (log.resolve(), *log.resolve().parents)}
     limit = min((number for number, path in cycles if path.resolve() in own), default=None)
     return [path for number, path in cycles if limit is None or number < limit]

@@ -5,7 +5,7 @@ counts.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
@@ -28,26 +28,12 @@ _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
         "did_not_reproduce",
-        (
-            "the bad end does not fail, however often it is tried; check that good and bad are not "
-            "swapped"
-        ),
+        "the bad end does not fail in any trial; check that good and bad are not swapped",
     ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails too"),
     EndsVerdict.GOOD_UNTESTABLE: ("inconsistent", "the good end cannot be built or tested"),
 }
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What it took, counted from the journals: `checks` only made the answer surer."""
-
-    builds: int = 0
-    tests: int = 0
-    checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
-    resumed_trials: int = 0
-    other_failures: int = 0  # states that failed, and not like the first one
 
 
 @dataclass(frozen=True)
@@ -67,27 +53,32 @@ class Findings:
     metric: Mapping[str, Any] | None = None  # the two levels of the number that decided
     rates: Mapping[str, float | None] = field(default_factory=lambda: {"good": None, "bad": None})
     seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # failures by side
-    counted: Counted = field(default_factory=Counted)
+    builds: int = 0
+    tests: int = 0
+    # Those that only made the answer surer.
+    checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
+    resumed_trials: int = 0
+    other_failures: int = 0  # states that failed, and not like the first one
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     failure: Mapping[str, Any] | None = None
     failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
     reproduce: Mapping[str, str] = field(default_factory=dict)
-    differences: Sequence[Mapping[str, Any]] = ()  # of two environments
     exit_code: int = 0
 
     def document(self) -> dict[str, Any]:
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
-        del content["exit_code"]
-        counted = content.pop("counted")
-        return {**content, **{one.name: getattr(counted, one.name) for one in fields(counted)}}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "exit_code"}
 
 
 def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
-    good, bad = _ends_shown(last if last.interval and not main.alike else main)
+    shown = last if last.interval and not main.alike else main
+    timeline = shown.search.timeline
+    good, bad = timeline.good_end, timeline.bad_end
+    if shown.interval and not shown.alike:
+        good, bad = shown.interval.good, shown.interval.bad
     candidates = last.interval if status not in _NO_ANSWER else None
     culprits = _culprits(outcome) if candidates else []
     return Findings(
@@ -96,10 +87,10 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         confidence=round(last.mass, 4) if candidates else None,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
-        good=good,
-        bad=bad,
+        good=shown.versions(good),
+        bad=shown.versions(bad),
         **_sides_seen(outcome),
-        counted=counted(answers, outcome),
+        **counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome, answers)),
         failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
@@ -176,14 +167,6 @@ def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Itera
         yield "the last good and the first bad state are the same"
 
 
-def _ends_shown(found: FinishedSearch) -> tuple[dict[str, str], dict[str, str]]:
-    timeline = found.search.timeline
-    good, bad = timeline.good_end, timeline.bad_end
-    if found.interval and not found.alike:
-        good, bad = found.interval.good, found.interval.bad
-    return found.versions(good), found.versions(bad)
-
-
 def _sides_seen(outcome: Investigation) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
@@ -202,18 +185,14 @@ def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
     """A merge that could not be looked into is every commit that it brings."""
     found = outcome.last
     packages = moving(found.packages)
-    merge = _merge_before(outcome)
+    # The merge that the search before the last one named.
+    single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
+    merge = single[0].versions[single[1] + 1] if single and single[0].span else None
     return [
         said
         for change in (found.interval.changes if found.interval else ())
         for said in _candidates(packages[change.package], change, merge)
     ]
-
-
-def _merge_before(outcome: Investigation) -> str | None:
-    """The merge that the search before the last one named."""
-    single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
-    return single[0].versions[single[1] + 1] if single and single[0].span else None
 
 
 def _candidates(package: Package, change: Change, merge: str | None) -> Iterator[dict[str, Any]]:
@@ -229,9 +208,7 @@ def _candidates(package: Package, change: Change, merge: str | None) -> Iterator
 
 def _brought(package: Package, rank: int) -> Sequence[str]:
     changes = package.changes
-    if changes is None or (package.span and package.span.first_parent):
-        return (package.versions[rank + 1],)
-    return changes[rank].brought
+    return (package.versions[rank + 1],) if changes is None else changes[rank].brought
 
 
 def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:
@@ -274,11 +251,15 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _has_partner(found: FinishedSearch | None) -> TypeGuard[FinishedSearch]:
+    """Whether the culprit does no harm over the oldest of the other packages."""
+    differ = found is not None and found.search.ends is EndsVerdict.DIFFER
+    return found is not None and differ and not found.fails_alone
+
+
 def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
     """The one commit without which the culprit does no harm."""
-    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
-        return None
-    if found.single is None:
+    if not _has_partner(found) or found.single is None:
         return None
     package, rank = found.single
     said = culprit(package, Change(0, rank))
@@ -304,15 +285,13 @@ def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str
     if main.alike:
         yield main.alike
     if search.ends in _ENDS:
-        yield _ENDS[search.ends][1] + _last_words(main)
+        untestable = search.ends in {EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE}
+        whys = [f": {record.why}" for record in main.answer.records if untestable]
+        yield _ENDS[search.ends][1] + "".join(whys[-1:])
     elif search.ends is EndsVerdict.DIFFER:
         yield from _about_trust(outcome)
-    if words := _about_noise(outcome):
-        yield words
-    if words := _about_paths(outcome.last):
-        yield words
-    if words := _about_partner(outcome.partner):
-        yield words
+    about = _about_noise(outcome), _about_paths(outcome.last), _about_partner(outcome.partner)
+    yield from (words for words in about if words)
     for broken, repaired in search.fixed_before:
         yield _about_repair(main, broken, repaired)
     if others := len(_failing_otherwise(answers)):
@@ -338,13 +317,6 @@ def _about_trust(outcome: Investigation) -> Iterator[str]:
             yield "no state that holds all of what is left was seen to fail"
 
 
-def _last_words(main: FinishedSearch) -> str:
-    if main.search.ends not in (EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE):
-        return ""
-    whys = [record.why for record in main.answer.records]
-    return f": {whys[-1]}" if whys else ""
-
-
 def _about_repair(main: FinishedSearch, older: Vector, newer: Vector) -> str:
     broken, repaired = main.versions(older), main.versions(newer)
     moved = [name for name in broken if broken[name] != repaired[name]]
@@ -356,9 +328,7 @@ def _about_repair(main: FinishedSearch, older: Vector, newer: Vector) -> str:
 
 
 def _about_partner(found: FinishedSearch | None) -> str | None:
-    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
-        return None
-    if found.single:
+    if not _has_partner(found) or found.single:
         return None
     interval = found.interval
     return (
@@ -374,8 +344,7 @@ def _about_noise(outcome: Investigation) -> str | None:
         return None
     return (
         f"{failed} of {failed + passed} trials of the good side failed: that the stated "
-        "probability "
-        "holds was not seen for so noisy a test; ask for more (--confidence 0.99)"
+        "probability holds was not seen for so noisy a test; ask for more (--confidence 0.99)"
     )
 
 
@@ -396,8 +365,10 @@ def _about_paths(found: FinishedSearch) -> str | None:
 # -- counting
 
 
-def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> Counted:
-    """Every trial once, as journalled. Without version searches, containers are the states."""
+def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> dict[str, Any]:
+    """What it took, every trial once, as journalled. Without version searches, containers are the
+    states.
+    """
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
     sought: list[object] = []
@@ -409,13 +380,13 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
             made = found.version_set(record.point) if found else record.point.config_key
             is_check = beside or (outcome and record.point.purpose in _CHECKS)
             (checks if is_check else sought).append(made)
-    return Counted(
-        builds=len({*sought, *checks}),
-        tests=len(sought) + len(checks),
-        checks={"builds": len(set(checks) - set(sought)), "tests": len(checks)},
-        resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
-        other_failures=len(_failing_otherwise(answers)),
-    )
+    return {
+        "builds": len({*sought, *checks}),
+        "tests": len(sought) + len(checks),
+        "checks": {"builds": len(set(checks) - set(sought)), "tests": len(checks)},
+        "resumed_trials": sum(answer.ending.resumed_trials for answer in answers),
+        "other_failures": len(_failing_otherwise(answers)),
+    }
 
 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
@@ -436,6 +407,6 @@ def _unlike_the_first(records: Sequence[TrialRecord]) -> Iterator[TrialRecord]:
     first = None
     for record in records:
         if record.outcome is Outcome.REPRODUCED and record.failure:
-            first = first or record.failure
+            first = first or record.failure.in_any_version()
             if not same_failure(first, record.failure):
                 yield record

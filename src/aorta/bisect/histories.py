@@ -45,11 +45,7 @@ class CommitSpan:
     @property
     def has_merges(self) -> bool:
         """Whether a line of commits leaves something out that can be looked at for itself."""
-        return not self.first_parent and any(len(c.brought) > 1 for c in self.line.changes)
-
-    @property
-    def size(self) -> int:
-        return len(self.back) + len(self.forward)
+        return any(len(change.brought) > 1 for change in self.line.changes)
 
     @cached_property
     def line(self) -> "CommitPath":
@@ -163,7 +159,7 @@ def _steps(
         waiting += brought[sha]
         kept = waiting if span.kept is None else [one for one in waiting if one in span.kept]
         if kept or sha == top:
-            yield sha, tuple(kept or [sha])
+            yield sha, (sha,) if span.first_parent else tuple(kept or [sha])
             waiting = []
 
 
@@ -213,13 +209,20 @@ def _graph_of(span: CommitSpan, package: str) -> Graph:
     all_taken = (1 << len(back)) - 1
     had = _containing(span.back, taken)
     holds = {sha: all_taken & ~mine for sha, mine in reversed(had.items())}
-    for parent in (span.shared.sha, *_outer_parents((*span.back, *span.forward))):
-        holds.setdefault(parent, all_taken)
+    both = (*span.back, *span.forward)
+    inside_ = {commit.sha for commit in both}
+    # Parents that both ends have: what a branch was begun from.
+    for parent in (span.shared.sha, *(parent for commit in both for parent in commit.parents)):
+        if parent not in inside_:
+            holds.setdefault(parent, all_taken)
     for sha, mine in _containing(span.forward, added).items():
         holds[sha] = all_taken | mine
     states = _told_apart(span, holds)
     places = {sha: place for place, sha in enumerate(states)}
-    changes = [*_removals(back, span), *_additions(forward, span)]
+    shared = span.shared.sha
+    removed = (CommitChange(c, True, c.sha, (*c.parents, shared)[0], (c.sha,)) for c in back)
+    added_ = (CommitChange(c, False, (*c.parents, span.good)[0], c.sha, (c.sha,)) for c in forward)
+    changes = (*removed, *added_)
     history = GraphHistory(
         package,
         tuple(states),
@@ -227,7 +230,7 @@ def _graph_of(span: CommitSpan, package: str) -> Graph:
         tuple(_place(places, holds, change.good) for change in changes),
         tuple(_place(places, holds, change.bad) for change in changes),
     )
-    return Graph(history, tuple(changes))
+    return Graph(history, changes)
 
 
 def _counts(span: CommitSpan, sha: str) -> bool:
@@ -242,13 +245,6 @@ def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, 
             mine |= held.get(parent, 0)
         held[commit.sha] = mine
     return held
-
-
-def _outer_parents(commits: Sequence[Commit]) -> list[str]:
-    """Parents that both ends have: what a branch was begun from."""
-    inside_ = {commit.sha for commit in commits}
-    parents = (parent for commit in commits for parent in commit.parents)
-    return list(dict.fromkeys(parent for parent in parents if parent not in inside_))
 
 
 def _told_apart(span: CommitSpan, holds: Mapping[str, int]) -> list[str]:
@@ -269,18 +265,6 @@ def _place(places: Mapping[str, int], holds: Mapping[str, int], sha: str) -> int
     if sha in places:
         return places[sha]
     return next(place for state, place in places.items() if holds[state] == holds[sha])
-
-
-def _removals(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitChange]:
-    for commit in commits:
-        below = commit.parents[0] if commit.parents else span.shared.sha
-        yield CommitChange(commit, True, commit.sha, below, (commit.sha,))
-
-
-def _additions(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitChange]:
-    for commit in commits:
-        below = commit.parents[0] if commit.parents else span.good
-        yield CommitChange(commit, False, below, commit.sha, (commit.sha,))
 
 
 def merge_of(span: CommitSpan, change: CommitChange) -> str | None:

@@ -8,18 +8,17 @@ moved to its commits and cleaned before it runs.
 """
 
 import hashlib
-import json
 import os
 import platform
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.bisect.findings import Findings, findings_of
-from aorta.bisect.investigation import investigate
+from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
@@ -31,23 +30,24 @@ from aorta.bisect.package import (
     version_variables,
     version_words,
 )
-from aorta.bisect.report import shown_of
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.stages import user_cache
-from aorta.bisect.trials import BuildAndTest, VersionSets
+from aorta.bisect.trials import PreparedTest, VersionSets
 from aorta.core.errors import UsageError
-from aorta.core.trial import LOCAL, TrialSpec
+from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.checkout import TreeJob, TreesJob, forget_trees
 from aorta.runtimes.git import Repository
+from aorta.workloads.startable import check_startable
 
 
 def bisect_on_host(request: ResolvedRequest) -> Findings:
     spec = request.spec
     packages = host_packages(spec, request.directory)
+    _check_startable(spec, packages, request.directory)
     with BisectRun(request) as run:
-        root = trees_root(run.stages.path, packages)
+        root = trees_root(run.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
@@ -61,17 +61,34 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
             return HostTrees(root, those, own, spec.build_timeout)
 
         try:
-            outcome = investigate(run.setting(version_sets, command=command), packages)
+            outcome = investigate(SearchSetup(run, command, version_sets), packages)
         finally:
             trees.remove()
-        findings = findings_of(outcome, list(run.stages.answers.values()))
+        findings = findings_of(outcome, list(run.answers.values()))
         reproduce = {
             side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        warnings = (*own.warnings, *findings.warnings)
-        findings = replace(findings, reproduce=reproduce, warnings=warnings)
-        return run.write(findings, shown_of(outcome))
+        return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
+
+
+def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: Path) -> None:
+    """Refuses a program that is not here, unless a build or a commit of an end may bring it."""
+    if any(package.spec.build for package in packages):
+        return
+
+    def is_in_an_end(file: str) -> bool:
+        """Named from where the user is, or from the top, where the command runs."""
+        path = os.path.normpath(directory / file)
+        return any(
+            p.repository.has_file(end, name)
+            for p in packages
+            if p.repository
+            for end in (p.versions[0], p.versions[-1])
+            for name in (os.path.relpath(path, p.repository.where), os.path.normpath(file))
+        )
+
+    check_startable(spec.command, directory, spec.env.get("PATH"), is_in_an_end)
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,6 @@ class OwnCommand:
     words: tuple[str, ...]
     package: str = ""  # whose checkouts get the files
     files: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
 
 
 def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
@@ -104,15 +120,7 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
             run.say(f"{word} is not in every commit: every state is tested with {found}")
         elif found != word:
             run.say(f"the command runs at the top of each checkout: {word} is {found} there")
-    warnings: list[str] = []
-    if name := imported_from_the_checkout(words, package.repository):
-        warnings.append(
-            f"{name} is installed in place from {package.repository.where}: every state may import "
-            "your own checkout instead of its own. Put the state's sources first, as with "
-            "PYTHONPATH=src."
-        )
-        run.say(f"!!! {warnings[-1]}")
-    return OwnCommand(tuple(words), package.name, files, tuple(warnings))
+    return OwnCommand(tuple(words), package.name, files)
 
 
 def _as_every_state_finds_it(
@@ -138,17 +146,13 @@ def _as_every_state_finds_it(
         ends = (package.versions[0], package.versions[-1])
         if all(package.repository.has_file(end, inside) for end in ends):
             return from_the_top, None
-        if _stays_where_it_is(path, top, package.repository):
+        # What is of a virtual environment, or of something that was built here, stays there.
+        between = [folder for folder in path.parents if folder.is_relative_to(top)]
+        in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
+        if path.is_symlink() or in_environment or package.repository.ignores(str(path)):
             return f"{path}{mark}{part}", None
         return from_the_top, inside
     return word, None
-
-
-def _stays_where_it_is(path: Path, top: Path, repository: Repository) -> bool:
-    """What is of a virtual environment, or of something that was built here."""
-    between = [folder for folder in path.parents if folder.is_relative_to(top)]
-    in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
-    return path.is_symlink() or in_environment or repository.ignores(str(path))
 
 
 def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
@@ -165,35 +169,6 @@ def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
             "in the spec"
         )
     return packages
-
-
-def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
-    """A package that the command's Python has installed in place from this repository: then every
-    state would import the user's own checkout. None where there is none to be seen.
-    """
-    for site in _site_packages(command):
-        for note in site.glob("*.dist-info/direct_url.json"):
-            with suppress(OSError, ValueError):
-                said = json.loads(note.read_text(encoding="utf-8"))
-                source = str(said.get("url", "")).removeprefix("file://")
-                in_place = (said.get("dir_info") or {}).get("editable") is True
-                if in_place and Path(source).resolve() == Path(repository.where).resolve():
-                    return note.parent.name.partition("-")[0]
-    return None
-
-
-def _site_packages(command: Sequence[str]) -> Iterator[Path]:
-    """Of the Python that the command is, or that its first line names."""
-    program = shutil.which(command[0]) if command else None
-    if program is None:
-        return
-    path = Path(program)
-    with suppress(OSError):
-        with path.open("rb") as file:
-            first = file.readline(200).decode("utf-8", "replace")
-        if first.startswith("#!"):
-            path = Path(first[2:].split()[0])
-    yield from path.parent.parent.glob("lib/python*/site-packages")
 
 
 def reproduce_on_host(
@@ -236,7 +211,9 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     if not any(run.resolve().is_relative_to(top) for top in tops):
         return run / PRIVATE / "trees"
     of_run = f"{platform.node()}\n{run.resolve()}"
-    root = user_cache() / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
+    named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    cache = Path(named) if named else Path.home() / ".cache"
+    root = cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that nobody can write to
@@ -258,13 +235,10 @@ class HostTrees(VersionSets):
         self._own = own
         self._lanes: dict[str, int] = {}
 
-    @property
-    def _builds(self) -> bool:
-        return any(package.spec.build for package in self._packages)
-
-    def order(self, trial: TrialSpec) -> BuildAndTest:
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
-        if not self._builds:
+        builds = any(package.spec.build for package in self._packages)
+        if not builds:
             lane = next(n for n in range(10_000) if n not in self._lanes.values())
             self._lanes[trial.id] = lane
             places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
@@ -277,8 +251,8 @@ class HostTrees(VersionSets):
             job = None if mark.exists() else self._job(versions, places, mark)
         name = f"{key}-{set_key(self._packages, versions)}"
         build = self._build(job, name) if job else None
-        what = version_words(self._packages, versions) if self._builds else ""
-        return BuildAndTest(key, build, self._at(trial, places, versions), what)
+        what = version_words(self._packages, versions) if builds else ""
+        return PreparedTest(key, build, self._at(trial, places, versions), what)
 
     def finished(self, trial_id: str) -> None:
         self._lanes.pop(trial_id, None)
@@ -349,14 +323,14 @@ class InPlace(VersionSets):
         super().__init__(root, packages, build_timeout)
         self._directory, self._here = directory, root / HERE
 
-    def order(self, trial: TrialSpec) -> BuildAndTest:
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
         key = set_key(self._packages, versions)
         places = {p.spec.variable: str(p.spec.path) for p in self._git()}
         env = {**version_variables(self._packages, versions), **places, **trial.env}
         test = replace(trial, cwd=self._directory, env=env)
         if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
-            return BuildAndTest(key, None, test)
+            return PreparedTest(key, None, test)
         self._here.unlink(missing_ok=True)
         place = self._root / "builds" / key
         place.mkdir(parents=True, exist_ok=True)
@@ -364,11 +338,11 @@ class InPlace(VersionSets):
             ("sh", "-c", version_script(self._packages, versions)),
             place,
             place,
-            environment=LOCAL,
             env=env,
             timeout=self._build_timeout,
+            is_step=True,
         )
-        return BuildAndTest(key, build, test, version_words(self._packages, versions))
+        return PreparedTest(key, build, test, version_words(self._packages, versions))
 
     def built(self, key: str) -> None:
         self._here.write_text(key, encoding="utf-8")

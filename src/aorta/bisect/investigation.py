@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, Versions, moving, whole
-from aorta.bisect.stages import MAIN, Stages
+from aorta.bisect.run import MAIN, BisectRun
+from aorta.bisect.spec import BisectSpec
 from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
+from aorta.bisect.watching import StepsLeft
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
 from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
+from aorta.engine.rundir import write_json
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
@@ -26,7 +29,6 @@ _SENTINELS = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
-MakeVersionSets = Callable[[Sequence[Package]], VersionSets]
 CannotBe = Callable[[Versions], str | None]
 
 
@@ -34,16 +36,13 @@ CannotBe = Callable[[Versions], str | None]
 class SearchSetup:
     """Everything the searches share."""
 
-    stages: Stages
+    run: BisectRun
     command: ProbedCommand
-    version_sets: MakeVersionSets
-    confidence: float
-    check_bad_end: bool = True  # without, it is taken as it was said
-    checks: bool = True
-    confirmations: int | None = None
-    on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
-    metric: Metric | None = None
-    say: Callable[[str], None] = lambda _: None
+    version_sets: Callable[[Sequence[Package]], VersionSets]
+
+    @property
+    def spec(self) -> BisectSpec:
+        return self.run.request.spec
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,20 @@ class Investigation:
 
 
 def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigation:
-    setting.say(_between_words(packages))
-    main = search_versions(setting, MAIN, with_merges(packages))
+    packages = with_merges(packages)
+    spans = (
+        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({p.candidates})"
+        for p in moving(packages)
+    )
+    setting.run.say(f"bisecting the changes of {', '.join(spans)}")
+    main = search_versions(setting, MAIN, packages)
     searched = [main]
-    while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
+    while not setting.run.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
     partner = None
-    if setting.checks and not setting.stages.interrupted and len(searched) == 1:
+    # Whoever says how often to confirm the answer asks for nothing else.
+    looks_further = setting.run.request.checks and setting.spec.confirmations is None
+    if looks_further and not setting.run.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
     return Investigation(searched, partner)
 
@@ -139,14 +145,6 @@ def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
     moved = moving(packages)
     graph = moved[0].as_graph if len(moved) == 1 else None
     return [graph if graph and p.name == graph.name else p for p in packages]
-
-
-def _between_words(packages: Sequence[Package]) -> str:
-    spans = (
-        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({len(p.versions) - 1})"
-        for p in moving(packages)
-    )
-    return f"bisecting the changes of {', '.join(spans)}"
 
 
 def search_versions(
@@ -169,26 +167,29 @@ def search_versions(
     )
     if assume:
         search.assume(assume)
-    _skip(search, packages)
-    impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
+    impossible = _skip(search, packages, cannot_be)
     sets = setting.version_sets(packages)
     experiment = VersionsExperiment(setting.command, packages, sets)
-    listeners = list(setting.on_search(search))
+    run, metric = setting.run, setting.run.metric
+    place = run.path / "timeline.json"
+    if not place.exists():  # the first search is over all changes, later ones over a part of them
+        write_json(place, "aorta.timeline/1", search.timeline.to_json())
+    listeners: list[Listener] = [StepsLeft(search, run.say)]
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
-        return setting.stages.drive(name, asked, experiment, sets, listeners, judges)
+        return run.drive(name, asked, experiment, sets, listeners, judges)
 
-    if setting.metric:
-        listeners.append(setting.metric.listen)
-        ends = _measured_ends(setting.metric, setting, name, search)
-        answer = drive(ends or search, setting.metric)
-        undecided = {**impossible, **setting.metric.undecided}
+    if metric:
+        listeners.append(metric.listen)
+        ends = _measured_ends(metric, setting, name, search)
+        answer = drive(ends or search, metric)
+        undecided = {**impossible, **metric.undecided}
         alike = ends.alike if ends else None
         return FinishedSearch(name, search, packages, answer, before, alike, undecided)
     alone = None
     if partner_of is not None:
         good, bad = partner_of.search.sides()
-        alone = AloneFirst(search, search.timeline, good, bad, setting.confidence)
+        alone = AloneFirst(search, search.timeline, good, bad, setting.spec.confidence)
     answer = drive(alone or search)
     return FinishedSearch(
         name,
@@ -213,18 +214,18 @@ def _bisection(
     moved = moving(packages)
     graph = moved[0].graph
     merges = graph is None and any(p.span and p.span.has_merges for p in moved)
-    wanted = setting.confidence / before
+    wanted = setting.spec.confidence / before
     if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
     settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         check_ends=check_ends,
-        trust_bad=name == MAIN and not setting.check_bad_end,
-        trust_ends=setting.metric is None,
-        confirm=setting.checks,
-        confirmations=setting.confirmations if name == MAIN else None,
-        sanity_probes=_SENTINELS if name == MAIN and setting.checks else 0,
+        trust_bad=name == MAIN and setting.spec.skip_precondition_checks,
+        trust_ends=setting.run.metric is None,
+        confirm=setting.run.request.checks,
+        confirmations=setting.spec.confirmations if name == MAIN else None,
+        sanity_probes=_SENTINELS if name == MAIN and setting.run.request.checks else 0,
         probe_steady=buildless,
     )
     if graph is not None:
@@ -232,23 +233,19 @@ def _bisection(
     return Bisection(Timeline([package.history for package in moved]), settings)
 
 
-def _skip(search: Bisection, packages: Sequence[Package]) -> None:
-    """States that the user says cannot be tested; an end must be, whatever is said of it."""
-    names = {package.name: package.skipped for package in packages if package.skipped}
-    for vector in search.timeline.every_state()[1:-1] if names else ():
-        versions = search.timeline.versions(vector)
-        if any(version in names.get(name, ()) for name, version in versions.items()):
-            point = search.timeline.point(vector, Purpose.PROBE, 0)
-            search.remember(point, Verdict(None, why="skipped as asked"))
-
-
-def _skip_impossible(
-    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe
+def _skip(
+    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe | None
 ) -> dict[str, str]:
-    """Why each of them is not tried, by the key of its configuration."""
+    """States that the user says cannot be tested, and those that cannot be; an end must be,
+    whatever is said of it. Why each of them is not tried, by the key of its configuration.
+    """
+    skipped = {package.name: package.skipped for package in packages if package.skipped}
     whys: dict[str, str] = {}
-    for vector in search.timeline.every_state()[1:-1]:
-        if why := cannot_be(whole(packages, search.timeline.versions(vector))):
+    for vector in search.timeline.every_state()[1:-1] if skipped or cannot_be else ():
+        versions = search.timeline.versions(vector)
+        asked = any(version in skipped.get(name, ()) for name, version in versions.items())
+        why = cannot_be(whole(packages, versions)) if cannot_be else None
+        if why := "skipped as asked" if asked else why:
             point = search.timeline.point(vector, Purpose.PROBE, 0)
             search.remember(point, Verdict(None, why=why))
             whys[point.config_key] = why
@@ -259,9 +256,9 @@ def _measured_ends(
     metric: Metric, setting: SearchSetup, name: str, search: Bisection
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; searches after it know the two levels."""
-    metric.begin_stage()
-    if name == MAIN and setting.check_bad_end:
+    if name == MAIN and not setting.spec.skip_precondition_checks:
         return MeasuredEnds(search, metric)
+    metric.begin_stage(measures=False)
     if metric.levels is None:
         metric.take_samples()
     return None
@@ -278,7 +275,7 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
     packages = [
         package if p.name == package.name else p.fixed_at(others[p.name]) for p in found.packages
     ]
-    setting.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
+    setting.run.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
     good, bad = found.search.sides()
     depth = 1 + (int(found.stage.rpartition("-")[2]) if found.stage != MAIN else 0)
     return search_versions(
@@ -301,18 +298,17 @@ def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | 
     reached = dict(zip((p.name for p in moved), interval.bad, strict=True))
     if not any(reached[p.name] for p in moved if p.name != culprit.name):
         return None
-    packages = [_until(p, culprit, reached) for p in found.packages]
+    packages = []
+    for package in found.packages:
+        end = reached.get(package.name)
+        if end is None:
+            packages.append(package)
+        elif package.name == culprit.name or end == 0:
+            packages.append(package.fixed_at(package.versions[end]))
+        else:
+            packages.append(package.until(end))
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
     short = culprit.versions[rank + 1][:12]
-    setting.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
+    setting.run.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
     return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
-
-
-def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:
-    if package.name not in reached:
-        return package
-    end = reached[package.name]
-    if package.name == culprit.name or end == 0:
-        return package.fixed_at(package.versions[end])
-    return package.until(end)

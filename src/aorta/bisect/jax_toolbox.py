@@ -4,14 +4,15 @@ In: its flags, each with the meaning it has there. Out: a `ToolboxRequest`; comb
 refuses raise `UsageError`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from aorta.bisect.containers.build import WORKLOAD
 from aorta.bisect.metric import metric_named
+from aorta.bisect.report import SUMMARY
 from aorta.bisect.request import ToolboxRequest
 from aorta.bisect.spec import (
     JAX_PACKAGES,
@@ -21,7 +22,6 @@ from aorta.bisect.spec import (
     Runtime,
     script_package,
 )
-from aorta.bisect.summary import SUMMARY
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.engine.session import Resume
@@ -33,41 +33,13 @@ _RUNTIMES: Mapping[str, Runtime] = {"docker": "docker", "pyxis": "pyxis", "plugi
 _NO_COMPILATION_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriageOptions:
-    """Its flags. None, and what is empty, was not given."""
-
-    test_command: tuple[str, ...]
-    container: str | None = None
-    container_url_template: str | None = None
-    start_date: str | None = None
-    end_date: str | None = None
-    threshold_days: int = 1
-    passing_container: str | None = None
-    failing_container: str | None = None
-    passing_versions: Mapping[str, str] = field(default_factory=dict)
-    failing_versions: Mapping[str, str] = field(default_factory=dict)
-    skip_precondition_checks: bool = False
-    confirmation_iterations: int = 1
-    metric_name: str | None = None
-    passing_metric: tuple[float, ...] = ()
-    failing_metric: tuple[float, ...] = ()
-    bazel_cache: str | None = None
-    build_scripts_path: str | None = None
-    cherry_pick: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    override_remotes: Mapping[str, str] = field(default_factory=dict)
-    main_branch: str = "main"
-    workaround_buggy_container: tuple[str, ...] = ()
-    exclude_transformer_engine: bool = False
-    transformer_engine_ccache_env: tuple[str, ...] = ()
-    container_mount: tuple[str, ...] = ()
-    container_runtime: str = "docker"
-    container_registry: str | None = None
-    output_prefix: Path | None = None
-    restart: bool = False
+Flags = SimpleNamespace
+"""By its name each flag with the value it has on the command line; None, and what is empty, was not
+given.
+"""
 
 
-def request_of(options: TriageOptions) -> ToolboxRequest:
+def request_of(options: Flags) -> ToolboxRequest:
     """What it would do, as a bisection. Raises `UsageError` for what it refuses."""
     _check(options)
     local = options.container_runtime == "local"
@@ -93,24 +65,29 @@ def request_of(options: TriageOptions) -> ToolboxRequest:
     )
 
 
-def _check(options: TriageOptions) -> None:
+def _check(options: Flags) -> None:
     dated = bool(options.container or options.start_date or options.end_date)
     if options.container_runtime not in {*_RUNTIMES, "local"}:
         raise UsageError(f"--container-runtime: there is no {options.container_runtime!r}")
-    if options.restart and not (options.output_prefix and _summary_in(options).exists()):
+    kept = options.output_prefix and (options.output_prefix / SUMMARY).exists()
+    if options.restart and not kept:
         raise UsageError("--restart goes with the --output-prefix of a run that wrote summary.json")
     if options.container_registry and options.container_runtime != "plugin":
         raise UsageError("--container-registry is for --container-runtime plugin")
     if options.container_runtime == "pyxis" and not options.bazel_cache:
         raise UsageError("with --container-runtime pyxis a --bazel-cache must be named")
     _check_metric(options, dated=dated)
-    if options.container_runtime == "local":
-        _check_local(options, dated=dated)
-    else:
+    if options.container_runtime != "local":
         _check_ends(options, dated=dated)
+    elif dated or options.passing_container or options.failing_container:
+        raise UsageError("options of containers mean nothing with --container-runtime local")
+    elif not (options.passing_versions and options.failing_versions):
+        raise UsageError(
+            "--container-runtime local takes --passing-versions and --failing-versions"
+        )
 
 
-def _check_metric(options: TriageOptions, *, dated: bool) -> None:
+def _check_metric(options: Flags, *, dated: bool) -> None:
     if options.metric_name and dated:
         raise UsageError("--metric-name is only supported in version-level search")
     if options.metric_name and not (options.passing_metric and options.failing_metric):
@@ -122,16 +99,7 @@ def _check_metric(options: TriageOptions, *, dated: bool) -> None:
         raise UsageError("--metric-name must be passed if --passing-metric or --failing-metric is")
 
 
-def _check_local(options: TriageOptions, *, dated: bool) -> None:
-    if dated or options.passing_container or options.failing_container:
-        raise UsageError("options of containers mean nothing with --container-runtime local")
-    if not (options.passing_versions and options.failing_versions):
-        raise UsageError(
-            "--container-runtime local takes --passing-versions and --failing-versions"
-        )
-
-
-def _check_ends(options: TriageOptions, *, dated: bool) -> None:
+def _check_ends(options: Flags, *, dated: bool) -> None:
     ends = {
         "passing": (options.passing_container, options.passing_versions),
         "failing": (options.failing_container, options.failing_versions),
@@ -150,18 +118,12 @@ def _check_ends(options: TriageOptions, *, dated: bool) -> None:
             raise UsageError(f"--{side}-versions must name jax and xla without --{side}-container")
 
 
-def _summary_in(options: TriageOptions) -> Path:
-    return (options.output_prefix or Path()) / SUMMARY
-
-
-def _containers(options: TriageOptions) -> dict[str, Any]:
+def _containers(options: Flags) -> dict[str, Any]:
     given: dict[str, Any] = {
+        **{name: getattr(options, name) for name in ("start_date", "end_date", "threshold_days")},
         "family": options.container,
         "runtime": _RUNTIMES[options.container_runtime],
         "url_template": options.container_url_template,
-        "start_date": options.start_date,
-        "end_date": options.end_date,
-        "threshold_days": options.threshold_days,
         "passing": options.passing_container,
         "failing": options.failing_container,
         "mounts": options.container_mount,
@@ -173,7 +135,7 @@ def _containers(options: TriageOptions) -> dict[str, Any]:
     return vars(validated(ContainersSpec, given, file=_WHERE))
 
 
-def _packages(options: TriageOptions) -> Iterator[PackageSpec]:
+def _packages(options: Flags) -> Iterator[PackageSpec]:
     preset = {package.name: package for package in JAX_PACKAGES}
     if options.exclude_transformer_engine:
         del preset[_TRANSFORMER_ENGINE]
@@ -198,7 +160,7 @@ def _packages(options: TriageOptions) -> Iterator[PackageSpec]:
     yield from (_library(options, name) for name in sorted(named - preset.keys()))
 
 
-def _library(options: TriageOptions, name: str) -> PackageSpec:
+def _library(options: Flags, name: str) -> PackageSpec:
     ends = (options.passing_versions.get(name), options.failing_versions.get(name))
     versions = tuple(dict.fromkeys(version for version in ends if version))
     if name == WORKLOAD and options.container_runtime == "plugin":

@@ -102,13 +102,12 @@ class Metric:
         check_samples(self.oracle)
         self.levels = Levels(self.oracle.good, self.oracle.bad)
 
-    def begin_stage(self) -> None:
+    def begin_stage(self, *, measures: bool) -> None:
+        """`measures`: the levels are about to be measured."""
         self._values = {}
-
-    def forget_levels(self) -> None:
-        """They are about to be measured."""
-        self.levels = None
-        self._ambiguous = self._settled = 0
+        if measures:
+            self.levels = None
+            self._ambiguous = self._settled = 0
 
     def listen(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded) and event.record.value is not None:
@@ -194,7 +193,7 @@ class MeasuredEnds:
 
     def __init__(self, search: Bisection, metric: Metric) -> None:
         self.search, self._metric = search, metric
-        metric.forget_levels()
+        metric.begin_stage(measures=True)
         self._rounds = _FIRST
         self._measured: set[Point] = set()
         self._known = False

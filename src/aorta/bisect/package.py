@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -58,6 +58,14 @@ class Package:
             return self.graph.changes
         return self._line(self.span).changes if self.span else None
 
+    @property
+    def candidates(self) -> int:
+        """How many commits, or steps between listed versions, may be the one."""
+        changes = self.changes
+        if changes is None:
+            return len(self.versions) - 1
+        return sum(len(change.brought) for change in changes)
+
     def _line(self, span: CommitSpan) -> CommitPath:
         return span.line.until(len(self.versions) - 1)
 
@@ -65,7 +73,7 @@ class Package:
     def as_graph(self) -> "Package | None":
         """The same with every commit of its merges; None where there are none to look into."""
         span = self.span
-        if span is None or not span.has_merges or span.size > _MOST_STATES:
+        if span is None or not span.has_merges or len(span.back) + len(span.forward) > _MOST_STATES:
             return None
         graph = span.graph(self.name)
         return replace(self, versions=graph.history.states, graph=graph)
@@ -77,9 +85,7 @@ class Package:
     def within(self, rank: int) -> "Package | None":
         """What one change of a line brings, commit by commit; None where it is a single commit."""
         changes = self.changes
-        if self.span is None or changes is None or self.span.first_parent:
-            return None
-        if len(changes[rank].brought) == 1:
+        if self.span is None or changes is None or len(changes[rank].brought) == 1:
             return None
         commits = {c.sha: c for c in (*self.span.back, *self.span.forward)}
         span = inside(changes[rank], commits)
@@ -107,13 +113,8 @@ def whole(packages: Sequence[Package], versions: Versions) -> dict[str, str]:
 
 def version_variables(packages: Sequence[Package], versions: Versions) -> dict[str, str]:
     """The variables that carry versions of libraries to builds and tests."""
-    return {
-        package.spec.env: versions[package.name] for package in packages if package.spec.env
-    } | {
-        package.spec.variable: versions[package.name]
-        for package in packages
-        if not package.spec.is_git
-    }
+    named = {p.spec.env: versions[p.name] for p in packages if p.spec.env}
+    return named | {p.spec.variable: versions[p.name] for p in packages if not p.spec.is_git}
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:
@@ -135,21 +136,28 @@ def clone_lines(package: Package, version: str, tree: str) -> list[str]:
     ]
 
 
-def version_script(packages: Sequence[Package], versions: Versions) -> str:
-    """Shell lines that bring the repositories where they are to these versions, and build them."""
-    exports = version_variables(packages, versions)
+def version_script(
+    packages: Sequence[Package],
+    versions: Versions,
+    seen: Sequence[Package] | None = None,
+    builds: Callable[[Package], bool] = lambda _: True,
+) -> str:
+    """Shell lines that bring the repositories where they are to these versions, and build them.
+    `seen`: all packages whose versions a build is told; `builds`: whether one is built.
+    """
+    exports = version_variables(seen or packages, versions)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
     for package in packages:
         if package.spec.is_git:
-            lines += checkout_lines(package, versions[package.name])
+            lines += _checkout_lines(package, versions[package.name])
     for package in packages:
-        if package.spec.build:
+        if package.spec.build and builds(package):
             place = f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
             lines.append(f"({place}{package.spec.build}\n)")
     return "\n".join(["set -e", *lines])
 
 
-def checkout_lines(package: Package, version: str) -> list[str]:
+def _checkout_lines(package: Package, version: str) -> list[str]:
     """Whatever state the repository was in; build fixes that do not apply are left out."""
     git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
     picks = [
@@ -175,7 +183,11 @@ def git_package(
 ) -> Package:
     """A package with one end given stands still there; with none, where its repository stands."""
     whole_spec = whole_spec or BisectSpec()
-    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
+    given = [revision for revision in (good, bad) if revision]
+    for revision in given if spec.remote else ():
+        if not repository.has(revision):
+            repository.fetch(str(spec.remote), [revision])
+    ends = [repository.resolve(revision) for revision in given]
     if spec.good_parent and good:
         ends[0] = repository.resolve(f"{ends[0]}^")
     here = spec.model_copy(update={"path": repository.where})
@@ -227,12 +239,6 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
     return Package(spec, chosen, skipped=frozenset(spec.skip))
-
-
-def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if spec.remote and not repository.has(revision):
-        repository.fetch(spec.remote, [revision])
-    return repository.resolve(revision)
 
 
 def revision_of(repository: Repository, name: str, version: str) -> str | None:

@@ -1,21 +1,28 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Findings
+from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import Investigation
+from aorta.bisect.run import MAIN, BisectRun
+from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.templates import template
-from aorta.engine.events import TrialRecord
+from aorta.core.trial import Outcome
+from aorta.engine.events import Reason, TrialRecord
+from aorta.engine.rundir import write_atomically, write_json
 
 _ENVIRONMENT_KINDS = {"package", "python", "variable"}
+
+SUMMARY = "summary.json"  # in the form of JAX-Toolbox' triage tool
 
 HEADLINES = {
     "found": "One change brings the failure",
@@ -60,6 +67,46 @@ def _environment_headline(
 def _is_one_sentence(findings: Findings) -> bool:
     """Whether the headline names every culprit and partner already."""
     return bool(_environment_headline(findings.status, findings.culprits, findings.confidence))
+
+
+def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
+    """The artifacts, also of a run that was cut short; returns the findings as written."""
+    path, answers = run.path, run.answers
+    records = [record for answer in answers.values() for record in answer.records]
+    findings = without_contradictions(findings, records)
+    findings = replace(
+        findings,
+        output_dir=str(path),
+        metric=run.metric.document() if run.metric else None,
+        failed_differently=differently(records),
+        warnings=(*findings.warnings, *_why_cut_short(run, findings)),
+    )
+    for name, answer in answers.items():
+        for record in answer.records:
+            target = (run.stage_path(name) / record.path).parent
+            _relink(path / "probes" / _probe_name(record), target)
+    sides = {
+        side: _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
+        for side, (stage, key) in shown.items()
+        if any(record.point.config_key == key for record in answers[stage].records)
+    }
+    write_json(path / "result.json", "aorta.bisect/1", findings.document())
+    if run.request.summary:
+        write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
+    lines = report_lines(findings, records, sides)
+    write_atomically(path / "report.md", "\n".join(lines) + "\n")
+    run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
+    run.session.run.describe(status=findings.status)
+    return findings
+
+
+def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
+    """What was in the way, such as git that could not check a commit out."""
+    cut = run.interrupted
+    if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE or not cut.ending.detail:
+        return []
+    is_said = any(cut.ending.detail in warning for warning in findings.warnings)
+    return [] if is_said else [cut.ending.detail]
 
 
 def report_lines(
@@ -124,13 +171,6 @@ def _warnings(findings: Findings) -> Iterator[str]:
         yield "## Warnings"
         yield ""
         yield from (f"- {warning}" for warning in findings.warnings)
-        yield ""
-    if findings.differences:
-        yield "## Differences of the two environments"
-        yield ""
-        yield from (
-            f"- `{d['field']}`: {d['good']!r} -> {d['bad']!r}" for d in findings.differences
-        )
         yield ""
 
 
@@ -230,10 +270,10 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     for warning in findings.warnings:
         yield f"  warning: {warning}"
     yield from (f"  {line}" for line in findings.failed_differently)
-    counted = findings.counted
-    checks = f" ({counted.checks['tests']} to check the answer)" if counted.checks["tests"] else ""
+    for_checks = findings.checks["tests"]
+    checks = f" ({for_checks} to check the answer)" if for_checks else ""
     yield (
-        f"  {counted.builds} states, {counted.tests} trials{checks}; "
+        f"  {findings.builds} states, {findings.tests} trials{checks}; "
         f"report: {findings.output_dir}/report.md"
     )
 
@@ -288,19 +328,13 @@ _NAME = 100
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 
 
-def probe_name(record: TrialRecord) -> str:
+def _probe_name(record: TrialRecord) -> str:
     """Readable, and unique by the configuration's key: versions may share a prefix."""
     words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
     return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
 
 
-def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
-    for record in records:
-        target = (stage_dir / record.path).parent
-        relink(run_dir / "probes" / probe_name(record), target)
-
-
-def link_side(
+def _link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
 ) -> Path:
     """`last-known-good` or `first-known-bad` for this key's state; returns its directory."""
@@ -308,11 +342,69 @@ def link_side(
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
     place = stage_dir / (telling or mine)[-1].path
-    relink(run_dir / name, place)
+    _relink(run_dir / name, place)
     return place
 
 
-def relink(link: Path, target: Path) -> None:
+def _relink(link: Path, target: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(target, link.parent))
+
+
+# -- `summary.json` of JAX-Toolbox: `container`, `versions` and `result`
+
+
+def _summary(run: BisectRun, findings: Findings) -> dict[str, Any]:
+    """Every trial so far in its form."""
+    containers: list[dict[str, Any]] = []
+    versions: list[dict[str, Any]] = []
+    bisected = findings.containers.get("first_bad") or findings.containers.get("last_good")
+    for stage, answer in run.answers.items():
+        seen: dict[str, int] = {}
+        for record in answer.records:
+            values = {name: str(value) for name, value in record.point.values}
+            said = {
+                **_summary_trial(record),
+                "output_directory": str(run.stage_path(stage) / record.path),
+            }
+            if "container" in values:
+                containers.append({"container": run.image_of(values["container"]), **said})
+                continue
+            repetition = seen.setdefault(record.point.config_key, -1) + 1
+            seen[record.point.config_key] = repetition
+            built = run.builds.took.get(short(record.point), 0.0) if not repetition else 0.0
+            about = {"container": bisected, "build_time": built, "test_repetition": repetition}
+            standing = findings.good if stage == MAIN else {}
+            versions.append({**standing, **values, **said, **about})
+    found = {"container": containers, "versions": versions}
+    return (
+        {**found, "result": dict(_summary_result(findings, bisected))}
+        if findings.culprits
+        else found
+    )
+
+
+def _summary_trial(record: TrialRecord) -> dict[str, Any]:
+    if record.outcome in {Outcome.REPRODUCED, Outcome.CLEAN}:
+        kind = "TEST_YIELDED_RESULTS"
+    else:
+        kind = "BUILD_FAILURE" if NOT_BUILT_WORDS in record.why else "TEST_ERROR"
+    metrics = {"exit_code": record.exit_code} if kind == "TEST_YIELDED_RESULTS" else {}
+    seconds = None if kind == "BUILD_FAILURE" else round(record.duration, 3)
+    return {"result": f"TestExecutionOutcome.{kind}", "test_time": seconds, "metrics": metrics}
+
+
+def _summary_result(findings: Findings, image: str | None) -> Iterator[tuple[str, str | None]]:
+    """`PKG_good` and `PKG_bad`; commits that could not be tested in brackets on both of them."""
+    blamed = list(dict.fromkeys(said["package"] for said in findings.culprits))
+    for name in blamed:
+        mine = [said for said in findings.culprits if said["package"] == name]
+        hidden = [str(said.get("commit") or said["bad"]) for said in mine[:-1]]
+        between = f"[{','.join(hidden)}]" if hidden else ""
+        yield f"{name}_good", ",".join(filter(None, (str(mine[0]["good"]), between)))
+        yield f"{name}_bad", ",".join(filter(None, (between, str(mine[-1]["bad"]))))
+    for name, version in findings.bad.items():
+        if name not in blamed:
+            yield f"{name}_ref", version
+    yield "container", image

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
+from aorta.bisect.investigation import with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
-from aorta.bisect.package import moving
 from aorta.bisect.run import ResolvedRequest, kept_request
 from aorta.bisect.spec import (
     BisectSpec,
@@ -36,10 +36,18 @@ from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-from aorta.search.timeline import Timeline
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _FILE = "command line"
+_FLAGS = ("find_fix", "first_parent", "same_failure", "any_failure", "skip_precondition_checks")
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _given(options: "DataclassInstance") -> dict[str, Any]:
+    named = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in named.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +67,7 @@ class ContainerOptions:
     mounts: tuple[str, ...] = ()
 
     def over(self, spec: ContainersSpec | None) -> ContainersSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value not in {None, ()}}
+        told = _given(self)
         if told == {"runtime": "host"}:
             return None
         if not told:
@@ -86,8 +93,7 @@ class EnvironmentOptions:
     repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
 
     def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in told.items() if value}
+        told = _given(self)
         repositories = told.pop("repositories", None)
         if not (self.good or self.bad or spec):
             if told or repositories:
@@ -143,36 +149,20 @@ class BisectRequest:
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
         ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or ends or named)
-
-    @property
-    def given_spec(self) -> BisectSpec:
-        """What the request lies on top of."""
-        return load_spec(self.spec) if self.spec else BisectSpec()
-
-    @property
-    def summary(self) -> bool:
-        """Whether JAX-Toolbox' summary.json is written too."""
-        return False
+        return bool(self.command or self.spec or _base_of(self) or ends or named)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolboxRequest(BisectRequest):
-    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file."""
+    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file. Its summary.json is
+    written too.
+    """
 
     base: BisectSpec
 
-    @property
-    def asks_something(self) -> bool:
-        return True
 
-    @property
-    def given_spec(self) -> BisectSpec:
-        return self.base
-
-    @property
-    def summary(self) -> bool:
-        return True
+def _base_of(request: BisectRequest) -> BisectSpec | None:
+    return request.base if isinstance(request, ToolboxRequest) else None
 
 
 def bisect(
@@ -186,29 +176,17 @@ def bisect(
         return run_bisection(replace(resolved, executor=executor))
 
 
-def plan(request: BisectRequest) -> dict[str, Any]:
-    """What would be tried; nothing is run or written."""
-    return _plan_of(_resolved(request))
-
-
 def run_bisection(request: ResolvedRequest) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are removed after it."""
     _check(request.spec)
-    with no_repository_named():
-        return _run_in_its_place(request)
-
-
-def _run_in_its_place(request: ResolvedRequest) -> Findings:
+    bisect_there = bisect_on_host
+    if request.spec.containers is not None:
+        from aorta.bisect.containers.versions import bisect_in_containers as bisect_there
+    elif request.spec.environments is not None:
+        from aorta.bisect.environments.search import bisect_environments as bisect_there
     try:
-        if request.spec.containers is not None:
-            from aorta.bisect.containers.versions import bisect_in_containers
-
-            return bisect_in_containers(request)
-        if request.spec.environments is not None:
-            from aorta.bisect.environments.search import bisect_environments
-
-            return bisect_environments(request)
-        return bisect_on_host(request)
+        with no_repository_named():
+            return bisect_there(request)
     except OSError as wrong:
         if wrong.errno not in _DISK:
             raise
@@ -231,8 +209,10 @@ def _check(spec: BisectSpec) -> None:
         check_samples(spec.oracle)
 
 
-def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
-    spec = request.spec
+def plan(request: BisectRequest) -> dict[str, Any]:
+    """What would be tried; nothing is run or written."""
+    resolved = _resolved(request)
+    spec, directory = resolved.spec, resolved.directory
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
@@ -243,19 +223,13 @@ def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
     if spec.environments is not None:
         from aorta.bisect.environments.answer import plan_of_environments
 
-        return {**plan, **plan_of_environments(spec.environments, request.directory)}
-    packages = host_packages(spec, request.directory)
-    timeline = Timeline([package.history for package in moving(packages)])
+        return {**plan, **plan_of_environments(spec.environments, directory)}
+    packages = with_merges(host_packages(spec, directory))
     plan["packages"] = [
-        {
-            "package": package.name,
-            "good": package.versions[0],
-            "bad": package.versions[-1],
-            "commits": package.span.size if package.span else len(package.versions) - 1,
-        }
-        for package in packages
+        {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
+        for p in packages
     ]
-    plan["changes"] = changes = timeline.weight_before[-1]
+    plan["changes"] = changes = sum(package.candidates for package in packages)
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
 
@@ -292,9 +266,14 @@ def _resolved(
     say: Callable[[str], None] = lambda _words: None,
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
-    as_before = request.resume is not None and not request.asks_something
+    if request.resume is not None and not request.asks_something:
+        asked = kept_request(prefix)
+    else:
+        # Paths in a spec are relative to the spec.
+        directory = request.spec.resolve().parent if request.spec else Path.cwd()
+        asked = {"spec": _spec(request), "directory": directory, "checks": request.checks}
     return ResolvedRequest(
-        **(kept_request(prefix) if as_before else _asked(request)),
+        **asked,
         prefix=prefix,
         executor=request.executor.open,
         listeners=listeners,
@@ -302,7 +281,7 @@ def _resolved(
         resume=request.resume,
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=request.summary,
+        summary=isinstance(request, ToolboxRequest),
     )
 
 
@@ -318,32 +297,16 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
     return found.absolute()
 
 
-def _asked(request: BisectRequest) -> dict[str, Any]:
-    return {
-        "spec": _spec(request),
-        # Paths in a spec are relative to the spec.
-        "directory": request.spec.resolve().parent if request.spec else Path.cwd(),
-        "checks": request.checks,
-    }
-
-
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = request.given_spec
+    spec = _base_of(request) or (load_spec(request.spec) if request.spec else BisectSpec())
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
     told = {
-        "command": request.command or None,
+        **{name: getattr(request, name) or None for name in ("command", *_FLAGS)},
+        **{name: getattr(request, name) for name in ("confidence", "timeout", "build_timeout")},
         "oracle": oracle,
-        "confidence": request.confidence,
-        "find_fix": request.find_fix or None,
-        "first_parent": request.first_parent or None,
-        "same_failure": request.same_failure or None,
-        "any_failure": request.any_failure or None,
-        "skip_precondition_checks": request.skip_precondition_checks or None,
-        "timeout": request.timeout,
-        "build_timeout": request.build_timeout,
         "packages": _packages(spec, request) or None,
         "containers": request.containers.over(spec.containers),
         "environments": request.environments.over(spec.environments),
@@ -365,9 +328,10 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
     if request.good or request.bad:
         if packages or not request.good:
             raise UsageError("--good and --bad go together, for one repository and without a spec")
+        name = slug(Path(Repository.on_host(Path.cwd()).where).name).lstrip(".-")
         packages = [
             PackageSpec(
-                name=_repository_name(Path.cwd()),
+                name=name or "repository",
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
@@ -387,7 +351,3 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
             for package in packages
         ]
     return tuple(packages)
-
-
-def _repository_name(directory: Path) -> str:
-    return slug(Path(Repository.on_host(directory).where).name).lstrip(".-") or "repository"

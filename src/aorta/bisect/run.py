@@ -1,46 +1,39 @@
-"""One run: what was asked, its directory with the logs, its searches one after the other, and what
-is written in the end.
+"""One run: its directory with the logs, its searches one after the other, and what it was asked.
 
-Checkouts, containers and images are the business of those who use it.
+Each search is a stage with a journal of its own; all share one lock, one fingerprint, one executor
+and one budget. The main stage lives in the run directory itself, the others below `stages/`. A
+stage that was cut short goes on from its journal when the run is resumed.
 """
 
+import hashlib
 import json
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.bisect.findings import Findings, differently, without_contradictions
-from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
-from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
-from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.stages import Stages, files_named_in, open_session
-from aorta.bisect.summary import SUMMARY, summary_of
-from aorta.bisect.trials import ProbedCommand, for_bisection
-from aorta.bisect.watching import (
-    MISTAKES,
-    MISTAKES_IN_ENVIRONMENTS,
-    Builds,
-    FirstFailure,
-    LogFiles,
-    Say,
-    StepsLeft,
-)
-from aorta.core.errors import ResumeError
-from aorta.core.oracle import known_failure
+from aorta.bisect.spec import BisectSpec
+from aorta.bisect.trials import BuildSteps, OneTrial, ProbedCommand, Skipping, VersionSets
+from aorta.bisect.watching import Builds, FirstFailure, LogFiles, Say
+from aorta.core.errors import ResumeError, UsageError
+from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
-from aorta.engine.question import Budget
-from aorta.engine.rundir import RunDir, write_atomically, write_json
-from aorta.engine.session import Resume
+from aorta.engine.judge import Judges, SameJudge
+from aorta.engine.question import Answer, Budget, Experiment, Question
+from aorta.engine.rundir import RunDir, write_atomically
+from aorta.engine.session import Resume, Session
 from aorta.executors import Executor
 from aorta.runtimes.git import without_credentials
-from aorta.search.bisection import Bisection
+from aorta.search import Search
 
+MAIN = "versions"
 _ASKED = "request.json"
+_VERB = "bisect"
 
 
 @dataclass(frozen=True)
@@ -86,37 +79,31 @@ class _OneInterrupt:
 
 
 class BisectRun:
-    """One open run directory with its logs; used by every way in."""
+    """One open run directory with its logs and the answers of its stages; used by every way in."""
 
     def __init__(self, request: ResolvedRequest) -> None:
         self.request = request
-        self.session = open_session(request.prefix, request.resume, is_named=request.is_named)
-        self.logs = LogFiles(self.session.path)
-        self._interrupts = _OneInterrupt(self.say)
+        self.session = _open_session(request)
+        self.path = self.session.path
+        self.answers: dict[str, Answer] = {}
         self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.builds = Builds(self.say)
-        self.stages = Stages(
-            self.session,
-            fingerprint(request),
-            request.executor,
-            self._listeners,
-            self.builds,
-            budget=request.budget,
-            same_failure=only_the_same_failure(request.spec),
-            expected=known_failure(request.spec.oracle),
-        )
-        between = request.spec.environments is not None
-        mistakes = MISTAKES_IN_ENVIRONMENTS if between else MISTAKES
-        self._first_failure = FirstFailure(lambda: self.stages.current, self.say, mistakes)
+        self.logs = LogFiles(self.path)
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
+        self._interrupts = _OneInterrupt(self.say)
+        self._fingerprint = fingerprint(request)
+        self._current = self.path
+        imports_count = request.spec.environments is not None
+        self._first_failure = FirstFailure(self._directory, self.say, imports_count=imports_count)
 
     def __enter__(self) -> Self:
         self.session.__enter__()
         self._interrupts.begin()
         try:
-            self.stages.check_question()
-            keep_request(self.request, self.session.run)
+            # Another question is refused before anything runs.
+            self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
+            _keep_request(self.request, self.session.run)
             self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
@@ -134,88 +121,95 @@ class BisectRun:
 
     def command(self) -> ProbedCommand:
         spec = self.request.spec
-        return ProbedCommand(
-            spec.command,
-            for_bisection(self.metric or spec.oracle),
-            LOCAL,
-            self.stages.path,
-            dict(spec.env),
-            spec.timeout,
+        oracle = Skipping(self.metric or spec.oracle or ExitCodeOracle())
+        return ProbedCommand(spec.command, oracle, LOCAL, self.path, dict(spec.env), spec.timeout)
+
+    @property
+    def interrupted(self) -> Answer | None:
+        """The stage that was cut short, if one was."""
+        cut = (a for a in self.answers.values() if a.ending.reason is not Reason.DONE)
+        return next(cut, None)
+
+    def stage_path(self, name: str) -> Path:
+        return self.path if name == MAIN else self.path / "stages" / name
+
+    def drive(
+        self,
+        name: str,
+        search: Search,
+        experiment: Experiment,
+        sets: VersionSets | None = None,
+        listeners: Sequence[Listener] = (),
+        judges: Judges | None = None,
+    ) -> Answer:
+        """Run the search of one stage to its end. The failure that is searched for is that of the
+        first stage that saw one.
+        """
+        spec = self.request.spec
+        # Between environments other failures are no evidence, unless asked for.
+        between = spec.environments is not None
+        seen = next((a.expected for a in self.answers.values() if a.expected), None)
+        question = Question(
+            search,
+            judges or SameJudge(OneTrial()),
+            experiment,
+            {**self._fingerprint, "stage": name},
+            budget=self._left(),
+            guard_signature=spec.same_failure or (between and not spec.any_failure),
+            expected=seen or known_failure(spec.oracle),
+            program_varies=True,
         )
+        executor = self.request.executor()
+        place = BuildSteps(executor, sets, self.builds) if sets else executor
+        own: list[Listener] = [self.logs.listener(self._directory), self._first_failure]
+        everyone = [*self.request.listeners(), *own, *listeners]
+        self._current = self.stage_path(name)
+        if name == MAIN:
+            self.answers[name] = self.session.answer(question, place, everyone)
+            return self.answers[name]
+        run = RunDir(self._current)
+        if not run.journal.exists():
+            run.describe(verb=_VERB, stage=name)
+        with Session(run, resumed=run.journal.exists()) as stage:
+            self.answers[name] = stage.answer(question, place, everyone)
+        return self.answers[name]
 
-    def setting(
-        self, version_sets: MakeVersionSets, *, command: ProbedCommand | None = None
-    ) -> SearchSetup:
-        request = self.request
-        return SearchSetup(
-            self.stages,
-            command or self.command(),
-            version_sets,
-            request.spec.confidence,
-            check_bad_end=not request.spec.skip_precondition_checks,
-            checks=request.checks,
-            confirmations=request.spec.confirmations,
-            on_search=self._show_search,
-            metric=self.metric,
-            say=self.say,
+    def _directory(self) -> Path:
+        """Of the stage that runs."""
+        return self._current
+
+    def _left(self) -> Budget:
+        """One budget for all stages: what the earlier ones spent is gone."""
+        budget, earlier = self.request.budget, self.answers.values()
+        trials, seconds = budget.max_trials, budget.max_seconds
+        if trials is not None:
+            trials = max(0, trials - sum(len(answer.records) for answer in earlier))
+        if seconds is not None:
+            seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
+        return replace(budget, max_trials=trials, max_seconds=seconds)
+
+
+def _open_session(request: ResolvedRequest) -> Session:
+    """The run directory, new or gone on with. An empty directory of that name counts as new; one
+    that nobody named makes way for another of the same second.
+    """
+    prefix, is_named = request.prefix, request.is_named
+    if request.resume is not None:
+        return Session.resuming(prefix.parent, _VERB, replace(request.resume, run=prefix))
+    if is_named and prefix.is_dir() and not any(prefix.iterdir()):
+        prefix.rmdir()
+    if is_named and prefix.exists():
+        raise UsageError(
+            "already exists; choose another --output-prefix, or go on with it by --resume",
+            where=str(prefix),
         )
-
-    def _show_search(self, search: Bisection) -> list[Listener]:
-        """The first search is over the whole timeline; later ones look closer at a part of it."""
-        place = self.stages.path / "timeline.json"
-        if not place.exists():
-            write_json(place, "aorta.timeline/1", search.timeline.to_json())
-        return [StepsLeft(search, self.say)]
-
-    def write(self, findings: Findings, shown: ShownStates) -> Findings:
-        """The artifacts, also of a run that was cut short; returns the findings as written."""
-        path, answers = self.stages.path, self.stages.answers
-        metric = self.metric.document() if self.metric else None
-        records = [r for answer in answers.values() for r in answer.records]
-        findings = replace(
-            without_contradictions(findings, records),
-            output_dir=str(path),
-            metric=metric,
-            failed_differently=differently(records),
-            warnings=(*findings.warnings, *self._why_cut_short(findings)),
-        )
-        for name, answer in answers.items():
-            link_probes(path, self.stages.stage_path(name), answer.records)
-        sides = {
-            side: link_side(path, side, self.stages.stage_path(stage), answers[stage].records, key)
-            for side, (stage, key) in shown.items()
-            if any(record.point.config_key == key for record in answers[stage].records)
-        }
-        write_json(path / "result.json", "aorta.bisect/1", findings.document())
-        if self.request.summary:
-            self._write_summary(findings)
-        lines = report_lines(findings, records, sides)
-        write_atomically(path / "report.md", "\n".join(lines) + "\n")
-        self.logs.say(headline(findings.status, findings.culprits, findings.confidence))
-        self.session.run.describe(status=findings.status)
-        return findings
-
-    def _write_summary(self, findings: Findings) -> None:
-        content = summary_of(
-            findings, self.stages.answers, self.image_of, self.stages.stage_path, self.builds.took
-        )
-        write_atomically(self.stages.path / SUMMARY, json.dumps(content))
-
-    def _why_cut_short(self, findings: Findings) -> list[str]:
-        """What was in the way, such as git that could not check a commit out."""
-        cut = self.stages.interrupted
-        if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE:
-            return []
-        detail = cut.ending.detail
-        is_said = any(detail in warning for warning in findings.warnings)
-        return [] if is_said or not detail else [detail]
-
-    def _listeners(self) -> list[Listener]:
-        kept = self.logs.listeners(lambda: self.stages.current)
-        return [*self.request.listeners(), *kept, self._first_failure]
+    return Session.fresh(prefix.parent, _VERB, name=prefix.name)
 
 
-def keep_request(request: ResolvedRequest, run: RunDir) -> None:
+# -- what was asked
+
+
+def _keep_request(request: ResolvedRequest, run: RunDir) -> None:
     """The request, so that `--resume` needs the directory alone. Variables may be secrets."""
     asked = {
         "spec": _without_tokens(request.spec).model_dump_json(),
@@ -227,9 +221,8 @@ def keep_request(request: ResolvedRequest, run: RunDir) -> None:
         place.touch(mode=0o600)
         place.write_text(json.dumps(asked), encoding="utf-8")
     if any((folder / ".git").exists() for folder in run.path.parents):
-        write_atomically(
-            run.path / ".gitignore", "*\n"
-        )  # no untracked files in the user's repository
+        # No untracked files in the user's repository.
+        write_atomically(run.path / ".gitignore", "*\n")
 
 
 def _without_tokens(spec: BisectSpec) -> BisectSpec:
@@ -261,28 +254,40 @@ def kept_request(directory: Path) -> dict[str, Any]:
 
 
 def fingerprint(request: ResolvedRequest) -> dict[str, object]:
-    """What makes two runs the same question; a resumed run must agree in all of it."""
-    spec = request.spec
+    """What makes two runs the same question; a resumed run must agree in all of it. Another
+    content of a file that the command names, or of an environment's, is another question.
+    """
+    spec, directory = request.spec, request.directory
     content = _without_tokens(spec).model_dump(
         mode="json", exclude={"command", "timeout", "build_timeout"}
     )
-    return {
+    mounts = spec.containers.mounts if spec.containers else ()
+    found: dict[str, object] = {
         "command": list(spec.command),
-        "files of the command": _files(request),
+        "files of the command": _digests(spec.command, directory, mounts),
         "spec": content,
-        **_sides_of(request),
     }
+    if spec.environments is not None:
+        ends = (spec.environments.good, spec.environments.bad)
+        found["environments"] = _digests(ends, directory)
+    return found
 
 
-def _sides_of(request: ResolvedRequest) -> dict[str, object]:
-    """Another content of a file is another environment."""
-    spec = request.spec.environments
-    if spec is None:
-        return {}
-    return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
+def _digests(words: Sequence[str], directory: Path, mounts: Sequence[str] = ()) -> dict[str, str]:
+    """Of every file of the host that is named, also by its place in a container."""
+    found: dict[str, str] = {}
+    for word in (word.partition("::")[0] for word in words):
+        for path in (directory / word, *_behind(word, directory, mounts)):
+            with suppress(OSError, ValueError):
+                if path.is_file():
+                    found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found
 
 
-def _files(request: ResolvedRequest) -> dict[str, str]:
-    containers = request.spec.containers
-    mounts = containers.mounts if containers else ()
-    return files_named_in(request.spec.command, request.directory, mounts)
+def _behind(word: str, directory: Path, mounts: Sequence[str]) -> Iterator[Path]:
+    """The files of the host that a path in the container leads to."""
+    for mount in mounts:
+        source, _, rest = mount.partition(":")
+        target = rest.partition(":")[0].rstrip("/")
+        if target and (word == target or word.startswith(f"{target}/")):
+            yield directory / Path(source).expanduser() / word[len(target) :].lstrip("/")

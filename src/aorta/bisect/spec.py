@@ -30,7 +30,14 @@ _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
 _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
 
 
-class PackageSpec(StrictModel):
+class _Document(StrictModel):
+    @field_validator("*", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+class PackageSpec(_Document):
     """A git repository (`path`), or a library whose `versions` are listed, oldest first."""
 
     name: str
@@ -48,11 +55,6 @@ class PackageSpec(StrictModel):
     paths: tuple[str, ...] = ()  # only commits that touch these are candidates
     good_parent: bool = False  # the good end is the parent of what is said, or read, of it
     skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
-
-    @field_validator("versions", "cherry_pick", "needs", "paths", "skip", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> "PackageSpec":
@@ -81,7 +83,7 @@ class PackageSpec(StrictModel):
         return f"AORTA_BISECT_{_NOT_IN_VARIABLES.sub('_', self.name.upper())}"
 
 
-class ContainersSpec(StrictModel):
+class ContainersSpec(_Document):
     family: str | None = None
     runtime: Runtime = "docker"
     url_template: str | None = None  # with {container} and {date}
@@ -100,11 +102,6 @@ class ContainersSpec(StrictModel):
     registry: str | None = None  # where a plugin's images are pushed to, with a prefix of the tag
     gpus: bool = True  # those of this machine, if it has any; under pyxis Slurm decides
     options: tuple[str, ...] = ()  # further options of the container engine
-
-    @field_validator("mounts", "options", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("start_date", "end_date")
     @classmethod
@@ -143,7 +140,7 @@ class ContainersSpec(StrictModel):
         return self
 
 
-class EnvironmentsSpec(StrictModel):
+class EnvironmentsSpec(_Document):
     """Two environments: each a requirements or lock file, an env.json, or a virtual environment."""
 
     good: str
@@ -155,13 +152,8 @@ class EnvironmentsSpec(StrictModel):
     pre: bool = False  # pre-releases and nightly builds are candidates too
     yanked: bool = False  # and so are releases that were taken back
 
-    @field_validator("extra_index_url", "find_links", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
-
-class BisectSpec(StrictModel):
+class BisectSpec(_Document):
     command: tuple[str, ...] = ()
     packages: tuple[PackageSpec, ...] = ()
     containers: ContainersSpec | None = None
@@ -180,11 +172,6 @@ class BisectSpec(StrictModel):
     in_place: bool = False
     timeout: float | None = None
     build_timeout: float | None = None
-
-    @field_validator("packages", "command", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("oracle", mode="before")
     @classmethod
@@ -212,11 +199,6 @@ class BisectSpec(StrictModel):
         if unknown:
             raise UsageError(f"a package needs {unknown[0]!r}, which is no package here")
         return self
-
-
-def only_the_same_failure(spec: BisectSpec) -> bool:
-    """Between environments other failures are no evidence, unless asked for."""
-    return spec.same_failure or (spec.environments is not None and not spec.any_failure)
 
 
 def load_spec(path: Path) -> BisectSpec:

@@ -1,9 +1,9 @@
-"""From a point to a trial and from its end to what it means: the command, the build before it, and
-what counts as failing.
+"""From a point to a trial and from its end to what it means: the command, the build step before it,
+and what counts as failing.
 
-A build goes through the same executor as every trial, once for every version set: trials of a set
-that is being built wait for it, and end as untestable if it fails. A test's time limit, patterns
-and hang watch never see the build.
+A build is a step before trials: it goes through the executor like them, once for every version set.
+Trials of a set that is being built wait for it, and end as untestable if it fails. A test's time
+limit, patterns and hang watch never see the build.
 """
 
 import marshal
@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aorta.bisect.package import Package, Versions, whole
+from aorta.bisect.watching import BUILD_LOG, Builds
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
-from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
+from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import (
-    LOCAL,
     Environment,
     Outcome,
     StreamEnd,
@@ -41,30 +41,27 @@ if TYPE_CHECKING:
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT_WORDS = "it could not be made"
-BUILD_ID = "build-"  # how the id of a trial begins that only builds
-NOT_BUILT = "not_built"  # in a trial's result: why its build failed
-BUILD_LOG = "build.log"  # in a trial's directory: what the build said
-
+_NOT_BUILT = "not_built"  # in a trial's result: why its build failed
 _POLL = 0.5
 _MOST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
-class BuildAndTest:
-    """`build` makes what `test` needs; None if it is there already. Requests with one key share one
-    build. `what` names it for people; empty where nothing is built that takes time. `first` is the
+class PreparedTest:
+    """`step` makes what `test` needs; None if it is there already. Those with one key share one
+    step. `what` names it for people; empty where nothing is built that takes time. `first` is the
     test that runs in the container of the build, where that is kept for it.
     """
 
     key: str
-    build: TrialSpec | None
+    step: TrialSpec | None
     test: TrialSpec
     what: str = ""
     first: TrialSpec | None = None
 
 
 class VersionSets(ABC):
-    """Says what a trial needs made before it runs, and is told what became of it. `root` is this
+    """Says what a trial needs made before it runs, and hears what became of it. `root` is this
     run's own directory, `packages` are those of one search.
     """
 
@@ -79,7 +76,7 @@ class VersionSets(ABC):
         self._versions[str(trial_dir)] = versions
 
     @abstractmethod
-    def order(self, trial: TrialSpec) -> BuildAndTest: ...
+    def prepare(self, trial: TrialSpec) -> PreparedTest: ...
 
     # Not abstract: most leave a mark on the disk, and share what is made.
     def built(self, key: str) -> None:  # noqa: B027
@@ -92,53 +89,37 @@ class VersionSets(ABC):
         return [package for package in self._packages if package.spec.is_git]
 
     def _build(self, job: "DataclassInstance", name: str) -> TrialSpec:
-        return build_trial(job, self._root / "builds" / name, self._build_timeout)
+        return build_step(job, self._root / "builds" / name, self._build_timeout)
 
 
-def build_trial(
+def build_step(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that makes something: the module of the job, told by a file that others may not
-    read, since addresses and variables may be secrets.
+    """The process that makes something: the module of the job, with its fields in a file that
+    others may not read, since addresses and variables may be secrets.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job"
     path.touch(mode=0o600)
     path.write_bytes(marshal.dumps(asdict(job), 2))
-    return TrialSpec(
-        argv=(*own_program(type(job).__module__), str(path)),
-        trial_dir=directory,
-        cwd=directory,
-        id=name,
-        environment=LOCAL,
-        timeout=timeout,
-    )
-
-
-class BuildWatch(Protocol):
-    """Told about every build, and while one goes on again and again."""
-
-    def began(self, build: TrialSpec, what: str) -> None: ...
-
-    def goes_on(self, build: TrialSpec) -> None: ...
-
-    def ended(self, build: TrialSpec, end: TrialEnd) -> None: ...
+    argv = (*own_program(type(job).__module__), str(path))
+    return TrialSpec(argv, directory, directory, name, timeout=timeout, is_step=True)
 
 
 @dataclass
 class _Build:
     """`dropped` trials end with the build: until then what they hold is in use."""
 
-    order: TrialSpec
+    step: TrialSpec
     what: str
     waiting: dict[str, TrialSpec] = field(default_factory=dict)
     dropped: list[TrialSpec] = field(default_factory=list)
 
 
-class BuildFirst:
+class BuildSteps:
     """An executor that has what a trial needs made first, once for all trials that share it."""
 
-    def __init__(self, inner: Executor, sets: VersionSets, watch: BuildWatch) -> None:
+    def __init__(self, inner: Executor, sets: VersionSets, watch: Builds) -> None:
         self._inner, self._sets, self._watch = inner, sets, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
@@ -149,14 +130,14 @@ class BuildFirst:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        order = self._sets.order(trial)
-        if order.key in self._building:
-            self._building[order.key].waiting[trial.id] = order.test
-        elif order.build is None:
-            self._inner.start(order.test)
+        needed = self._sets.prepare(trial)
+        if needed.key in self._building:
+            self._building[needed.key].waiting[trial.id] = needed.test
+        elif needed.step is None:
+            self._inner.start(needed.test)
         else:
-            waiting = {trial.id: order.first or order.test}
-            self._start_build(order.key, order.build, order.what, waiting)
+            waiting = {trial.id: needed.first or needed.test}
+            self._start_build(needed.key, needed.step, needed.what, waiting)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -165,7 +146,7 @@ class BuildFirst:
             for end in self._inner.wait(min(left, _POLL) if self._building else left):
                 self._take(end)
             for build in self._building.values():
-                self._watch.goes_on(build.order)
+                self._watch.goes_on(build.step)
             if deadline is not None and time.monotonic() >= deadline:
                 break
         ended = list(self._ended)
@@ -178,7 +159,7 @@ class BuildFirst:
             if trial is not None:
                 build.dropped.append(trial)
                 if not build.waiting:
-                    self._inner.cancel(build.order.id)
+                    self._inner.cancel(build.step.id)
                 return
         self._inner.cancel(trial_id)
 
@@ -186,28 +167,27 @@ class BuildFirst:
         self._inner.close()
 
     def _start_build(
-        self, key: str, order: TrialSpec, what: str, waiting: dict[str, TrialSpec]
+        self, key: str, step: TrialSpec, what: str, waiting: dict[str, TrialSpec]
     ) -> None:
         self._count += 1
-        build = _Build(replace(order, id=f"{BUILD_ID}{self._count}-{key}"), what, waiting)
-        self._building[key] = build
-        self._watch.began(build.order, what)
-        self._inner.start(build.order)
+        step = replace(step, id=f"build-{self._count}-{key}")
+        self._building[key] = _Build(step, what, waiting)
+        self._watch.began(step, what)
+        self._inner.start(step)
 
     def _take(self, end: TrialEnd) -> None:
-        builds = self._building.items()
-        key = next((k for k, build in builds if build.order.id == end.trial_id), None)
-        if key is None:
+        steps = {build.step.id: key for key, build in self._building.items()}
+        if end.trial_id not in steps:
             self._end(end)
             return
+        key = steps[end.trial_id]
         build = self._building.pop(key)
-        self._watch.ended(build.order, end)
+        self._watch.ended(build.step, end)
         fault = end.exit_code == GIT_FAULT and not end.cancelled
         for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
             self._end(_never_ran(trial))
         if fault:
-            said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
-            raise InfrastructureError(without_secrets("; ".join(said[-2:])))
+            raise InfrastructureError(without_secrets("; ".join(_said(end)[-2:])))
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
@@ -215,7 +195,7 @@ class BuildFirst:
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
-            self._start_build(key, build.order, build.what, build.waiting)
+            self._start_build(key, build.step, build.what, build.waiting)
         else:
             for trial in build.waiting.values():
                 self._end(_not_built(trial, end))
@@ -225,11 +205,14 @@ class BuildFirst:
         self._ended.append(end)
 
 
+def _said(end: TrialEnd) -> list[str]:
+    return [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+
+
 def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
     """Untestable, in the build's own words; a build that was lost says nothing."""
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
-    said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
     why = NOT_BUILT_WORDS if not build.timed_out else f"{NOT_BUILT_WORDS} in time"
     return replace(
         build,
@@ -237,7 +220,7 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
         exit_code=UNTESTABLE,
         signal=None,
         timed_out=False,
-        result={NOT_BUILT: ": ".join([why, *said[-1:]])},
+        result={_NOT_BUILT: ": ".join([why, *_said(build)[-1:]])},
     )
 
 
@@ -254,13 +237,8 @@ def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
 
 
 def _never_ran(trial: TrialSpec) -> TrialEnd:
-    return TrialEnd(
-        trial.id,
-        StreamEnd(trial.trial_dir / "stdout.log"),
-        StreamEnd(trial.trial_dir / "stderr.log"),
-        cancelled=True,
-        started_at=time.time(),
-    )
+    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, out, err, cancelled=True, started_at=time.time())
 
 
 @dataclass(frozen=True)
@@ -292,15 +270,11 @@ class Skipping:
         return self.oracle.watch()
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        if why := (end.result or {}).get(NOT_BUILT):
+        if why := (end.result or {}).get(_NOT_BUILT):
             return Classified(Outcome.OTHER, str(why))
         if end.exit_code == UNTESTABLE:
             return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
         return self.oracle.judge_end(end)
-
-
-def for_bisection(oracle: Deciding | None) -> Skipping:
-    return Skipping(oracle or ExitCodeOracle())
 
 
 OUTPUT_MOUNT = "/triage-tool-output"
@@ -337,10 +311,7 @@ class ProbedCommand:
 class VersionsExperiment:
     def __init__(self, test: ProbedCommand, packages: Sequence[Package], sets: VersionSets) -> None:
         self._test, self._packages, self._sets = test, packages, sets
-
-    @property
-    def oracle(self) -> Deciding:
-        return self._test.oracle
+        self.oracle: Deciding = test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         versions = whole(self._packages, {name: str(value) for name, value in point.values})

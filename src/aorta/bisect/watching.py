@@ -5,45 +5,40 @@ What stays for later: `info.log` with the same lines, `debug.log` with every eve
 output of every build and trial.
 """
 
-import io
 import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aorta.bisect.trials import BUILD_LOG
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Event, Listener, TrialRecord
+from aorta.engine.events import Event, Listener
 from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisection import Bisection
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
 Say = Callable[[str], None]
 
-MISTAKES = re.compile(
+BUILD_LOG = "build.log"  # in a trial's directory: what the build said
+_MISTAKES = re.compile(
     r"command not found|: not found$|No such file or directory|executable file not found"
-    r"|ModuleNotFoundError|ImportError|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
+    r"|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
     r"|Permission denied|file or directory not found|no tests ran",
     re.MULTILINE,
 )
-# Between environments an import that fails is what one looks for.
-MISTAKES_IN_ENVIRONMENTS = re.compile(
-    MISTAKES.pattern.replace("|ModuleNotFoundError|ImportError", ""), re.MULTILINE
+_MISTAKES_AND_IMPORTS = re.compile(
+    _MISTAKES.pattern + "|ModuleNotFoundError|ImportError", re.MULTILINE
 )
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
 _WIDEST = 160
-_LONGEST_PAUSE = 60.0  # seconds between two words about one build; it begins with 5
+_STAMP = "%Y-%m-%d %H:%M:%S"
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds between two words about one build
 _FIRST = {
     Outcome.REPRODUCED: "failure",
     Outcome.OTHER: "state that is neither good nor bad",
@@ -61,10 +56,10 @@ class FirstFailure:
     hours are spent. So are those of the first that could not be run, or not be tested.
     """
 
-    def __init__(
-        self, run_dir: Callable[[], Path], say: Say, mistakes: re.Pattern[str] = MISTAKES
-    ) -> None:
-        self._run_dir, self._say, self._mistakes = run_dir, say, mistakes
+    def __init__(self, run_dir: Callable[[], Path], say: Say, *, imports_count: bool) -> None:
+        """`imports_count`: an import that fails may be what is looked for."""
+        self._run_dir, self._say = run_dir, say
+        self._mistakes = _MISTAKES if imports_count else _MISTAKES_AND_IMPORTS
         self._shown = {Outcome.CLEAN}
 
     def __call__(self, event: Event) -> None:
@@ -83,28 +78,21 @@ class FirstFailure:
         if record.outcome is Outcome.ERROR and not record.timed_out:
             self._say("!!! IT COULD NOT BE RUN: THIS LOOKS LIKE A MISTAKE IN THE COMMAND.")
             self._say("!!! Stop with Ctrl-C and mend it, unless it comes and goes.")
-        elif record.outcome is Outcome.REPRODUCED:
-            self._check(words, record)
-
-    def _check(self, words: str, record: TrialRecord) -> None:
-        if self._mistakes.search(f"{words}\n{record.why}"):
-            self._say(
-                "!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT LIKE THE FAILURE YOU SEEK."
-            )
+        elif record.outcome is not Outcome.REPRODUCED:
+            return
+        elif self._mistakes.search(f"{words}\n{record.why}"):
+            self._say("!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT THE FAILURE YOU SEEK.")
             self._say("!!! Stop with Ctrl-C and mend it, unless this is what you look for.")
         else:
-            self._say(
-                "  check that this is the failure you seek: another one would be bisected too"
-            )
+            words = "check that this is the failure you seek: another one would be bisected too"
+            self._say(f"  {words}")
 
 
 @dataclass
 class _Going:
     what: str
-    place: Path
     since: float
-    said: float  # when
-    pause: float = 2.5  # before the last word about it
+    next_word: float
 
 
 class Builds:
@@ -121,20 +109,18 @@ class Builds:
         if not what:
             return
         now = time.monotonic()
-        self._going[build.id] = _Going(what, build.trial_dir, now, now)
+        self._going[build.id] = _Going(what, now, now + _FIRST_PAUSE)
         self._say(f"building {what}")
 
     def goes_on(self, build: TrialSpec) -> None:
-        going = self._going.get(build.id)
-        pause = min(2 * going.pause, _LONGEST_PAUSE) if going else 0.0
-        if going is None or time.monotonic() - going.said < pause:
+        """Says so after a while, and again after twice as long, up to a minute later."""
+        going, now = self._going.get(build.id), time.monotonic()
+        if going is None or now < going.next_word:
             return
-        going.said, going.pause = time.monotonic(), pause
-        words = last_line(going.place)
-        self._say(
-            f"building {going.what} for {show_duration(going.said - going.since)}"
-            + (f": {words}" if words else "")
-        )
+        going.next_word = now + min(now - going.since, _LONGEST_PAUSE)
+        words = last_line(build.trial_dir)
+        took = show_duration(now - going.since)
+        self._say(f"building {going.what} for {took}{f': {words}' if words else ''}")
 
     def ended(self, build: TrialSpec, end: TrialEnd) -> None:
         going = self._going.pop(build.id, None)
@@ -179,14 +165,11 @@ class LogFiles:
     """`info.log` and `debug.log` of a run directory, appended to when it is resumed."""
 
     def __init__(self, directory: Path) -> None:
-        self._info, self._debug = (
-            _Scrubbed(_Patient(directory / name, "ab"), encoding="utf-8", write_through=True)
-            for name in ("info.log", "debug.log")
-        )
+        self._info, self._debug = (_Log(directory / name) for name in ("info.log", "debug.log"))
         self.debug_path = directory / "debug.log"
         self._trials = 0
 
-    def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
+    def listener(self, stage_dir: Callable[[], Path]) -> Listener:
         def record(event: Event) -> None:
             self._debug.write(f"{event}\n")
             if isinstance(event, events.TrialEnded):
@@ -194,7 +177,7 @@ class LogFiles:
                 if not event.replayed:
                     self._keep_outputs(stage_dir() / event.record.path)
 
-        return [record]
+        return record
 
     def _keep_outputs(self, place: Path) -> None:
         for name in (BUILD_LOG, "stdout.log", "stderr.log"):
@@ -206,35 +189,34 @@ class LogFiles:
         self._trials += 1
         record = event.record
         again = ", from an earlier start" if event.replayed else ""
-        self._info.write(
-            f"[{_now()}] trial {self._trials}: {record.outcome.value} in "
-            f"{show_duration(record.duration)} ({short(record.point)}): {record.why}{again}\n"
+        words = (
+            f"trial {self._trials}: {record.outcome.value} in {show_duration(record.duration)} "
+            f"({short(record.point)}): {record.why}{again}"
         )
+        self._info.write(f"[{time.strftime(_STAMP)}] {words}\n")
 
     def say(self, text: str) -> None:
-        stamp = _now()
-        for file in (self._info, self._debug):
-            file.write(f"[{stamp}] {text}\n")
+        line = f"[{time.strftime(_STAMP)}] {text}\n"
+        self._info.write(line)
+        self._debug.write(line)
 
     def close(self) -> None:
         self._info.close()
         self._debug.close()
 
 
-class _Patient(io.FileIO):
-    """What a full disk does not take is dropped: a run needs its journal, not its log."""
+class _Log:
+    """A file that never gets an address with credentials. What a full disk does not take is
+    dropped: a run needs its journal, not its log.
+    """
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self.close = self._file.close
+
+    def write(self, text: str) -> None:
         with suppress(OSError):
-            super().write(data)
-        return memoryview(data).nbytes
-
-
-class _Scrubbed(io.TextIOWrapper):
-    """A file that never gets an address with credentials."""
-
-    def write(self, text: str) -> int:
-        return super().write(without_secrets(text))
+            self._file.write(without_secrets(text).encode("utf-8", "replace"))
 
 
 def last_words(directory: Path) -> str:
@@ -250,10 +232,6 @@ def last_line(directory: Path) -> str:
     logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     lines = (line for path in logs for line in reversed(_tail(path).splitlines()))
     return without_secrets(next((line.strip() for line in lines if line.strip()), ""))[:_WIDEST]
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _tail(path: Path) -> str:

@@ -1,5 +1,5 @@
 """What each verb leaves in its run directory, which part of it ships, and what the site decides
-about that: `--policy FILE`, `--scrub` and `--redaction-from`.
+about that: `--policy FILE`.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,9 @@ from typing import Any
 from pydantic import Field
 
 from aorta.core.documents import StrictModel, validated
-from aorta.core.errors import UsageError
 from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import json_object
 from aorta.registry.documents import load_document
-from aorta.scrub.known import split_patterns
 from aorta.scrub.vocabulary import words
 
 
@@ -28,35 +26,14 @@ class Policy(StrictModel):
     include: list[str] = Field(default_factory=list)  # files besides the usual ones
     exclude: list[str] = Field(default_factory=list)  # files to leave out
     binary: list[str] = Field(default_factory=list)  # files that leave as they are, unscrubbed
-    max_file_mib: int = Field(default=7680, ge=1, le=8191)  # a plain tar header holds 8 GiB
-    max_total_mib: int = Field(default=16384, ge=1, le=262144)
 
 
 def read_policy(path: Path | None) -> Policy:
     return Policy() if path is None else validated(Policy, load_document(path), file=str(path))
 
 
-def scrub_patterns(
-    policy: Policy, options: Sequence[str], redaction_from: Path | None
-) -> tuple[str, ...]:
-    """Every pattern the user gave, wherever it was given."""
-    given = [pattern for option in options for pattern in split_patterns(option)]
-    return (*policy.scrub, *given, *(_patterns_of(redaction_from) if redaction_from else ()))
-
-
 def matches(path: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(path, glob) for glob in globs)
-
-
-def _patterns_of(path: Path) -> list[str]:
-    """One pattern a line; `#` begins a comment."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as wrong:
-        reason = wrong.strerror if isinstance(wrong, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the patterns: {reason}", where=str(path)) from None
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 _TEXT_ENDINGS = words(

@@ -1,9 +1,8 @@
-"""Packing: learn what is private from everything that ships, take it out of everything, write one
-archive.
+"""Packing: learn what is private from everything that ships, and take it out of everything.
 
-`prepare` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts
-the archive beside the user's other files. Between the two the user may look (`--review`) and say
-no, and the reproducer is rehearsed.
+`prepared` reads every file twice, piece by piece, into a spool that nobody else sees;
+`writing.write` puts the archive beside the user's other files. Between the two the reproducer is
+rehearsed, and the user may look (`--review`) and say no.
 
 Paths into the run directory itself stay useful: they become relative to the file they stand in.
 That is what lets a shipped recipe run on another path: a relative path in a recipe is relative to
@@ -20,21 +19,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from aorta.bundle.layouts import Policy, is_program
-from aorta.bundle.manifest import (
-    MANIFEST,
-    Checked,
-    FileEntry,
-    Manifest,
-    RefusedError,
-    doubles,
-    problem_with,
-)
-from aorta.bundle.ship import SHIP, updated_ship
+from aorta.bundle.manifest import MANIFEST, RefusedError, doubles, problem_with
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -44,9 +33,9 @@ from aorta.bundle.source import (
     secret_values,
     this_site,
 )
-from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
+from aorta.engine.rundir import SHIP
 from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
@@ -75,7 +64,6 @@ def relocated(
         line += part.count(b"\n") if account.room else 0
 
 
-_MOST_IN_ONE_SECOND = 1000
 _LARGEST_SHIP = 4 << 20
 
 
@@ -84,12 +72,18 @@ class PackedFile:
     """One file as it will leave; its content is in the spool."""
 
     path: str
+    start: int  # in the spool
     size: int
     sha256: str
     executable: bool
     account: Account = field(default_factory=Account)
     unscrubbed: bool = False
     cut: int = 0  # bytes of a log that stay here
+
+    @property
+    def taken(self) -> int:
+        """How many stretches of it were replaced."""
+        return self.account.counts.total()
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ class Prepared:
     files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
     own_ship: tuple[str, Account] | None
-    archive: TarWriter
+    spool: IO[bytes]
 
     @property
     def scrubbed(self) -> dict[str, int]:
@@ -148,7 +142,7 @@ def prepared(
         identity=this_site(run_dir),
     )
     with _spool(near) as spool:
-        packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
+        packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
         with _without_collector():
             packing.learn(found.members, found.left_out, allow_binary)
             files = [packing.add(member) for member in found.members if member.path != SHIP]
@@ -159,45 +153,17 @@ def prepared(
             tuple(sorted(files, key=lambda file: file.path)),
             tuple(map(packing.scrubber.file_name, found.left_out)),
             packing.ship(next((m for m in found.members if m.path == SHIP), None)),
-            packing.archive,
+            spool,
         )
-
-
-def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> Path:
-    """`<output>/<ticket>-<UTC>.tar.gz`, whole or not at all."""
-    ship = _ship(prepared, checked)
-    manifest = _manifest(prepared, ship, checked).to_bytes()
-    first = [
-        (Entry(f"{prepared.top}/{name}", len(data)), data)
-        for name, data in ((MANIFEST, manifest), (SHIP, ship))
-    ]
-    created = prepared.source.created
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        path = _free_path(output, prepared.name)
-        with tempfile.NamedTemporaryFile(dir=output, prefix=".packing-", delete=False) as file:
-            try:
-                prepared.archive.write(file.file, first, int(created.timestamp()) if created else 0)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).rename(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as wrong:
-        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(output)) from None
-    return path
 
 
 class _Packing:
     """One bundle's way from the run directory into the spool."""
 
-    def __init__(self, source: RunSource, files: FileScrubber, archive: TarWriter) -> None:
+    def __init__(self, source: RunSource, files: FileScrubber, spool: IO[bytes]) -> None:
         self.source = source
         self.files = files
-        self.archive = archive
-        self._hashes: dict[str, str] = {}
+        self.spool = spool
         self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
@@ -217,11 +183,11 @@ class _Packing:
         for document in self.source.private_documents():
             learn_document(self.scrubber, document)
         for member in members:
-            hashing = Hashing(read_member(member))
+            if member.binary:
+                continue
             try:
-                if not member.binary:
-                    moved = relocated(member.path, hashing, self._roots, Account())
-                    self.files.learn(member.path, moved, ours=member.ours)
+                moved = relocated(member.path, read_member(member), self._roots, Account())
+                self.files.learn(member.path, moved, ours=member.ours)
             except NotTextError:
                 if is_program(member.path):
                     data.append(member)
@@ -230,26 +196,22 @@ class _Packing:
                         f"{member.path}: is not text and cannot be scrubbed; "
                         "exclude it, or let it pass as it is with `binary:` in a policy"
                     )
-            hashing.finish()
-            self._hashes[member.path] = hashing.digest
         self._binary = {member.path for member in data}
         if data and not allow_binary:
             problems.append(_binaries(data))
         _refuse(problems, self.source)
 
     def add(self, member: Member) -> PackedFile:
-        name = self.scrubber.file_name(member.path)
-        account = Account()
-        leaving = Hashing(self._pieces(member, account))
-        entry = self.archive.add(
-            f"{slug(as_file_name(self.scrubbed_ticket()))}-{self.source.top}/{name}",
-            leaving,
-            executable=member.executable,
-        )
+        account, content = Account(), hashlib.sha256()
+        start = self.spool.seek(0, os.SEEK_END)
+        for piece in self._pieces(member, account):
+            content.update(piece)
+            self.spool.write(piece)
         return PackedFile(
-            name,
-            entry.size,
-            leaving.digest,
+            self.scrubber.file_name(member.path),
+            start,
+            self.spool.tell() - start,
+            content.hexdigest(),
             member.executable,
             account,
             self._is_binary(member),
@@ -267,18 +229,11 @@ class _Packing:
         return data.decode("utf-8", "replace"), account
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
-        """The second reading, which must meet the same bytes as the first."""
-        given = Hashing(read_member(member))
+        given = read_member(member)
         if self._is_binary(member):
-            yield from given
-        else:
-            moved = relocated(member.path, given, self._roots, account)
-            yield from self.files.scrub(member.path, moved, account, ours=member.ours)
-        if given.digest != self._hashes[member.path]:
-            raise RefusedError(
-                [f"{member.path}: changed while it was being packed; wait for the run to end"],
-                where=member.path,
-            )
+            return given
+        moved = relocated(member.path, given, self._roots, account)
+        return self.files.scrub(member.path, moved, account, ours=member.ours)
 
 
 @contextmanager
@@ -301,21 +256,6 @@ def _spool(near: Path) -> Iterator[IO[bytes]]:
             yield file
     except OSError as wrong:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(near)) from None
-
-
-def _ship(prepared: Prepared, checked: Checked | None) -> bytes:
-    return updated_ship(
-        prepared.own_ship[0] if prepared.own_ship else None,
-        ticket=prepared.ticket,
-        layout=prepared.source.layout,
-        files=sorted({MANIFEST, SHIP, *(file.path for file in prepared.files)}),
-        removed=prepared.scrubbed,
-        left_out=len(prepared.left_out),
-        unscrubbed=[file.path for file in prepared.files if file.unscrubbed],
-        cut={file.path: file.cut for file in prepared.files if file.cut},
-        logs_only=prepared.logs_only,
-        checked=checked,
-    ).encode()
 
 
 def _binaries(data: Sequence[Member]) -> str:
@@ -341,37 +281,3 @@ def _check_names(paths: list[str], source: RunSource) -> None:
 def _refuse(problems: Sequence[str], source: RunSource) -> None:
     if problems:
         raise RefusedError(problems, where=str(source.root))
-
-
-def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
-    created = prepared.source.created
-    ship_account = prepared.own_ship[1] if prepared.own_ship else Account()
-    of_ship = PackedFile(SHIP, len(ship), hashlib.sha256(ship).hexdigest(), False, ship_account)
-    return Manifest(
-        ticket=prepared.ticket,
-        verb=prepared.source.layout.verb,
-        created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
-        scrubbed=prepared.scrubbed,
-        left_out=list(prepared.left_out),
-        logs_only=prepared.logs_only,
-        checked=checked,
-        files=[
-            FileEntry(
-                path=file.path,
-                sha256=file.sha256,
-                bytes=file.size,
-                scrubbed={group: count for group, count in file.account.groups.items() if count},
-                unscrubbed=file.unscrubbed,
-                left_out_bytes=file.cut,
-            )
-            for file in sorted((*prepared.files, of_ship), key=lambda file: file.path)
-        ],
-    )
-
-
-def _free_path(output: Path, ticket: str) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = (
-        f"{ticket}-{stamp}{f'-{n}' if n > 1 else ''}.tar.gz" for n in range(1, _MOST_IN_ONE_SECOND)
-    )
-    return next(path for name in names if not os.path.lexists(path := output / name))

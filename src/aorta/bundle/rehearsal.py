@@ -18,7 +18,7 @@ from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
-from aorta.core.oracle import Deciding
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import Outcome, TrialSpec
 from aorta.engine.events import Reason, TrialRecord
@@ -74,7 +74,8 @@ def _run(
         judges=SameJudge(KOfN(1, _enough(result))),
         experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
-        expected=failure_from_elsewhere(result.get("failure"), result.get("signature")),
+        expected=known_failure(experiment.oracle)
+        or failure_from_elsewhere(result.get("failure"), result.get("signature")),
         private_trials=True,
     )
     with (

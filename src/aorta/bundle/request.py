@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle import pack, signing
-from aorta.bundle.layouts import read_policy, scrub_patterns
+from aorta.bundle import pack, writing
+from aorta.bundle.layouts import read_policy
 from aorta.bundle.manifest import Checked, Manifest
 from aorta.bundle.pack import Prepared
 from aorta.bundle.reading import verify
 from aorta.bundle.rehearsal import rehearse
 from aorta.core.errors import Exit
 from aorta.engine.rundir import RunDir
+from aorta.scrub.known import split_patterns
 
 SCHEMA = "aorta.bundle/1"
 _ANY_SIZE = 1 << 50  # it is ours
@@ -29,11 +30,9 @@ class BundleRequest:
     output: Path = Path()
     ticket: str | None = None  # None: the one that the run itself names
     scrub: tuple[str, ...] = ()  # text to take out besides what is found
-    redaction_from: Path | None = None  # a file of such patterns
     policy: Path | None = None  # a file of the site's rules
     whole_logs: bool = False  # not only the first 1 MiB and the last 7 MiB of each
     allow_binary: bool = False  # the program's data may leave as they are
-    sign: Path | None = None  # an Ed25519 SSH key
     check: bool = True  # run the reproducer from where the bundle is unpacked
     timeout: float | None = None  # of one such run, in seconds
 
@@ -45,7 +44,6 @@ class BundleReport:
     path: Path
     sha256: str
     manifest: Manifest
-    signature: Path | None = None
 
     @property
     def checked(self) -> Checked | None:
@@ -63,35 +61,34 @@ class BundleReport:
             "left_out": len(self.manifest.left_out),
             "logs_only": self.manifest.logs_only,
             "checked": self.checked.model_dump() if self.checked else None,
-            "signature": str(self.signature) if self.signature else None,
         }
 
 
 def bundle(
-    request: BundleRequest, agreed: Callable[[Prepared], bool] = lambda _prepared: True
+    request: BundleRequest,
+    agreed: Callable[[Prepared, Checked | None], bool] = lambda _prepared, _checked: True,
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which sees it all before, says no."""
+    """Scrub, try and pack it; None where `agreed`, which sees all of it and what came of trying
+    it before anything is written, says no.
+    """
     site = read_policy(request.policy)
-    patterns = scrub_patterns(site, request.scrub, request.redaction_from)
-    if request.sign is not None:
-        signing.check_signing_key(request.sign)
+    given = [pattern for option in request.scrub for pattern in split_patterns(option)]
     run_dir, output = request.run_dir, request.output
     with pack.prepared(
         run_dir,
         request.ticket,
         site,
-        patterns,
+        (*site.scrub, *given),
         output,
         whole_logs=request.whole_logs,
         allow_binary=request.allow_binary,
     ) as prepared:
-        if not agreed(prepared):
-            return None
         checked = _rehearsed(prepared, request.timeout) if request.check else None
-        path = pack.write(prepared, output, checked)
-    signature = signing.sign(path, request.sign) if request.sign is not None else None
+        if not agreed(prepared, checked):
+            return None
+        path = writing.write(prepared, output, checked)
     packed = verify(path, max_bytes=_ANY_SIZE)
-    return BundleReport(path, packed.sha256, packed.manifest, signature)
+    return BundleReport(path, packed.sha256, packed.manifest)
 
 
 def summary(path: Path, sha256: str, manifest: Manifest) -> dict[str, Any]:
@@ -112,6 +109,6 @@ def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
         return None
     about = RunDir(prepared.source.root).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
-        path = pack.write(prepared, Path(scratch))
+        path = writing.write(prepared, Path(scratch))
         programs = [str(place) for place in about.get("programs", [])]
         return rehearse(path, programs=programs, python=about.get("python"), timeout=timeout)

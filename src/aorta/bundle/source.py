@@ -7,7 +7,6 @@ import getpass
 import os
 import socket
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,10 +20,7 @@ from aorta.engine.rundir import PRIVATE, STAMP, STAMP_FORM, RunDir
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
-from aorta.scrub.vocabulary import announces_secret, is_secret_value, words
-
-_REMOTE_OR_DATA = words("nfs nfs4 lustre gpfs cifs smb3 ceph beegfs ext4 xfs btrfs zfs")
-_SYSTEM = ("/", "/boot", "/etc", "/usr", "/proc", "/sys", "/dev", "/run", "/var")
+from aorta.scrub.vocabulary import announces_secret, is_secret_value
 
 
 def secret_values() -> tuple[str, ...]:
@@ -36,8 +32,8 @@ def secret_values() -> tuple[str, ...]:
 def this_site(run_dir: Path) -> Identity:
     """What the running system says of itself; whatever it cannot say is simply not known."""
     home = _home()
-    roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve()), *_mounts()]
-    hosts = [socket.gethostname(), _fqdn(), *_compared_nodes(run_dir)]
+    roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve())]
+    hosts = [socket.gethostname(), *_compared_nodes(run_dir)]
     return Identity(
         users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name)),
         hosts=tuple(dict.fromkeys(name for name in hosts if name)),
@@ -65,31 +61,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user need not be in the password file
         return ""
-
-
-def _fqdn() -> str:
-    """Without asking a name server: that would be a packet leaving the machine."""
-    try:
-        domain = Path("/proc/sys/kernel/domainname").read_text("utf-8").strip()
-    except OSError:
-        return ""
-    return "" if domain in {"", "(none)"} else f"{socket.gethostname()}.{domain}"
-
-
-def _mounts() -> list[str]:
-    try:
-        lines = Path("/proc/self/mounts").read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return []
-    fields = [line.split() for line in lines]
-    points = [
-        row[1].replace("\\040", " ") for row in fields if len(row) > 2 and row[2] in _REMOTE_OR_DATA
-    ]
-    return [point for point in points if not _is_system(point)]
-
-
-def _is_system(point: str) -> bool:
-    return point in _SYSTEM or point.startswith(("/etc/", "/proc/", "/sys/", "/dev/", "/run/"))
 
 
 @dataclass(frozen=True)
@@ -206,6 +177,7 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
 
+_LARGEST = 7 << 30  # bytes; a plain tar header holds 8 GiB
 FIRST, LAST = 1 << 20, 7 << 20
 """Bytes of each log that ship; nobody reads a gigabyte of one."""
 
@@ -215,37 +187,22 @@ def collect(
 ) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
-    links = Counter[tuple[int, int]]()
-    left: dict[str, tuple[int, int]] = {}
-    total = 0
+    left: dict[str, tuple[int, ...]] = {}
     for path, file, status in _walk(source.root, found.problems):
-        inode = (status.st_dev, status.st_ino)
-        links[inode] += 1
         if not source.layout.ships(path, policy, allow_binary=allow_binary):
-            left[path] = inode
+            left[path] = _identity(status)
             continue
         cut = 0 if whole_logs or not is_log(path) else max(0, status.st_size - FIRST - LAST)
-        size = status.st_size - cut
-        if size > policy.max_file_mib * 2**20:
-            found.problems.append(
-                f"{path}: is larger than {policy.max_file_mib} MiB; exclude it, or raise "
-                "max_file_mib in a policy"
-            )
-        total += size
+        if status.st_size - cut > _LARGEST:
+            found.problems.append(f"{path}: is larger than {_LARGEST >> 30} GiB; exclude it")
         executable = bool(status.st_mode & stat.S_IXUSR)
         is_binary = matches(path, policy.binary)
         ours = matches(path, source.layout.ours)
         found.members.append(
             Member(path, file, executable, is_binary, ours, _identity(status), cut)
         )
-    packed = {member.identity[:2] for member in found.members}
-    found.left_out = [path for path, inode in left.items() if inode not in packed]
-    found.problems.extend(_outside_links(found.members, links))
-    if total > policy.max_total_mib * 2**20:
-        found.problems.append(
-            f"the files are larger than {policy.max_total_mib} MiB together; exclude some, or "
-            "raise max_total_mib in a policy"
-        )
+    packed = {member.identity for member in found.members}  # perhaps under another name
+    found.left_out = [path for path, identity in left.items() if identity not in packed]
     if not found.members and not found.problems:
         found.problems.append("the directory holds no file that ships")
     return found
@@ -329,18 +286,8 @@ def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Pa
     return target
 
 
-def _outside_links(members: list[Member], links: Counter[tuple[int, int]]) -> Iterator[str]:
-    for member in members:
-        device, inode, *_rest, count = member.identity
-        if count > links[device, inode]:
-            yield (
-                f"{member.path}: is a hard link to a file outside the directory; replace it by "
-                "a copy"
-            )
-
-
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_nlink)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _inside(path: Path, root: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from aorta.cli.printing import print_json
+from aorta.cli.printing import print_json, say
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -42,18 +42,24 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 def command(as_json: bool, **given: Any) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
 
-    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle
-    directory of `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3
-    the evidence does not tell.
+    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, a cycle
+    directory of `aorta launch`, or its log directory: then the last cycle in it is read, and those
+    before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
+    line is wrong, 3 the evidence does not tell.
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
-    from aorta.attribution.request import AttributeRequest, attribute
+    from aorta.attribution.nouns import CycleState, FailureClass
+    from aorta.attribution.request import AttributeRequest, attribute, last_cycle
     from aorta.core.errors import Exit
 
+    for cycle in filter(None, map(last_cycle, given["logs"])):
+        say(f"aorta: reading {cycle}, the last cycle there")
     result = attribute(AttributeRequest(**given))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:
         click.echo(described(result))
-    if result.finding.failure_class == "unknown":
+    finding = result.finding
+    ended_well = finding.state is CycleState.ENDED_WELL
+    if finding.failure_class is FailureClass.UNKNOWN and not ended_well:
         raise click.exceptions.Exit(Exit.NO_ANSWER)

@@ -13,7 +13,6 @@ from aorta.core.errors import UsageError
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
     from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
-    from aorta.engine.events import Listener
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -211,25 +210,13 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
 
     findings = bisect(
         request,
-        lambda: display.listeners(describe=short, each=_a_line_a_trial),
+        lambda: display.listeners(describe=short, each=options.a_line_a_trial),
         (lambda _: None) if display.quiet else say_above,
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())
     _show(findings, quiet=display.quiet and display.as_json)
     raise click.exceptions.Exit(findings.exit_code)
-
-
-def _a_line_a_trial(listener: "Listener") -> "Listener":
-    """Every verdict is one trial here, so one line says it all. A live view keeps both."""
-    from aorta.engine.events import Event, PointSettled
-    from aorta.views.lines import PlainProgress
-
-    def listen(event: Event) -> None:
-        if not isinstance(event, PointSettled):
-            listener(event)
-
-    return listen if isinstance(listener, PlainProgress) else listener
 
 
 def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:

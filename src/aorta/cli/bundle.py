@@ -55,21 +55,12 @@ def command() -> None:
     help="Take out this text too; * and ? are wildcards, re: a regex.",
 )
 @click.option(
-    "--redaction-from", type=_PATH, metavar="FILE", help="More such patterns, one a line."
-)
-@click.option(
     "--policy",
     type=_PATH,
     metavar="FILE",
     help="The site's rules: scrub, secret_names, keep, include, exclude, binary.",
 )
 @click.option("--review", is_flag=True, help="Show every file and every replacement, then ask.")
-@click.option(
-    "--sign",
-    type=_PATH,
-    metavar="KEY",
-    help="Sign with this Ed25519 SSH key (ssh-keygen); writes FILE.sig.",
-)
 @click.option(
     "--whole-logs", is_flag=True, help="Not only the first 1 MiB and the last 7 MiB of each log."
 )
@@ -120,9 +111,6 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
 @command.command()
 @_BUNDLE
 @click.option(
-    "--key", type=_PATH, metavar="PUB", help="Also demand a signature by this public key."
-)
-@click.option(
     "--run",
     "run_it",
     is_flag=True,
@@ -134,7 +122,6 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
 @_AS_JSON
 def verify(
     bundle: Path,
-    key: Path | None,
     run_it: bool,
     timeout: float | None,
     max_size: int,
@@ -142,26 +129,21 @@ def verify(
 ) -> None:
     """Check every hash and every name in FILE, and that nothing else is in it.
 
-    Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed, hostile or
-    not signed by --key; 2 no such file; 3 with --run: it does not fail the same way, or there is
+    Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed or
+    hostile; 2 no such file; 3 with --run: it does not fail the same way, or there is
     nothing to run.
     """
-    from aorta.bundle import reading, signing
+    from aorta.bundle import reading
 
     verified = reading.verify(bundle, max_size * _MIB)
-    signed = signing.signature_path(bundle).is_file()
-    if key is not None:
-        signing.check_signature(bundle, key)
-    state = "good" if key else "unchecked" if signed else "none"
     checked = _run_unpacked(bundle, timeout, max_size) if run_it else None
     run = {"run": checked.model_dump() if checked else None} if run_it else {}
     if as_json:
-        print_json("aorta.bundle_verify/1", {**_summary(verified), "signature": state, **run})
+        print_json("aorta.bundle_verify/1", {**_summary(verified), **run})
     else:
         files = f"{len(verified.manifest.files)} files for {verified.manifest.ticket}"
         click.echo(f"{bundle}: whole, {files}")
         click.echo(f"sha256 {verified.sha256}")
-        click.echo(f"signature: {state}")
         if run_it:
             click.echo(f"run: {_outcome(checked)}")
     if run_it and (checked is None or not checked.reproduces):
@@ -234,13 +216,13 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
         say(f"next: {line}")
 
 
-def _agreed(prepared: "Prepared") -> bool:
+def _agreed(prepared: "Prepared", checked: "Checked | None") -> bool:
     from aorta.report.review import review_lines, review_page
 
-    for line in review_lines(prepared):
+    for line in review_lines(prepared, checked):
         say(line)
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="aorta-review-") as page:
-        page.write(review_page(prepared))
+        page.write(review_page(prepared, checked))
         page.flush()
         say(f"The same as a page, until you answer: file://{page.name}")
         try:

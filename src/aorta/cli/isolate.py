@@ -71,7 +71,10 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
     if dry_run:
         say_plan(plan_lines(request))
         return
-    report = isolate(request, display.listeners)
+    report = isolate(
+        request,
+        lambda: display.listeners(describe=request.placed, each=options.a_line_a_trial),
+    )
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

@@ -102,7 +102,7 @@ def command(
 
     The flags are those of JAX-Toolbox; exit codes and further options: `aorta bisect --help`.
     """
-    from aorta.bisect.jax_toolbox import TriageOptions, request_of
+    from aorta.bisect.jax_toolbox import Flags, request_of
 
     display = options.display_from(said)
     for side, commits in (("passing", passing_commits), ("failing", failing_commits)):
@@ -115,4 +115,4 @@ def command(
     said["cherry_pick"] = _picked(said["cherry_pick"])
     said["override_remotes"] = _listed(said["override_remotes"], "--override-remotes")
     said["container_runtime"] = said["container_runtime"].lower()
-    bisect_and_show(request_of(TriageOptions(test_command=test_command, **said)), display)
+    bisect_and_show(request_of(Flags(test_command=test_command, **said)), display)

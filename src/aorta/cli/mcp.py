@@ -51,8 +51,9 @@ def command(
     from aorta.core.errors import InfrastructureError
 
     try:
+        from aorta.attribution.client import JsonClient, token_for
         from aorta.attribution.jail import PathJail
-        from aorta.attribution.mcp_server import ServiceAddress, create_server
+        from aorta.attribution.mcp_server import create_server
         from aorta.attribution.service.server import Guard, RateLimit, leave, listen, serve, url_of
         from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
@@ -60,7 +61,9 @@ def command(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
     access = Access(token_file, no_token)
-    service = ServiceAddress(service_url, access.shown) if service_url else None
+    service = None
+    if service_url:
+        service = JsonClient(service_url, access.shown, find_token=token_for)
     server = create_server(roots, service)
     may_start = transport == "stdio" or access.shown is not None
     add_run_tools(server, PathJail(roots), may_start=may_start)

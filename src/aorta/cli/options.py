@@ -92,6 +92,18 @@ class Display:
         return [beside]
 
 
+def a_line_a_trial(listener: "Listener") -> "Listener":
+    """For a verb whose every verdict is one trial: one line says it all. A live view keeps both."""
+    from aorta.engine.events import Event, PointSettled
+    from aorta.views.lines import PlainProgress
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, PointSettled):
+            listener(event)
+
+    return listen if isinstance(listener, PlainProgress) else listener
+
+
 def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
     """`--watch`, `--json`, `-v`, `-q`, where `-v` means something else too."""
     return stacked(
@@ -193,6 +205,8 @@ def resume_from(given: Given) -> "Resume | None":
     resume, changed = given.pop("resume"), given.pop("changed")
     if resume is None and changed:
         raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    if resume and not Path(resume).is_dir():
+        raise UsageError("there is no run directory of this name", where=str(resume))
     return None if resume is None else Resume(Path(resume) if resume else None, changed)
 
 

@@ -1,5 +1,6 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ def command(dry_run: bool, **given: Any) -> None:
     aorta run --trials 10 -- python train.py --steps 100
     aorta run --workload half_nan --trials 3 --mitigations omp_one_thread
     aorta run --trials 5 --oracle hang --silent-for 30s -- bash run.sh
+    aorta run --resume results/command
 
     \b
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
@@ -56,7 +58,7 @@ def command(dry_run: bool, **given: Any) -> None:
     if dry_run:
         say_plan(plan_lines(request))
         return
-    report = run(request, display.listeners)
+    report = run(request, display.listeners, say)
     warn_of_stdin()
     if display.as_json:
         print_json(SCHEMA, report.to_json())
@@ -109,5 +111,6 @@ def _leave(report: "RunReport") -> None:
     if ending.reason is Reason.INFRASTRUCTURE:
         say(f"aorta: {ending.detail}")
     elif ending.reason is not Reason.DONE:
-        say(f"aorta: {ending.detail}; go on with: aorta run --resume {report.run_dir} ...")
+        again = f"aorta run --resume {shlex.quote(str(report.run_dir))}"
+        say(f"aorta: {ending.detail}; go on with: {again}")
     raise click.exceptions.Exit(int(report.exit_code))

@@ -76,13 +76,13 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
 
     plan = dry_run(request)
     if as_json:
-        print_json("aorta.solve.plan/1", plan.to_json())
-    say_plan(plan.lines())
+        print_json("aorta.solve.plan/1", {"stages": [stage.to_json() for stage in plan]})
+    say_plan([stage.line for stage in plan])
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     from aorta.report.building import write_page
-    from aorta.solve.request import solve
+    from aorta.solve.running import solve
     from aorta.solve.solution import SCHEMA, summary_lines
 
     say_stage = (lambda _text: None) if display.quiet else say

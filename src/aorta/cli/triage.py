@@ -1,5 +1,6 @@
 """`aorta triage`: which mitigation, in which environment, makes it stop?"""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ from aorta.cli.printing import print_json, say
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
-    from aorta.triage.optimize import StackReport
-    from aorta.triage.running import MatrixReport
+    from aorta.triage.matrix import MatrixReport
+    from aorta.triage.stack_report import StackReport
 
 
 class _RunsByDefault(click.Group):
@@ -145,7 +146,7 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
     from aorta.triage import matrix, stack_report
-    from aorta.triage.running import MatrixReport
+    from aorta.triage.matrix import MatrixReport
 
     is_matrix = isinstance(report, MatrixReport)
     if as_json:
@@ -156,7 +157,7 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
         for words in report.ending.warm_words:
             click.echo(words)
         click.echo(f"results: {report.run_dir}")
-    sidecars = report.matrix.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
+    sidecars = report.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
     if sidecars:
         files = " ".join(f"--mitigations-file sidecars/{path.name}" for path in sidecars)
         rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
@@ -165,16 +166,18 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
-    from aorta.triage.running import MatrixReport
+    from aorta.triage.matrix import MatrixReport
+    from aorta.triage.stack_report import StackReport
 
     ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
-    is_matrix = isinstance(report, MatrixReport)
     if ending.reason is not Reason.DONE:
-        again = ": aorta triage run" if is_matrix else " the same command and"
-        say(f"aorta: {ending.detail}; go on with{again} --resume {run_dir}")
+        again = ["aorta", "triage", "run", "--resume", str(run_dir)]
+        if isinstance(report, StackReport):
+            again += ["--mode", "optimize", "--sets", str(report.plan.sets)]
+        say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
-    elif strict and isinstance(report, MatrixReport) and report.matrix.did_not_run:
-        say(f"aorta: did not run: {', '.join(report.matrix.did_not_run)}")
+    elif strict and isinstance(report, MatrixReport) and report.did_not_run:
+        say(f"aorta: did not run: {', '.join(report.did_not_run)}")
         exit_code = Exit.FAILED
     raise click.exceptions.Exit(int(exit_code))

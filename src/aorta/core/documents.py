@@ -8,9 +8,11 @@ refused, nothing is coerced. Files are opened elsewhere.
 """
 
 import dataclasses
+import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
@@ -22,6 +24,7 @@ from aorta.core.names import path_of
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+UNKNOWN_KIND = "unknown_kind"  # of pydantic's errors: the key `kind` says which of several models
 MAX_DEPTH = 60
 MAX_VALUES = 200_000  # aliases can make a small file stand for a very large one
 
@@ -65,7 +68,7 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
     try:
         return model.model_validate(data)
     except ValidationError as wrong:
-        raise _as_spec_error(wrong, file, at) from None
+        raise _as_spec_error(wrong, file, at, model.model_fields) from None
 
 
 def validated_arguments(
@@ -86,21 +89,32 @@ def validated_arguments(
         raise UsageError(said.message, where=said.where) from None
 
 
-def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:
+def _as_spec_error(
+    wrong: ValidationError, file: str, at: str, known: Iterable[str] = ()
+) -> SpecError:
+    """`known`: the keys at the top of the document."""
     problems = wrong.errors(include_url=False)
     first = problems[0]
-    message = _message(first, problems)
+    message = _message(first, problems, known)
     location = tuple(part for part in first["loc"] if not _is_union_tag(part))
     inside = path_of(location)
     place = f"{at}.{inside}" if at and inside and not inside.startswith("[") else at + inside
     return SpecError(message, where=_where(file, place))
 
 
-def _message(problem: Any, problems: list[Any]) -> str:
+def _message(problem: Any, problems: list[Any], known: Iterable[str]) -> str:
     if problem["type"] == "extra_forbidden":
         others = [path_of(p["loc"]) for p in problems[1:] if p["type"] == "extra_forbidden"]
         also = f"; unknown too: {', '.join(others)}" if others else ""
-        return f"unknown key {str(problem['loc'][-1])!r}; remove it, or check its spelling{also}"
+        name = str(problem["loc"][-1])
+        near = difflib.get_close_matches(name, known, 1, 0.7) if len(problem["loc"]) == 1 else []
+        what = f"did you mean {near[0]!r}?" if near else "remove it, or check its spelling"
+        return f"unknown key {name!r}; {what}{also}"
+    if problem["type"] == UNKNOWN_KIND:
+        given = problem["input"]
+        kind = given.get("kind") if isinstance(given, Mapping) else given
+        found = "the key kind is missing" if kind is None else f"unknown kind {_kind(kind)}"
+        return f"{found}; {problem['msg']}"
     if problem["type"] == "missing":
         return "this key is required and is missing"
     cause = problem.get("ctx", {}).get("error")
@@ -109,6 +123,7 @@ def _message(problem: Any, problems: list[Any]) -> str:
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     said = problem["msg"].removeprefix("Value error, ")
     expected = said.removeprefix("Input should be ").removeprefix("a valid ")
+    expected = {"tuple": "a list", "dictionary": "a mapping"}.get(expected, expected)
     if said.startswith("Input should be "):
         return f"found {_found(problem)}, expected {expected}{more}"
     return f"{said}{more}"
@@ -157,13 +172,9 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def doubled_key(pairs: Sequence[tuple[str, object]]) -> str | None:
-    """The first key of a JSON object that stands twice."""
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
+    """A key of a JSON object that stands twice."""
+    counts = Counter(key for key, _ in pairs)
+    return next((key for key, count in counts.items() if count > 1), None)
 
 
 def _no_constant(name: str) -> object:

@@ -44,6 +44,7 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )
+_STEADY = 2  # failures of one configuration: what did not vary in them does not vary
 _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 
 
@@ -92,6 +93,14 @@ class Failure:
             return self
         words = tuple(line for line in self.words if line not in harmless)
         return replace(self, words=words, harmless=self.harmless | frozenset(harmless))
+
+    def in_any_version(self) -> "Failure":
+        """For versions of one program, whose lines are written anew: by its functions alone."""
+        causes = [
+            replace(cause, chain=tuple(replace(one, statement="") for one in cause.chain))
+            for cause in self.causes
+        ]
+        return replace(self, causes=tuple(causes))
 
     def to_json(self) -> dict[str, Any]:
         first = self.causes[0].first if self.causes else None
@@ -262,9 +271,8 @@ def _same_assertion(known: Failure, other: Failure) -> Sameness:
 
 def _same_causes(known: Failure, other: Failure) -> Sameness:
     """One must have every exception of the other; of several ranks, one in both is enough."""
-    learned = known.seen > 1
     pairs = [
-        (mine, theirs, _same_chain(mine, theirs, learned))
+        (mine, theirs, _same_chain(mine, theirs, known.seen))
         for mine in known.causes
         for theirs in other.causes
     ]
@@ -281,7 +289,7 @@ def _same_causes(known: Failure, other: Failure) -> Sameness:
     return same[0][2]
 
 
-def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
+def _same_chain(mine: Cause, theirs: Cause, seen: int) -> Sameness:
     """The shorter chain must stand in the longer one, in its order."""
     if len(mine.chain) <= len(theirs.chain):
         short, long = mine.chain, theirs.chain
@@ -289,7 +297,7 @@ def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
         short, long = theirs.chain, mine.chain
     found, at = Sameness(False, ""), 0
     for raised in short:
-        answers = [_same_raised(raised, one, learned) for one in long[at:]]
+        answers = [_same_raised(raised, one, seen) for one in long[at:]]
         hit = next((i for i, answer in enumerate(answers) if answer), None)
         if hit is None:
             return found if found and at == len(long) else (answers or [found])[0]
@@ -297,23 +305,26 @@ def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
     return found
 
 
-def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
+def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
+    learned = seen > 1
     if not (covers(a.type, b.type) or covers(b.type, a.type)):
         return Sameness(False, f"{a.type} and {b.type}")
     near = frames_alike(a.frames, b.frames)
     if near is None:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
-    if a.message == b.message:
-        return Sameness(True, "same exception, frames and message")
-    if says_the_same(a.message, b.message, learned=learned):
+    if a.message == b.message or says_the_same(a.message, b.message, learned=learned):
         if elsewhere:
-            return Sameness(False, f"two lines of {_place(a)} raised it for different names")
+            return Sameness(False, f"two lines of {_place(a)} raised it")
+        if a.message == b.message:
+            return Sameness(True, "same exception, frames and message")
         return Sameness(True, f"same exception and frames; {_difference(a, b)}")
     if (learned and a.message == ANYTHING) or (b.message == ANYTHING and learned):
         return Sameness(True, "same exception and frames; the message varies")
-    alike = common(a.message, b.message) is not None
-    if alike and near and not elsewhere and a.within == b.within and a.frames:
+    alike = common(a.message, b.message) is not None and a.within == b.within
+    # A library raises for many reasons from one place: words that never varied are the reason.
+    same_reason = a.statement != "" or seen < _STEADY
+    if alike and near and not elsewhere and same_reason and a.frames:
         return Sameness(True, f"same exception and frames; {_difference(a, b)}")
     return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
 
@@ -368,13 +379,10 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
         return Sameness(True, "same end and same words")
     if other.words and not theirs and known.words:
         return Sameness(True, "same end and same last words")
-    if _died_by_signal(known, other) and not any(map(is_error, (*mine, *theirs))):
+    by_signal = known.ended.signal is not None and known.ended.signal == other.ended.signal
+    if by_signal and not any(map(is_error, (*mine, *theirs))):
         return Sameness(True, f"both died by {known.ended.text}")
     return Sameness(False, f"other words: {known.headline!r} and {other.headline!r}")
-
-
-def _died_by_signal(known: Failure, other: Failure) -> bool:
-    return known.ended.signal is not None and known.ended.signal == other.ended.signal
 
 
 def _has(failure: Failure, line: str, learned: bool) -> bool:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import StrictModel, validated
+from aorta.core.documents import UNKNOWN_KIND, StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
@@ -96,23 +96,21 @@ class ExitCodeOracle(_Oracle):
     @field_validator("codes", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
-        return (
-            (value,)
-            if isinstance(value, int)
-            else tuple(value)
-            if isinstance(value, list)
-            else value
-        )
+        if isinstance(value, int):
+            return (value,)
+        return tuple(value) if isinstance(value, list) else value
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
         if end.timed_out or _never_began(end):
             return None
         if self.codes is None:
             return _reproduced(end, status_words(end)) if end.failed else None
-        wanted = not statuses_of(end).isdisjoint(self.codes)
+        # An exit code, and both spellings of a death by signal.
+        status, number = end.ended.status, end.ended.signal_number
+        wanted = any(n is not None and n in self.codes for n in (status, number and -number))
         # A set of several codes that somebody declared is the failure, whichever of them it is.
         several = len({SIGNALLED - code if code < 0 else code for code in self.codes}) > 1
-        named = _not_executed(end) or several
+        named = several or end.exit_code in CANNOT_EXECUTE
         return _reproduced(end, status_words(end), is_named=named) if wanted else None
 
 
@@ -345,9 +343,8 @@ Oracle = Annotated[
     | Annotated[MetricOracle, Tag("tag:metric")],
     Discriminator(
         _tag,
-        custom_error_type="oracle_kind",
-        custom_error_message="unknown oracle kind; expected exit_code, regex, hang, python or "
-        "metric",
+        custom_error_type=UNKNOWN_KIND,
+        custom_error_message="expected exit_code, regex, hang, python or metric",
     ),
     Field(),
 ]
@@ -381,13 +378,16 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -
     if end.lost is not None:
         return _error(end.lost)
     found = oracle.judge_end(end) or _left_over(end)
-    if found.is_named or found.outcome in {Outcome.CLEAN, Outcome.ERROR}:
-        return replace(found, harmless=_said_by(end)) if found.outcome is Outcome.CLEAN else found
+    if found.is_named or found.outcome is Outcome.ERROR:
+        return found
+    errors, output = said_in(end.stderr.tail), said_in(end.stdout.tail)
+    if found.outcome is Outcome.CLEAN:  # what a clean run says is no failure's words
+        return replace(found, harmless=tuple(dict.fromkeys((*errors, *output))))
     known = frozenset({expected.ended.status or 0}) if expected is not None else frozenset()
     not_started = why_not_started(end, known)
     if not_started is not None:
         return _error(not_started)
-    progress = progress_in(said_in(end.stderr.tail)) + progress_in(said_in(end.stdout.tail))
+    progress = progress_in(errors) + progress_in(output)
     return guarded(replace(found, harmless=progress), expected)
 
 
@@ -399,11 +399,6 @@ def guarded(found: Classified, expected: Failure | None) -> Classified:
     if found.is_named or same_failure(expected, failure):
         return found
     return replace(found, outcome=Outcome.OTHER, why=f"{ANOTHER_FAILURE}{failure.text}")
-
-
-def _said_by(end: TrialEnd) -> tuple[str, ...]:
-    """What a clean run says, and so no failure's words."""
-    return tuple(dict.fromkeys((*said_in(end.stderr.tail), *said_in(end.stdout.tail))))
 
 
 def checked_pattern(pattern: str) -> str:
@@ -431,10 +426,6 @@ def _reproduced(end: TrialEnd, why: str, *, is_named: bool = False) -> Classifie
     return Classified(Outcome.REPRODUCED, why, failure_of(end), is_named=is_named)
 
 
-def _not_executed(end: TrialEnd) -> bool:
-    return end.exit_code in CANNOT_EXECUTE
-
-
 def _error(why: str) -> Classified:
     return Classified(Outcome.ERROR, why)
 
@@ -442,12 +433,6 @@ def _error(why: str) -> Classified:
 def _never_began(end: TrialEnd) -> bool:
     """A registered workload's own word that it did not come to its main work."""
     return end.result is not None and end.result.get("main_work_started") is False
-
-
-def statuses_of(end: TrialEnd) -> frozenset[int]:
-    """Every number under which this end is known: an exit code, and both spellings of a signal."""
-    status, number = end.ended.status, end.ended.signal_number
-    return frozenset(n for n in (status, number and -number) if n is not None)
 
 
 def status_words(end: TrialEnd) -> str:

@@ -9,7 +9,7 @@ The order in which several processes wrote makes no difference.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import takewhile
@@ -31,6 +31,8 @@ _NO_TYPE = re.compile(
     r"^(?:[a-z_]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|"
     r"Terminated|Aborted|Hangup|Quit|Failures?|Solution|Hint)$"
 )
+# a message that says only in its next lines what is wrong
+_ANNOUNCES = re.compile(r"^$|:$|\berrors? for \S+(?: \S+)?$")
 _CAUSE = "The above exception was the direct cause of the following exception"
 _HANDLING = "During handling of the above exception, another exception occurred"
 _QUOTING = re.compile(r"Original Traceback|terminated with the following error|^\"\"\"$")
@@ -40,6 +42,7 @@ _IGNORED = re.compile(
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?.*rank\s*: (\d+)")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen ")
+_GENERATED = re.compile(r"/torchinductor_[^/]+/")  # named by a hash of the code in it
 _ABOVE_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/python\d(?:\.\d+)?/")
 _COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
 _FRAMES_KEPT = 4
@@ -49,6 +52,7 @@ _TYPES_THAT_WRAP = re.compile(
     r"(?:Base)?ExceptionGroup|RayTaskError|RayActorError|ActorDiedError|WorkerCrashedError|"
     r"TerminatedWorkerError|BrokenProcessPool|SystemExit|SignalException)$"
 )
+_REPORTED_LATER = re.compile(r"^(?:CUDA|HIP) error")  # by whichever call is the next
 _WORKERS_REPORT = re.compile(r"^Caught \S+ in \S.* (?:process|worker|thread) |^DataLoader worker ")
 _TYPES_THAT_FOLLOW = re.compile(
     r"^(?:BrokenPipeError|Connection(?:Reset|Refused|Aborted)?Error|EOFError|KeyboardInterrupt|"
@@ -138,10 +142,12 @@ class _Frame:
 
     @property
     def is_library(self) -> bool:
-        return _LIBRARY.search(self.file) is not None
+        return bool(_LIBRARY.search(self.file) or _GENERATED.search(self.file))
 
     @property
     def name(self) -> str:
+        if _GENERATED.search(self.file):
+            return f"<generated>:{self.function}"
         if self.is_library:
             return f"{_ABOVE_PACKAGES.split(self.file)[-1]}:{self.function}"
         return f"{template(self.file.rsplit('/', 1)[-1])}:{self.function}"
@@ -171,7 +177,7 @@ class _Block:
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
             within=beneath[0].name if beneath else "",
-            statement=_digest(inner.source) if inner and inner.source and not beneath else "",
+            statement="" if beneath or _REPORTED_LATER.search(self.message) else _line_of(inner),
         )
 
     @property
@@ -192,8 +198,10 @@ def _message(kind: str, message: str) -> str:
     return template(message)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:12]
+def _line_of(frame: _Frame | None) -> str:
+    """A digest of the line that a frame shows; empty where it shows none."""
+    words = frame.source.split() if frame else []
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12] if words else ""
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
@@ -227,12 +235,10 @@ def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str)
     if last is None:
         return
     text = [_MARGIN.sub("", line).strip() for line in between]
-    if any(line.startswith((_CAUSE, _HANDLING)) for line in text):
-        last.linked = True
-        block.survived = block.ignored = False
-    elif any(_QUOTING.search(line) for line in text):
-        last.quotes = True
-        block.survived = block.ignored = False
+    last.linked = any(line.startswith((_CAUSE, _HANDLING)) for line in text)
+    last.quotes = not last.linked and any(_QUOTING.search(line) for line in text)
+    if last.linked or last.quotes:
+        block.survived, block.ignored = last.survived, last.ignored
 
 
 def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
@@ -264,14 +270,17 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
     return None, first + 1
 
 
-def _ended(block: _Block, lines: Sequence[str], first: int, at: int, strip: "_Strip") -> _Block:
+def _ended(
+    block: _Block, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
+) -> _Block:
     block.type, block.message = _type_and_message(strip(lines[at]))
-    ahead = at + 1
-    while not block.message and ahead < min(len(lines), at + 3):
+    for ahead in range(at + 1, min(len(lines), at + 3)):
+        if not _ANNOUNCES.search(block.message):
+            break
         text = strip(lines[ahead]).strip()
         if HEADER in text or text.startswith((_CAUSE, _HANDLING)) or set(text) <= set("=-"):
             break
-        block.message, ahead = text, ahead + 1
+        block.message = f"{block.message} {text}".strip()
     block.lines = (first, at)
     return block
 
@@ -289,29 +298,25 @@ def _names_exception(text: str) -> bool:
     return found is not None and _NO_TYPE.match(found["type"]) is None
 
 
-class _Strip:
-    """Takes off what stands before each line of a traceback: a logger's prefix or a margin."""
+def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
+    """What takes off what stands before each line of a traceback: a margin, or a logger's prefix.
+    A prefix of the header is one of every line where the next has it too, with other digits.
+    """
+    header = lines[at].partition(HEADER)[0] if HEADER in lines[at] else ""
+    following = lines[at + 1] if at + 1 < len(lines) else ""
+    if header.strip():
+        begins = re.sub(r"\d+", r"\\d+", re.escape(header.rstrip())) + " ?"
+    else:
+        begins = rf"\s{{{len(header)}}}"
+    prefix = re.compile(begins)
+    is_of_all = not header.strip() or prefix.match(following)
 
-    def __init__(self, prefix: re.Pattern[str] | None, margin: int) -> None:
-        self._prefix, self._margin = prefix, margin
-
-    def __call__(self, line: str) -> str:
-        if self._prefix is not None:
-            line = self._prefix.sub("", line, count=1)
-        if self._margin and line[: self._margin].isspace():
-            line = line[self._margin :]
+    def strip(line: str) -> str:
+        found = prefix.match(line) if is_of_all else None
+        line = line[found.end() :] if found else line
         return _MARGIN.sub("", line) if line.lstrip().startswith(("|", "+ ", "+-")) else line
 
-
-def _margin_of(lines: Sequence[str], at: int) -> _Strip:
-    """A prefix of the header is one of every line where the next has it too, with other digits."""
-    head = HEADER in lines[at]
-    prefix = lines[at].partition(HEADER)[0] if head else ""
-    if not prefix.strip():
-        return _Strip(None, len(prefix))
-    following = lines[at + 1] if at + 1 < len(lines) else ""
-    varied = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(prefix.rstrip())) + " ?")
-    return _Strip(varied, 0) if varied.match(following) else _Strip(None, 0)
+    return strip
 
 
 def _read_crash(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:

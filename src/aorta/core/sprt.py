@@ -83,14 +83,6 @@ class _Wald(ABC):
     alpha: float
     beta: float
 
-    @property
-    def accept_at(self) -> float:
-        return math.log((1 - self.beta) / self.alpha)
-
-    @property
-    def reject_at(self) -> float:
-        return math.log(self.beta / (1 - self.alpha))
-
     @abstractmethod
     def weight(self, evidence: HitCount) -> float:
         """The log of how much likelier the evidence is where the failure is present."""
@@ -101,9 +93,9 @@ class _Wald(ABC):
         Where `absent` is 0 one hit is proof, and no number of misses outweighs it.
         """
         weight = self.weight(evidence)
-        if weight >= self.accept_at:
+        if weight >= math.log((1 - self.beta) / self.alpha):
             return True
-        return False if weight <= self.reject_at else None
+        return False if weight <= math.log(self.beta / (1 - self.alpha)) else None
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,30 @@ exceptions or of how a process ended.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
+from typing import Any
 
 TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What a terminal obeys and nobody reads: colours, titles, links."""
+
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)")
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text in at most so many characters, cut behind a sentence or else behind a word.
+
+    >>> shortened("No space left. Free some and try again", 30)
+    'No space left. …'
+    """
+    if len(text) <= longest:
+        return text
+    kept = text[: longest - 2]
+    sentences = [found.end() for found in _SENTENCE_END.finditer(kept)]
+    words = kept.rfind(" ")
+    at = next((end for end in reversed(sentences) if 2 * end >= longest), words)
+    return f"{kept[:at].rstrip()} …" if at > 0 else f"{kept} …"
+
 
 ANYTHING = "<*>"
 _LONGEST = 300
@@ -82,6 +101,8 @@ WRITER = re.compile(
     r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
 )
 _MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
+_LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=(?i:error|fatal|critical|panic)\b")
+_LOGFMT_MESSAGE = re.compile(rf'\b(?:{"|".join(_MESSAGE_KEYS[::-1])})="([^"]+)"')
 _TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
 
 
@@ -91,6 +112,8 @@ def lines_of(text: str) -> list[str]:
     for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
         if raw.startswith("{") and raw.rstrip().endswith("}"):
             lines += _unfolded_json(raw)
+        elif _LOGFMT_LEVEL.search(raw) and (said := _LOGFMT_MESSAGE.search(raw)):
+            lines.append(f"ERROR: {said[1]}")
         elif HEADER in raw and "\\n" in raw:
             lines += raw.replace('\\"', '"').split("\\n")
         else:
@@ -104,8 +127,11 @@ def _unfolded_json(raw: str) -> list[str]:
         record = json.loads(raw)
     except ValueError:
         return [raw]
-    said = [str(record[key]) for key in _MESSAGE_KEYS if isinstance(record.get(key), str)]
-    traces = [record[key] for key in _TRACE_KEYS if isinstance(record.get(key), str)]
+    texts = dict(_texts_in(record))
+    traces = [texts.pop(key) for key in _TRACE_KEYS if key in texts]
+    said = [texts[key] for key in _MESSAGE_KEYS if key in texts]
+    # a logger with other names for them: its sentences
+    said = said or [text for text in texts.values() if len(text.split()) > 2]
     if not said and not traces:
         return [raw]
     level = str(record.get("level") or record.get("levelname") or record.get("severity") or "")
@@ -114,6 +140,14 @@ def _unfolded_json(raw: str) -> list[str]:
     writer = f"[rank{rank}]: " if isinstance(rank, int) else ""
     folded = [f"{head}{' '.join(said)}", *traces]
     return [f"{writer}{line}" for part in folded for line in part.split("\n")]
+
+
+def _texts_in(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in record.items():
+        if isinstance(value, dict):
+            yield from _texts_in(value)
+        elif isinstance(value, str):
+            yield key, value
 
 
 def by_writer(lines: Iterable[str]) -> dict[str, list[str]]:

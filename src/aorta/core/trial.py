@@ -115,6 +115,8 @@ class TrialSpec:
     timeout: float | None = None
     resources: Resources = Resources()
     start: Start = Start.COLD
+    # It makes what trials need, or looks at their machine, and is no trial itself.
+    is_step: bool = False
     # Variables of the program's own that a search sets: no library reads them when it is imported.
     varied: frozenset[str] = frozenset()
 

@@ -18,7 +18,8 @@ _ERROR_LINE = re.compile(
     r"panic(?:ked)?|"
     r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
     r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
-    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found)\b|what\(\):"
+    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found|unexpected|"
+    r"mismatch(?:ed)?|undefined|truncated|wrong)\b|what\(\):"
 )
 _LAUNCHER = re.compile(
     r"^(?:\S*/)?(?:srun|slurmstepd\S*|g?make(?:\[\d+\])?|mpirun|mpiexec|prterun|orterun|npm ERR!|"
@@ -53,13 +54,21 @@ def error_line_of(text: str) -> str:
 
 
 def said_in(text: str) -> tuple[str, ...]:
-    """A template of every line, without those of tracebacks, launchers and warnings."""
-    said = [
-        template(line.removeprefix(_OF_A_WORKLOAD))
-        for line in lines_outside_tracebacks(text)
-        if not _LAUNCHER.search(line) and not _HARMLESS.search(line)
-    ]
-    return tuple(line for line in said if words_in(line))
+    """A template of every line, without those of tracebacks, launchers and warnings. An error that
+    ends with a colon says in the next line what it is: they are one.
+    """
+    said: list[str] = []
+    announced = False
+    for line in lines_outside_tracebacks(text):
+        if _LAUNCHER.search(line) or _HARMLESS.search(line):
+            continue
+        words = template(line.removeprefix(_OF_A_WORKLOAD))
+        if announced:
+            said[-1] = f"{said[-1]} {words}"
+        elif words_in(words):
+            said.append(words)
+        announced = not announced and words.endswith(":") and is_error(words)
+    return tuple(said)
 
 
 def progress_in(said: Sequence[str]) -> tuple[str, ...]:
@@ -77,14 +86,11 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
     """
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
-        reason = [] if any(map(_says_what, errors)) else _last([*filter(_is_no_error, stderr)])
+        others = [line for line in stderr if not is_error(line)]
+        reason = [] if any(map(_says_what, errors)) else _last(others)
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
     return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
-
-
-def _is_no_error(line: str) -> bool:
-    return not is_error(line)
 
 
 def _says_what(line: str) -> bool:
@@ -126,6 +132,11 @@ _NOTHING_BEGAN: tuple[tuple[frozenset[int] | None, re.Pattern[str]], ...] = (
             r"|^(?:\S*/)?(?:srun|slurmstepd\S*): (?:error: )?.*(?:execve\(\)|Unable to (?:create "
             r"step|allocate|confirm)|[Ii]nvalid (?:partition|account)|couldn't chdir)"
             r"|^(?:mpirun|prterun) was unable to (?:launch|find)"
+            # containers of clusters, uv and conda
+            r"|^FATAL: +(?:could not open image|container creation failed|[Uu]nable to (?:handle|"
+            r"build from|pull) )|^enroot-[\w.-]+: \[ERROR\] |\bpyxis: (?:container start failed|"
+            r"couldn't start container|failed to (?:import|create))"
+            r"|^error: Failed to spawn: |^EnvironmentLocationNotFound: "
         ),
     ),
     (frozenset({125}), re.compile(r"^docker: |^Error response from daemon: |^Error: ")),

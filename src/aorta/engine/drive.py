@@ -222,7 +222,6 @@ class Engine:
             return state
         known = self._dropped.pop(point, None)
         state = self._open[point] = known or _OpenPoint(point, self._judges.judge_for(point))
-        self._emit(events.PointOpened(point))
         return state
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:

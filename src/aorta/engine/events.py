@@ -182,11 +182,6 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
-class PointOpened:
-    point: Point
-
-
-@dataclass(frozen=True)
 class TrialStarted:
     point: Point
     index: int
@@ -222,14 +217,5 @@ class RunEnded:
     ending: Ending
 
 
-Event = (
-    RunStarted
-    | PointOpened
-    | TrialStarted
-    | TrialEnded
-    | TrialCancelled
-    | PointSettled
-    | Note
-    | RunEnded
-)
+Event = RunStarted | TrialStarted | TrialEnded | TrialCancelled | PointSettled | Note | RunEnded
 Listener = Callable[[Event], None]

@@ -75,6 +75,7 @@ class Question:
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
     expected: Failure | None = None  # a failure that is known already
+    program_varies: bool = False  # its points are versions of the program that fails
     # The first failure of such a point is the failure looked for.
     shows_it: Callable[[Point], bool] = lambda _point: True
     keep: Keep | None = None
@@ -114,6 +115,8 @@ class SoughtFailure:
     def classified(self, point: Point, end: TrialEnd) -> Classified:
         """A failure that is not the same is `other`; what varied at first is an accident."""
         known = self.failure if self._question.guard_signature else None
+        if known is not None and self._question.program_varies:
+            known = known.in_any_version()
         found = classify(self._question.experiment.oracle, end, known)
         found = self._with_news(found)
         if found.failure is None or found.outcome is not Outcome.OTHER or known is None:

@@ -23,6 +23,10 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 """The name of a run directory that nobody named."""
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
+_ABOUT = "run.json"
+SHIP = "SHIP.md"
+OF_THIS_DIRECTORY = "<!-- aorta: what follows is about this directory, before scrubbing -->"
+"""A line of SHIP.md; a bundle, which has one of its own, does not take what follows it."""
 _MOST_OF_ONE_NAME = 10_000
 _TELLING = (
     "manifest.json",
@@ -58,10 +62,10 @@ class RunDir:
     def describe(self, **facts: Any) -> None:
         """Add to what the run says of itself (verb, state ...); `bundle` and `runs` read it."""
         about = {**self.about(), **facts}
-        write_atomically(self.private / "run.json", json.dumps(about, indent=2) + "\n")
+        write_atomically(self.private / _ABOUT, json.dumps(about, indent=2) + "\n")
 
     def about(self) -> dict[str, Any]:
-        return json_object(self.private / "run.json") or {}
+        return json_object(self.private / _ABOUT) or {}
 
 
 def claim_run_dir(
@@ -88,7 +92,9 @@ def claim_run_dir(
                 # is locked.
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
+                about = {"verb": verb, "created": created, "aorta_version": __version__, **facts}
+                # In place: whoever is killed here leaves no draft of it.
+                (run.private / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
                 return run
     except (FileExistsError, NotADirectoryError):
         raise UsageError("this is a file; results need a directory", where=str(parent)) from None
@@ -131,6 +137,9 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
             )
         if not _is_begun(run):
             raise ResumeError("this is no run directory: it has no journal", where=str(given))
+        if (owner := run.about().get("verb", verb)) != verb:
+            why = f"this is a run of another verb; go on with: aorta {owner} --resume {given}"
+            raise ResumeError(why, where=str(given))
         return run
     found = [
         run

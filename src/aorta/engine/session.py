@@ -4,17 +4,27 @@ Every verb goes through here, so that resuming, locking and refusing a changed c
 everywhere.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pydantic import BaseModel, TypeAdapter
+
+from aorta.core.errors import ResumeError
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.journal import Journal
 from aorta.engine.question import Answer, Question
-from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable, writing
 from aorta.executors import Executor
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_REQUEST = "request.json"
+_Request = TypeVar("_Request", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,14 @@ class Session:
         finally:
             self._lock.release()
 
+    def keep_request(self, request: "DataclassInstance") -> None:
+        """So that `--resume` needs the directory alone. Only the owner reads it: a command line may
+        hold a secret."""
+        place = self.run.private / _REQUEST
+        place.touch(mode=0o600)
+        with writing(place):
+            place.write_text(json.dumps(asdict(request), default=_plain), encoding="utf-8")
+
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
@@ -102,3 +120,30 @@ class Session:
         if self.run.journal.exists():
             return Journal.resume(self.run.journal, fingerprint, changed=self.changed)
         return Journal.create(self.run.journal, fingerprint)
+
+
+def kept_request(run: RunDir, now: _Request) -> _Request:
+    """The request that a run was begun with, and over it whatever `now` says that is not a
+    default. Both are of one dataclass whose fields all have defaults."""
+    try:
+        text = (run.private / _REQUEST).read_bytes()
+        begun = TypeAdapter(type(now)).validate_python(json.loads(text))
+    except (OSError, ValueError):  # none, or one whose writer was killed
+        why = "it does not say what was asked; give the whole command line again"
+        raise ResumeError(why, where=str(run.path)) from None
+    return _over(begun, now)
+
+
+def _over(begun: _Request, now: _Request) -> _Request:
+    usual = type(now)()
+    changed = {}
+    for name in (each.name for each in fields(now)):
+        value, before = getattr(now, name), getattr(begun, name)
+        if value != getattr(usual, name):
+            both = is_dataclass(value) and type(value) is type(before)
+            changed[name] = _over(before, value) if both else value
+    return replace(begun, **changed)
+
+
+def _plain(value: object) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

@@ -1,9 +1,9 @@
 """env.json of what a trial sees: the host's with the trial's variables, or one taken inside the
 container.
 
-A snapshot inside an environment is a trial like any other: it goes through the executor, in the
-runtime. Where it cannot be taken there is an honest placeholder with the reason, never the host's
-snapshot under another name.
+A snapshot inside an environment goes through the executor, in the runtime, as a trial does. Where
+it cannot be taken there is an honest placeholder with the reason, never the host's snapshot under
+another name.
 """
 
 import os
@@ -22,7 +22,6 @@ from aorta.probe import collect_env
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
 
-SNAPSHOT_ID = "snapshot"
 SNAPSHOT_SECONDS = 60.0
 _CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})
 
@@ -48,7 +47,8 @@ def snapshot_of(
         argv=probe_argv(mounted=environment.kind in _CONTAINERS),
         trial_dir=scratch,
         cwd=cwd,
-        id=SNAPSHOT_ID,
+        id="snapshot",
+        is_step=True,
         env=env,
         environment=_with_probe(environment),
         timeout=SNAPSHOT_SECONDS,

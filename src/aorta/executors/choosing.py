@@ -1,7 +1,4 @@
-"""Which executor was asked for. Others can add theirs: the entry-point group is `aorta.executors`.
-
-An entry point is a callable that takes an `ExecutorChoice` and returns an `Executor`.
-"""
+"""Which executor was asked for."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -10,16 +7,13 @@ from dataclasses import dataclass, field
 from aorta.core.errors import UsageError
 from aorta.core.trial import Resources
 from aorta.executors import Executor
-from aorta.registry.catalogue import registered
-
-GROUP = "aorta.executors"
 
 
 @dataclass(frozen=True)
 class ExecutorChoice:
     """Where trials run, how many side by side, and what each of them needs."""
 
-    name: str = "local"  # local, slurm, ray, or one of an entry point
+    name: str = "local"  # local, slurm or ray
     jobs: int | None = None  # trials side by side; None: one here, on a cluster what fits
     resources: Resources = field(default_factory=Resources)
     ray_address: str | None = None
@@ -34,7 +28,10 @@ class ExecutorChoice:
 
     def open(self) -> Executor:
         """A fresh one; whoever opens it closes it."""
-        return (_BUILT_IN.get(self.name) or _added(self.name))(self)
+        if self.name not in _EXECUTORS:
+            known = ", ".join(sorted(_EXECUTORS))
+            raise UsageError(f"unknown executor {self.name!r}; expected one of: {known}")
+        return _EXECUTORS[self.name](self)
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Executor]]:
@@ -48,16 +45,6 @@ class ExecutorChoice:
                 return kept[0]
 
             yield executor
-
-
-def _added(name: str) -> Callable[[ExecutorChoice], Executor]:
-    """An installed distribution's. Asked last: to look through a hundred takes 10 ms."""
-    points = {point.name: point for point in registered(GROUP)}
-    if name not in points:
-        known = sorted({*_BUILT_IN, *points})
-        raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")
-    maker: Callable[[ExecutorChoice], Executor] = points[name].load()
-    return maker
 
 
 def _local(choice: ExecutorChoice) -> Executor:
@@ -96,7 +83,7 @@ def _ray(choice: ExecutorChoice) -> Executor:
     return RayExecutor(choice.ray_address, choice.resources, choice.jobs)
 
 
-_BUILT_IN: dict[str, Callable[[ExecutorChoice], Executor]] = {
+_EXECUTORS: dict[str, Callable[[ExecutorChoice], Executor]] = {
     "local": _local,
     "slurm": _slurm,
     "ray": _ray,

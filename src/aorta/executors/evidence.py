@@ -16,8 +16,8 @@ import json
 import os
 import re
 import signal
+import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -82,44 +82,30 @@ class CompiledPattern:
 
 
 class Log:
-    """The first `limit` bytes of a stream in a file and, behind a marker, the last `TAIL`."""
+    """The first `limit` bytes of a stream in a file and, behind a marker, the last ones."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._file = path.open("wb", buffering=0)
         self._room = limit
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
-        self._left_out = 0
+        self._beyond = 0  # bytes behind the limit
         self.problem: str | None = None
 
     def write(self, data: bytes) -> None:
         head = data[: self._room]
-        if head:
-            self._keep(head)
         self._room -= len(head)
-        rest = data[len(head) :]
-        if rest:
-            self._keep_tail(rest)
-
-    def _keep(self, data: bytes) -> None:
-        if self.problem is None:
+        self._beyond += len(data) - len(head)
+        if head and self.problem is None:
             try:
-                self._file.write(data)
+                self._file.write(head)
             except OSError as wrong:  # a full disk must not end the watching
                 self.problem = wrong.strerror or str(wrong)
 
-    def _keep_tail(self, data: bytes) -> None:
-        self._tail.append(data)
-        self._tail_size += len(data)
-        while self._tail_size - len(self._tail[0]) >= TAIL:
-            dropped = self._tail.popleft()
-            self._tail_size -= len(dropped)
-            self._left_out += len(dropped)
-
-    def close(self) -> None:
-        if self._tail and self.problem is None:
-            marker = f"\n[aorta: {self._left_out} bytes left out]\n".encode()
-            self._keep(marker + b"".join(self._tail))
+    def close(self, tail: bytes) -> None:
+        """`tail`: what the stream ended with, as far as it is known."""
+        kept = tail[-self._beyond :]
+        if self._beyond and self.problem is None:
+            self._room = sys.maxsize
+            self.write(f"\n[aorta: {self._beyond - len(kept)} bytes left out]\n".encode() + kept)
         self._file.close()
 
 
@@ -214,11 +200,12 @@ class WatchedStream:
         return _text(bytes(self._window[first : last if last >= 0 else None][:_LINE]))
 
     def end(self) -> dict[str, Any]:
-        self.log.close()
+        tail = bytes(self._tail[-TAIL:])
+        self.log.close(tail)
         return {
             "bytes_seen": self.seen,
             "last_at": self.last_at,
-            "tail": _text(bytes(self._tail[-TAIL:])),
+            "tail": _text(tail),
             "problem": self.log.problem,
         }
 

@@ -4,6 +4,7 @@ The executor sends requests to its supervisors and turns responses into `TrialEn
 start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
 """
 
+import json
 import os
 import selectors
 import signal
@@ -11,10 +12,11 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Start, TrialEnd, TrialSpec
@@ -26,7 +28,7 @@ from aorta.executors.messages import (
     trial_end,
 )
 from aorta.executors.process_tree import own_program
-from aorta.executors.supervisor import Line, OwnerGoneError, clean_up
+from aorta.executors.supervisor import clean_up
 from aorta.executors.warm import MARK, WarmStarts
 from aorta.runtimes.devices import shown_devices
 from aorta.runtimes.launch import Launch, launch_for
@@ -42,7 +44,7 @@ class _Slot:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    line: Line
+    responses: BinaryIO  # a line for each request
     devices: tuple[str, ...]
     trial: TrialSpec | None = None
     launch: Launch | None = None
@@ -98,7 +100,7 @@ class LocalExecutor:
         if self._warm_starts is not None and trial.start is not Start.COLD:
             request |= self._warm_starts.instructions(trial, launch, request["env"])
         try:
-            slot.line.send(request)
+            _send(slot, request)
         except OSError:
             slot.trial, slot.launch = trial, launch
             self._supervisor_died(slot)
@@ -125,7 +127,7 @@ class LocalExecutor:
         for slot in self._slots:
             if slot.trial is not None and slot.trial.id == trial_id:
                 with suppress(OSError):
-                    slot.line.send({"op": "cancel"})
+                    _send(slot, {"op": "cancel"})
 
     def close(self) -> None:
         """TERM, grace, KILL for what runs. Interrupted again, the supervisors kill at once."""
@@ -150,7 +152,7 @@ class LocalExecutor:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone
             )
-        slot = _Slot(process, ours, Line(ours), self._free_devices.pop(0))
+        slot = _Slot(process, ours, ours.makefile("rb"), self._free_devices.pop(0))
         self._slots.append(slot)
         self._selector.register(ours, selectors.EVENT_READ, slot)
         return slot
@@ -160,6 +162,7 @@ class LocalExecutor:
         self._free_devices.append(slot.devices)
         with suppress(KeyError):
             self._selector.unregister(slot.control)
+        slot.responses.close()
         slot.control.close()  # the supervisor ends whatever it still holds, then itself
         try:
             slot.process.wait(_CLOSE_PATIENCE)
@@ -168,13 +171,15 @@ class LocalExecutor:
             slot.process.wait()
 
     def _receive(self, slot: _Slot) -> None:
-        try:
-            for response in slot.line.receive(0):
-                if slot.trial is not None and slot.launch is not None:
-                    self._end(slot.trial, trial_end(slot.trial, slot.launch, response, self._host))
-                    slot.trial = slot.launch = None
-        except OwnerGoneError:
+        line = b""
+        with suppress(ConnectionError):
+            line = slot.responses.readline()
+        if not line.endswith(b"\n"):
             self._supervisor_died(slot)
+        elif slot.trial is not None and slot.launch is not None:
+            end = trial_end(slot.trial, slot.launch, json.loads(line), self._host)
+            self._end(slot.trial, end)
+            slot.trial = slot.launch = None
 
     def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
         if self._warm_starts is not None and trial.start is not Start.COLD:
@@ -194,6 +199,10 @@ class LocalExecutor:
             "lost": "the process that kept this trial was killed",
         }
         self._end(trial, trial_end(trial, launch, response, self._host))
+
+
+def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
+    slot.control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:

@@ -6,12 +6,11 @@ Standard library only, because it also runs beside a supervisor on another machi
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from aorta.core.trial import (
-    Environment,
     Match,
     Resources,
     RuntimeKind,
@@ -19,8 +18,6 @@ from aorta.core.trial import (
     StreamEnd,
     TrialEnd,
     TrialSpec,
-    Watch,
-    WatchedPattern,
 )
 from aorta.executors.evidence import SHARED, json_object
 from aorta.executors.supervisor import RESULT_FILE
@@ -133,48 +130,36 @@ def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
 
 
 def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
-    environment, watch = content["environment"], content["watch"]
-    return TrialSpec(
-        argv=tuple(content["argv"]),
-        trial_dir=Path(content["trial_dir"]),
-        cwd=Path(content["cwd"]),
-        id=content["id"],
-        env=content["env"],
-        environment=Environment(
-            **{
-                **environment,
-                "kind": RuntimeKind(environment["kind"]),
-                "mounts": tuple(environment["mounts"]),
-                "options": tuple(environment["options"]),
-            }
-        ),
-        watch=Watch(
-            **{**watch, "patterns": tuple(WatchedPattern(**one) for one in watch["patterns"])}
-        ),
-        timeout=content["timeout"],
-        resources=Resources(
-            **{**content["resources"], "nodelist": tuple(content["resources"]["nodelist"])}
-        ),
-        start=Start(content["start"]),
-        varied=frozenset(content["varied"]),
-    )
+    trial: TrialSpec = _built(TrialSpec, content)
+    return trial
 
 
 def end_to_json(end: TrialEnd) -> dict[str, Any]:
-    content = asdict(end)
-    for stream in ("stdout", "stderr"):
-        content[stream]["path"] = str(content[stream]["path"])
-    return content
+    streams = {name: {**vars(getattr(end, name)), "path": ""} for name in ("stdout", "stderr")}
+    return {**asdict(end), **streams}
 
 
 def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
     """The end as the owner sees it: its logs are where the owner's trial has its directory."""
     streams = {
-        name: StreamEnd(**{**content[name], "path": trial.trial_dir / f"{name}.log"})
+        name: {**content[name], "path": trial.trial_dir / f"{name}.log"}
         for name in ("stdout", "stderr")
     }
-    matches = tuple(map(Match.from_json, content["matches"]))
-    return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})
+    end: TrialEnd = _built(TrialEnd, {**content, **streams, "trial_id": trial.id})
+    return end
+
+
+def _built(kind: Any, content: Any) -> Any:
+    """A value of this type from what JSON made of it."""
+    if is_dataclass(kind):
+        types = get_type_hints(kind, {"Path": Path, "Mapping": Mapping, "Any": Any})
+        make: Any = kind
+        return make(**{name: _built(types[name], value) for name, value in content.items()})
+    if get_origin(kind) is tuple:
+        return tuple(_built(get_args(kind)[0], each) for each in content)
+    if get_origin(kind) is frozenset:
+        return frozenset(content)
+    return kind(content) if kind in {Path, RuntimeKind, Start} else content
 
 
 class SharedMetrics:

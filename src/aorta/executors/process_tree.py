@@ -25,8 +25,18 @@ _helpers: set[int] = set()
 
 def own_program(module: str) -> list[str]:
     """The command that runs `main()` of a module of ours, with the standard library alone."""
-    program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from {module} import main; main()"
+    program = (
+        f"import sys; sys.path.insert(0, {_SOURCE!r})\n"
+        f"try: from {module} import main\n"
+        f"except ImportError: sys.exit({unseen(_SOURCE)!r})\n"
+        "main()"
+    )
     return [sys.executable, "-S", "-E", "-s", "-c", program]
+
+
+def unseen(place: str) -> str:
+    """What a process of ours says before it ends where its files are not."""
+    return f"aorta: {place} cannot be seen here; every node must share the file system of it"
 
 
 def adopt_orphans() -> None:

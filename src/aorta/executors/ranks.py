@@ -18,12 +18,16 @@ from pathlib import Path
 
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.executors import process_tree
-from aorta.runtimes.launch import Launch
+from aorta.runtimes.launch import ANY_CODE, Launch, Refusal
 
 _GRACE = 3.0
 _DRAIN_SECONDS = 1.0
 _CHUNK = 256 * 1024
 
+# A node that lacks our files, or the command, is no failure of the program.
+_NEVER_BEGAN = Refusal(
+    ANY_CODE, r"^aorta: (?:\S+ cannot be seen here|could not start )", "a rank did not begin"
+)
 # In a container there may be no Python. The command's exit code goes through a file because a pipe
 # has that of `tee`.
 _RANK_IN_CONTAINER = """
@@ -47,13 +51,15 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
     return replace(
         launch,
         argv=("srun", *srun, *process_tree.own_program(__name__), *launch.argv),
-        refusals=(*launch.refusals, *ENDED_BY_SLURM),
+        refusals=(*launch.refusals, *ENDED_BY_SLURM, _NEVER_BEGAN),
     )
 
 
 def main() -> None:
     """One rank: run the command, copy its output to the rank's logs, leave no process behind."""
     directory = Path(os.environ["AORTA_TRIAL_DIR"])
+    if not directory.is_dir():
+        sys.exit(process_tree.unseen(str(directory)))
     name = f"rank_{os.environ.get('SLURM_PROCID', '0')}"
     process_tree.adopt_orphans()
     wanted = [True]
@@ -68,7 +74,7 @@ def main() -> None:
                 sys.argv[1:], os.environ, str(Path.cwd()), pipes["out"][1], pipes["err"][1]
             )
         except OSError as wrong:
-            sys.exit(f"could not start {sys.argv[1]!r}: {wrong.strerror}")
+            sys.exit(f"aorta: could not start {sys.argv[1]!r}: {wrong.strerror}")
         for _, write_end in pipes.values():
             os.close(write_end)
         targets = {pipes["out"][0]: (1, out.fileno()), pipes["err"][0]: (2, err.fileno())}

@@ -52,6 +52,7 @@ _REPORT_SECONDS = 5.0  # for a report to arrive after the scheduler has seen the
 _FIRST_SIGN_SECONDS = 300.0  # from the start of a worker to its first sign of life
 _CLOSE_PATIENCE = 10.0  # for what was cancelled to end, beyond the grace of its trial
 _CLEANUP_SECONDS = 7.0
+_SHORTEST_PAUSE, _LONGEST_SILENCE = 2.0, 300.0  # of a controller that does not answer
 _LARGEST_ARRAY = 500
 _MOST_USELESS = 3  # workers in a row that end before they have taken a trial
 _LOG_TAIL = 300
@@ -307,7 +308,8 @@ class SlurmJobs(_Slurm):
         self._looked_at = self._look_at = 0.0
         self._pause = _FIRST_LOOK
         self._seen_running: dict[str, float] = {}  # worker -> since when
-        self._outage = slurm.Outage()
+        self._silent_since: float | None = None  # nobody has answered
+        self._ask_again_at = 0.0
         accounting = slurm.configuration().get("AccountingStorageType", "")
         self._has_accounting = not accounting.endswith("/none")
         self._check_that_it_can_ever_run(self._count_slots())
@@ -333,9 +335,9 @@ class SlurmJobs(_Slurm):
         return slurm.step_options(trial.resources) if _needs_srun(trial) else None
 
     def _tend(self) -> None:
-        if not self._held or not self._outage.may_be_broken:
-            return
         began = time.monotonic()
+        if not self._held or began < self._ask_again_at:
+            return
         try:
             if began - self._counted_at > _SLOTS_EVERY:
                 self._count_slots()
@@ -346,8 +348,13 @@ class SlurmJobs(_Slurm):
                 self._submit_missing(name, pool)
             if began >= self._look_at or (self._is_doubtful() and began >= self._looked_at + 5):
                 self._look()
-        except slurm.ControllerSilentError as wrong:
-            self._outage.goes_on(began, wrong)
+        except slurm.ControllerSilentError:
+            now = time.monotonic()
+            self._silent_since = self._silent_since or began
+            if now - self._silent_since > _LONGEST_SILENCE:
+                raise
+            # A question that meets silence takes its time: as much passes until the next.
+            self._ask_again_at = now + max(_SHORTEST_PAUSE, now - began)
 
     def _submit_missing(self, name: str, pool: _Pool) -> None:
         """As many workers as there are trials, and no more than there are slots."""
@@ -372,7 +379,7 @@ class SlurmJobs(_Slurm):
             *([f"--exclude={','.join(excluded)}"] if excluded else []),
             text=f"#!/bin/sh\n{script}\n",
         )
-        self._outage.is_over()
+        self._silent_since = None
         job = answer.strip().partition(";")[0]
         pool.workers |= {f"{job}_{index}" for index in range(missing)}
         self._look_soon()
@@ -395,7 +402,7 @@ class SlurmJobs(_Slurm):
         if not workers:
             return
         states = slurm.states_of(workers, accounting=self._has_accounting)
-        self._outage.is_over()
+        self._silent_since = None
         for worker in workers:
             state = states.get(worker)
             why = state.why_over if state else "Slurm no longer knows its job"

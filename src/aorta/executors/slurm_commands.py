@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources
 
 _SECONDS = 60.0
-_SHORTEST_PAUSE = 2.0
-_LONGEST_SILENCE = 300.0
 _SILENCE = re.compile(
     r"Unable to contact slurm controller|timed out|Zero Bytes were transmitted|"
     r"Connection (?:refused|reset)",
@@ -39,30 +36,6 @@ _FINAL: Mapping[str, str] = {
 
 class ControllerSilentError(InfrastructureError):
     """Nobody answered. The question may be asked again; what it asked for may have been done."""
-
-
-class Outage:
-    """How long nobody has answered, and when to ask again: a question that meets silence takes its
-    time, and at least as much passes until the next."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._again_at = -math.inf
-
-    @property
-    def may_be_broken(self) -> bool:
-        return time.monotonic() >= self._again_at
-
-    def is_over(self) -> None:
-        self._since = None
-
-    def goes_on(self, asked_at: float, wrong: InfrastructureError) -> None:
-        """Raises when it has lasted too long."""
-        now = time.monotonic()
-        self._since = asked_at if self._since is None else self._since
-        if now - self._since > _LONGEST_SILENCE:
-            raise wrong
-        self._again_at = now + max(_SHORTEST_PAUSE, now - asked_at)
 
 
 @dataclass(frozen=True)

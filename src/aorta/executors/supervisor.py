@@ -119,10 +119,6 @@ class Supervisor:
         process_tree.adopt_orphans()
         self._servers: ForkServers | None = None
 
-    def run(self, request: dict[str, Any], owner: TrialOwner) -> dict[str, Any]:
-        """One trial, to the last of its processes. OwnerGoneError if its owner left meanwhile."""
-        return SupervisedTrial(self, request, owner).run()
-
     @property
     def servers(self) -> ForkServers:
         if self._servers is None:
@@ -159,6 +155,7 @@ class SupervisedTrial:
         self.streams: dict[int, WatchedStream] = {}
 
     def run(self) -> dict[str, Any]:
+        """To the last of its processes. OwnerGoneError if its owner left meanwhile."""
         # Of an earlier attempt.
         (Path(self.request["trial_dir"]) / RESULT_FILE).unlink(missing_ok=True)
         places = self.request["metric"]
@@ -374,6 +371,6 @@ def main() -> None:
         try:
             with suppress(OwnerGoneError, ConnectionError):
                 for request in line.requests():
-                    line.send(supervisor.run(request, line))
+                    line.send(SupervisedTrial(supervisor, request, line).run())
         finally:
             supervisor.close()

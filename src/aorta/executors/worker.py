@@ -38,7 +38,7 @@ from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import process_tree
 from aorta.executors.messages import end_to_json, request_for, trial_end, trial_from_json
 from aorta.executors.ranks import across_ranks
-from aorta.executors.supervisor import OwnerGoneError, Supervisor, TrialOwner
+from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor, TrialOwner
 from aorta.runtimes.launch import Launch, launch_for
 
 PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
@@ -237,7 +237,8 @@ class Worker:
         except AortaError as wrong:
             return _lost(trial, str(wrong))
         limits = {"grace": request["grace"], "max_log_bytes": request["max_log_bytes"]}
-        response = self._supervisor.run(request_for(trial, launch, **limits), self._owner)
+        asked = request_for(trial, launch, **limits)
+        response = SupervisedTrial(self._supervisor, asked, self._owner).run()
         if _looks_ended(response):
             self._await_dismissal()
         return trial_end(trial, launch, response, _node())

@@ -65,7 +65,7 @@ class IsolateReport:
             "guilty": self._guilty(),
             "software": round(search.software, 4),
             "runs": len(self.records),
-            "node_hours": round(self.node_hours, 4),
+            "node_hours": float(f"{self.node_hours:.3g}"),
             "rates": self._rates(),
             "placements": [self._placement(record) for record in self.records],
             "nodes": [

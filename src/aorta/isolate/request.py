@@ -32,6 +32,7 @@ NODES_VARIABLE = "AORTA_NODES"
 _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
+_SHOWN_NODES = 8  # of a placement, in a line of progress
 _REHEARSALS = 5  # simulated searches behind an estimate
 
 
@@ -60,6 +61,14 @@ class IsolateRequest:
     @property
     def names(self) -> tuple[str, ...]:
         return expand_hosts(self.nodes, where="--nodes")
+
+    def placed(self, point: Point) -> str:
+        """Where a placement runs, for people: `nodes n3,n7`, `devices 0,2`."""
+        members = as_indexes(point[NODES]) if point.values else ()
+        names = ",".join(self.names[node] for node in members[:_SHOWN_NODES])
+        more = f" and {len(members) - _SHOWN_NODES} more" if len(members) > _SHOWN_NODES else ""
+        what = "device" if self.executor.name == "local" else "node"
+        return f"{what}{'s' * (len(members) != 1)} {names}{more}" if members else ""
 
     @property
     def smallest(self) -> int:

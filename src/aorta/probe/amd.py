@@ -1,6 +1,5 @@
-"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi where it is installed. And
-ROCm: its release, HIP, hipBLASLt and AMD's own health check. On a machine without ROCm all of it is
-null, and no fault.
+"""AMD's GPUs, from sysfs, which needs no tool. And ROCm: its release, HIP, hipBLASLt and AMD's own
+health check. On a machine without ROCm all of it is null, and no fault.
 """
 
 import hashlib
@@ -10,10 +9,8 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from aorta.probe.machine import (
-    GarbledError,
     JsonObject,
     Machine,
     Probed,
@@ -26,36 +23,18 @@ from aorta.probe.platform import has_amd
 
 
 def amd_gpus(machine: Machine) -> Probed:
-    from_kernel = _from_sysfs(machine)
-    try:
-        devices = _merged(from_kernel, _from_tool(machine))
-    except GarbledError as garbled:
-        return Probed(_merged(from_kernel, []), (f"gpus: {garbled}",))
-    if has_amd(machine) and not devices:
-        return Probed([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
-    return Probed(devices)
-
-
-def _merged(from_kernel: list[JsonObject], from_tool: list[JsonObject]) -> list[JsonObject]:
-    """One record a PCI address, in that order; the kernel's word before the tool's."""
-    by_address: dict[str, JsonObject] = {}
-    for device in (*from_kernel, *from_tool):
-        known = by_address.setdefault(str(device["pci"]).lower(), device)
-        for key, value in device.items():
-            known[key] = value if known[key] is None else known[key]
-    ordered = sorted(by_address.items())
-    return [{**device, "index": index} for index, (_, device) in enumerate(ordered)]
-
-
-def _from_sysfs(machine: Machine) -> list[JsonObject]:
+    """In the order of their PCI addresses."""
     cards = [
         card
         for card in machine.children("/sys/class/drm", "card[0-9]*")
         if card.name[4:].isdigit() and read_text(card / "device/vendor") == "0x1002"
     ]
+    if has_amd(machine) and not cards:
+        return Probed([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
     arches = _kfd_arches(machine)
     driver = machine.text("/sys/module/amdgpu/version")
-    return [_amd_gpu(card, arches, driver) for card in cards]
+    found = sorted((_amd_gpu(card, arches, driver) for card in cards), key=lambda g: str(g["pci"]))
+    return Probed([{**gpu, "index": index} for index, gpu in enumerate(found)])
 
 
 def _amd_gpu(card: Path, arches: dict[str, str], driver: str | None) -> JsonObject:
@@ -98,47 +77,6 @@ def _pci_address(domain: int, location: int) -> str:
 def _gfx_name(target: int) -> str:
     major, minor, step = target // 10000, target // 100 % 100, target % 100
     return f"gfx{major}{minor:x}{step:x}"
-
-
-def _from_tool(machine: Machine) -> list[JsonObject]:
-    """What amd-smi says; a failing tool is an error, a missing one is not."""
-    if machine.tool("amd-smi") is None:
-        return []
-    answer = machine.ask("amd-smi", "static", "--json")
-    if answer.problem:
-        raise GarbledError(answer.problem)
-    try:
-        return _amd_smi_gpus(json.loads(answer.text))
-    except (ValueError, TypeError):
-        raise GarbledError(
-            "amd-smi printed something that is not the JSON it was asked for"
-        ) from None
-
-
-def _amd_smi_gpus(said: object) -> list[JsonObject]:
-    rows = said.get("gpu_data") if isinstance(said, dict) else said
-    if not isinstance(rows, list):
-        raise TypeError
-    return [
-        gpu_record(
-            vendor="amd",
-            name=_text_at(row, "asic", "market_name"),
-            pci=_text_at(row, "bus", "bdf"),
-            memory_mib=whole_number(_text_at(row, "vram", "size", "value")),
-            arch=_text_at(row, "asic", "target_graphics_version"),
-            driver=_text_at(row, "driver", "version"),
-            vbios=_text_at(row, "vbios", "version"),
-            source="amd-smi",
-        )
-        for row in rows
-    ]
-
-
-def _text_at(row: Any, *keys: str) -> str | None:
-    """The text or number behind the keys; tools leave out, or mark N/A, what they lack."""
-    for key in keys:
-        row = row.get(key) if isinstance(row, dict) else None
-    return None if row in (None, "", "N/A") or isinstance(row, (dict, list)) else str(row)
 
 
 _HEALTH_TIMEOUT = 30.0

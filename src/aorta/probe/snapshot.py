@@ -288,16 +288,11 @@ def _answer(name: str, probe: Probe, machine: Machine) -> Probed:
     return Probed(_cleaned(found.value), tuple(str(_cleaned(line)) for line in found.missing))
 
 
-@functools.lru_cache(maxsize=4096)  # a snapshot of every trial has the same hundreds of texts in it
-def _cleaned_text(value: str) -> str:
-    return without_secrets(value.encode("utf-8", "backslashreplace").decode("utf-8"))
-
-
 def _cleaned(value: object) -> object:
     """The value as JSON can carry it and anybody may read it: an image reference may hold a
     password, a path may hold bytes that are no text, and a tool may report NaN."""
     if isinstance(value, str):
-        return _cleaned_text(value)
+        return without_secrets(value.encode("utf-8", "backslashreplace").decode("utf-8"))
     if isinstance(value, Mapping):
         return {_cleaned(key): _cleaned(item) for key, item in value.items()}
     if isinstance(value, list):

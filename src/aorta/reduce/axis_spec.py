@@ -2,21 +2,43 @@
 `materials`' affair.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from aorta.core.axis import Strategy
-from aorta.core.documents import StrictModel
+from aorta.core.documents import UNKNOWN_KIND, StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 
+
+def tuple_of(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _variable(name: str) -> str:
+    if not is_variable(name):
+        raise UsageError(
+            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
+            "a digit"
+        )
+    return name
+
+
 Number = int | float
 Count = Annotated[int, Field(ge=1)]
-
-
-def _tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+Text = Annotated[str, Field(min_length=1)]
+Variable = Annotated[str, AfterValidator(_variable)]
+# A whole number is a real one, too.
+Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int else n)]
 
 
 def _strategy(value: object) -> object:
@@ -31,6 +53,9 @@ class _Axis(StrictModel):
     monotone: bool | None = None
     priority: int | None = None
 
+    # The strategies that fit it, besides AUTO.
+    fitting: ClassVar[tuple[Strategy, ...]] = (Strategy.DD_MIN,)
+
     @field_validator("name")
     @classmethod
     def _named(cls, name: str) -> str:
@@ -43,11 +68,6 @@ class _Axis(StrictModel):
         """The environment variables this axis sets."""
         return (self.name,)
 
-    @property
-    def fitting(self) -> tuple[Strategy, ...]:
-        """The strategies that fit it, besides AUTO."""
-        return (Strategy.DD_MIN,)
-
     @model_validator(mode="after")
     def _fits(self) -> "_Axis":
         every = (Strategy.AUTO, *self.fitting)
@@ -55,15 +75,6 @@ class _Axis(StrictModel):
             names = ", ".join(every)
             raise UsageError(f"strategy {self.strategy} does not fit this axis; expected {names}")
         return self
-
-
-def _variable(name: str) -> str:
-    if not is_variable(name):
-        raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
-            "a digit"
-        )
-    return name
 
 
 class _InFile(_Axis):
@@ -85,19 +96,15 @@ class EnvAxis(_InFile):
     """A variable that holds a number, or one of a few choices."""
 
     kind: Literal["env"]
+    name: Variable
     type: Literal["int", "float", "choice"] | None = None
     initial: Number | str | None = None
     floor: Number | None = None
     step: Number | None = None
-    tolerance: float | None = None
-    choices: Annotated[tuple[Number | str, ...] | None, BeforeValidator(_tuple_of)] = None
+    tolerance: Real | None = None
+    choices: Annotated[tuple[Number | str, ...] | None, BeforeValidator(tuple_of)] = None
 
-    _check_name = field_validator("name")(_variable)
-
-    @field_validator("tolerance", mode="before")
-    @classmethod
-    def _real(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
+    fitting = (Strategy.BINARY, Strategy.LINEAR)
 
     @model_validator(mode="after")
     def _whole(self) -> "EnvAxis":
@@ -106,10 +113,6 @@ class EnvAxis(_InFile):
         else:
             self._check_numbers()
         return self
-
-    @property
-    def fitting(self) -> tuple[Strategy, ...]:
-        return (Strategy.LINEAR,) if self.is_choice else (Strategy.BINARY, Strategy.LINEAR)
 
     @property
     def is_choice(self) -> bool:
@@ -125,6 +128,8 @@ class EnvAxis(_InFile):
     def _check_choices(self) -> None:
         if self.choices is None:
             raise UsageError("a choice needs choices, the original first and the most wanted last")
+        if self.strategy is Strategy.BINARY:
+            raise UsageError("strategy binary does not fit this axis; expected auto, linear")
         extra = [n for n in ("floor", "step", "tolerance") if getattr(self, n) is not None]
         if extra:
             raise UsageError(f"a choice has no {extra[0]}; remove it")
@@ -158,13 +163,12 @@ class FileSubsetAxis(_InPlace):
     """
 
     kind: Literal["file_subset"]
-    initial: Annotated[str, Field(min_length=1)]
+    name: Variable
+    initial: Text
     # So many first lines always stay; None: the header of a CSV file, if it has one.
     header: Annotated[int | None, Field(ge=0)] = None
     comments: str | None = None  # lines that begin so always stay
     floor: Annotated[int, Field(ge=0)] = 1
-
-    _check_name = field_validator("name")(_variable)
 
     @field_validator("comments")
     @classmethod
@@ -178,21 +182,19 @@ class DirSubsetAxis(_InPlace):
     """Which files of a folder are needed. The variable `name` holds the reduced folder."""
 
     kind: Literal["dir_subset"]
-    initial: Annotated[str, Field(min_length=1)]
+    name: Variable
+    initial: Text
     floor: Annotated[int, Field(ge=0)] = 1
-
-    _check_name = field_validator("name")(_variable)
 
 
 class ListAxis(_InFile):
     """Which parts of a variable that holds `a,b,c` are needed."""
 
     kind: Literal["list"]
-    initial: Annotated[str, Field(min_length=1)]
-    separator: Annotated[str, Field(min_length=1)] = ","
+    name: Variable
+    initial: Text
+    separator: Text = ","
     floor: Annotated[int, Field(ge=0)] = 1
-
-    _check_name = field_validator("name")(_variable)
 
     @model_validator(mode="before")
     @classmethod
@@ -210,22 +212,13 @@ class WindowAxis(_Axis):
     """A range of steps, given through two variables: where it starts, and how many steps it has."""
 
     kind: Literal["window"]
-    start: str
-    length: str
-    initial: Annotated[tuple[int, int], BeforeValidator(_tuple_of)]
+    start: Variable
+    length: Variable
+    initial: Annotated[tuple[int, int], BeforeValidator(tuple_of)]
     floor: Count = 1
-    tolerance: float = 0.0
+    tolerance: Real = 0.0
 
-    _check_variables = field_validator("start", "length")(_variable)
-
-    @field_validator("tolerance", mode="before")
-    @classmethod
-    def _real(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
-    @property
-    def fitting(self) -> tuple[Strategy, ...]:
-        return (Strategy.BINARY,)
+    fitting = (Strategy.BINARY,)
 
     @model_validator(mode="after")
     def _two(self) -> "WindowAxis":
@@ -245,9 +238,7 @@ class WorldSizeAxis(_Axis):
     initial: Count
     floor: Count = 1
 
-    @property
-    def fitting(self) -> tuple[Strategy, ...]:
-        return (Strategy.BINARY, Strategy.LINEAR)
+    fitting = (Strategy.BINARY, Strategy.LINEAR)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -258,10 +249,9 @@ class RanksAxis(_Axis):
     """Which ranks are needed. The variable `name` holds those kept, `0,3`."""
 
     kind: Literal["ranks"]
+    name: Variable
     initial: Count
     floor: Count = 1
-
-    _check_name = field_validator("name")(_variable)
 
 
 class SourceAxis(_Axis):
@@ -270,8 +260,8 @@ class SourceAxis(_Axis):
     """
 
     kind: Literal["source"]
-    initial: Annotated[str, Field(min_length=1)] | None = None
-    fixed_by: Annotated[str, Field(min_length=1)] | None = None
+    initial: Text | None = None
+    fixed_by: Text | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -294,8 +284,8 @@ AxisSpec = Annotated[
     | Annotated[SourceAxis, Tag("tag:source")],
     Discriminator(
         _tag,
-        custom_error_type="axis_kind",
-        custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, "
-        "window, world_size, ranks or source",
+        custom_error_type=UNKNOWN_KIND,
+        custom_error_message="expected env, file_subset, dir_subset, list, window, world_size, "
+        "ranks or source",
     ),
 ]

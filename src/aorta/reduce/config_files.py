@@ -11,7 +11,7 @@ a run another one, or a slower one, and nothing smaller.
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,20 @@ import yaml
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
 BETWEEN = ", "
 MOST_SETTINGS = 24
-_KEY = r"""^\s*["']?(?P<key>[\w.\-]+)["']?\s*[:=]\s*"""
-_END = r"\s*,?\s*(?:\#.*)?$"
+_KEY = r"""^[ \t]*["']?(?P<key>[\w.\-]+)["']?[ \t]*"""
 _ITEM = r"""(?:"[\w.+ -]*"|'[\w.+ -]*'|[\w.+-]+)"""
-_NUMBER = re.compile(rf"{_KEY}(?P<value>\d+){_END}")
-_LIST = re.compile(rf"{_KEY}(?P<list>\[\s*(?P<items>{_ITEM}(?:\s*,\s*{_ITEM})+)\s*,?\s*\]){_END}")
-_LIST_BEGINS = re.compile(rf"{_KEY}(?P<list>\[)\s*$")
-_LIST_GOES_ON = re.compile(rf"^\s*{_ITEM}(?:\s*,\s*{_ITEM})*\s*,?\s*$")
-_LIST_ENDS = re.compile(r"^\s*\]")
-_BLOCK_BEGINS = re.compile(rf"{_KEY}$")
-_BLOCK_GOES_ON = re.compile(rf"^(?P<indent>\s*)-\s+(?P<item>{_ITEM})\s*$")
+# `steps: 500`, `"steps": 500,` and `layers = [4, 8]`, whose items may have lines of their own.
+_SETTING = re.compile(
+    rf"{_KEY}[:=][ \t]*(?P<value>\d+|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\])"
+    r"[ \t]*,?[ \t]*(?:\#.*)?$",
+    re.MULTILINE,
+)
+# `layers:` with `- 4` and `- 8` below it, and nothing else that belongs to it.
+_BLOCK = re.compile(
+    rf"{_KEY}:(?P<value>[ \t]*\n(?P<indent>[ \t]*)-[ \t]+{_ITEM}[ \t]*"
+    rf"(?:\n(?P=indent)-[ \t]+{_ITEM}[ \t]*)+)$(?!\n(?P=indent)[-# ])",
+    re.MULTILINE,
+)
 _MOST_BYTES = 1 << 18
 _MOST_LIST = 1 << 14  # characters
 _WORDS = (
@@ -70,7 +74,8 @@ class Setting:
         """What stands in its place: the value, in brackets where it is a list."""
         if isinstance(self.initial, int):
             return value
-        return f"[{value}]" + "\n" * text.count("\n", self.start, self.end)
+        before = "" if text[self.start] == "[" else " "
+        return f"{before}[{value}]" + "\n" * text.count("\n", self.start, self.end)
 
 
 def is_config(path: Path) -> bool:
@@ -86,11 +91,17 @@ def settings_in(path: Path) -> list[Setting]:
         return []
     if not _is_sound(path, text):
         return []
-    lines = text.splitlines(keepends=True)
-    found = [*_numbers(lines), *_lists(lines)]
+    found = [_setting(text, match) for match in _SETTING.finditer(text)]
     if path.suffix in {".yaml", ".yml"}:
-        found += _blocks(lines)
+        found += [_setting(text, match) for match in _BLOCK.finditer(text)]
     return [setting for setting in found if setting.may_shrink]
+
+
+def _setting(text: str, found: re.Match[str]) -> Setting:
+    value, line = found["value"], text.count("\n", 0, found.start("key")) + 1
+    items = re.findall(rf"(?<![\w.+-]){_ITEM}", re.sub(r"(?m)^[ \t]*-[ \t]", "", value))
+    initial = int(value) if value.isdecimal() else tuple(items)
+    return Setting(found["key"], line, initial, *found.span("value"))
 
 
 def rewritten(text: str, values: Mapping[Setting, str]) -> str:
@@ -99,74 +110,6 @@ def rewritten(text: str, values: Mapping[Setting, str]) -> str:
         new = setting.written(values[setting], text)
         text = f"{text[: setting.start]}{new}{text[setting.end :]}"
     return text
-
-
-def _numbers(lines: Sequence[str]) -> Iterator[Setting]:
-    """`steps: 500`, `"steps": 500,` and `steps = 500`."""
-    at = 0
-    for number, line in enumerate(lines, 1):
-        found = _NUMBER.match(line)
-        if found:
-            span = (at + found.start("value"), at + found.end("value"))
-            yield Setting(found["key"], number, int(found["value"]), *span)
-        at += len(line)
-
-
-def _lists(lines: Sequence[str]) -> Iterator[Setting]:
-    """`layers: [4, 8, 15]`, in one line or with its items in lines of their own."""
-    at = 0
-    for number, line in enumerate(lines, 1):
-        whole, begun = _LIST.match(line), _LIST_BEGINS.match(line)
-        if whole:
-            span = (at + whole.start("list"), at + whole.end("list"))
-            yield Setting(whole["key"], number, _items(whole["items"]), *span)
-        elif begun:
-            inside = list(_taken_while(_LIST_GOES_ON, lines[number:]))
-            last = number + len(inside)
-            end = _LIST_ENDS.match(lines[last]) if last < len(lines) else None
-            if end:
-                behind = at + len(line) + sum(map(len, inside)) + end.end()
-                items = _items(",".join(inside))
-                yield Setting(begun["key"], number, items, at + begun.start("list"), behind)
-        at += len(line)
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[Setting]:
-    """`layers:` with `- 4`, `- 8` and `- 15` below it."""
-    at = 0
-    for number, line in enumerate(lines, 1):
-        begun = _BLOCK_BEGINS.match(line)
-        inside = list(_taken_while(_BLOCK_GOES_ON, lines[number:])) if begun else []
-        found = [match for item in inside if (match := _BLOCK_GOES_ON.match(item))]
-        behind = lines[number + len(inside)] if number + len(inside) < len(lines) else ""
-        if begun and found and not _belongs(behind, found[0]["indent"]):
-            start = at + len(line.rstrip())
-            end = at + len(line) + sum(map(len, inside))
-            items = tuple(match["item"] for match in found)
-            yield _Block(begun["key"], number, items, start, end)
-        at += len(line)
-
-
-class _Block(Setting):
-    def written(self, value: str, text: str) -> str:
-        """Behind the colon, in one line."""
-        return f" [{value}]" + "\n" * text.count("\n", self.start, self.end)
-
-
-def _belongs(line: str, indent: str) -> bool:
-    """Whether a line goes on with a block of that indent, in a way that is not read here."""
-    return line.startswith((f"{indent}-", f"{indent} ", f"{indent}#"))
-
-
-def _items(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(_ITEM, text))
-
-
-def _taken_while(pattern: re.Pattern[str], lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if not pattern.match(line):
-            return
-        yield line
 
 
 def _is_sound(path: Path, text: str) -> bool:

@@ -1,8 +1,10 @@
 """From a point to a trial: the workload's own experiment with the axes laid out around it."""
 
+import os
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +15,19 @@ from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
-from aorta.engine.rundir import writing
+from aorta.engine.rundir import is_output, writing
+from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
-from aorta.reduce.materials import Material, changed_names, place_all, place_inside
+from aorta.reduce.materials import (
+    NONSENSE,
+    Material,
+    changed_names,
+    folders_of,
+    place_all,
+    place_inside,
+    settings_of,
+)
 from aorta.reduce.spec import Gate
-from aorta.reduce.workplace import make_workplace
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
@@ -26,6 +36,10 @@ PLACE = "place"  # in it: the working directory of the trial, where it is a copy
 IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
+_LINKED = frozenset({".git", "node_modules", "venv", "site-packages"})
+_VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_COPIED_BYTES = 1 << 20
+_MOST_FILES = 20_000
 
 
 @dataclass
@@ -148,8 +162,7 @@ class ReductionExperiment:
 
     def variables(self, point: Point, folder: Path) -> dict[str, str]:
         """Every variable that a trial of this point sets, its files laid out in `folder`."""
-        copy = self.base.environment.isolated  # what a container writes must not reach the original
-        placed = place_all(self.materials, point, folder, copy=copy)
+        placed = place_all(self.materials, point, folder)
         texts = {name: str(value) for name, value in placed.items()}
         return {**self.base.env, **self.launching(point), **texts}
 
@@ -176,6 +189,84 @@ class ReductionExperiment:
     def _has_launcher(self) -> bool:
         command = self.base.request.config.get("command", ())
         return is_launched((command,) if isinstance(command, str) else tuple(command))
+
+
+# -- the same trials, watched or with nonsense in them
+
+
+@dataclass(frozen=True)
+class AroundExperiment:
+    """An experiment around that of the reduction, with its oracle."""
+
+    inner: ReductionExperiment
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+
+@dataclass(frozen=True)
+class WatchedExperiment(AroundExperiment):
+    """The same trials. Of those that confirm the answer it records which of the files laid out for
+    them are opened.
+    """
+
+    _watches: dict[Path, ExitStack] = field(default_factory=dict)
+    _opened: list[Collection[str]] = field(default_factory=list)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        folder = (trial_dir / DATA).absolute()
+        if point.purpose is Purpose.CONFIRM and folder.is_dir():
+            watch = self._watches[trial_dir] = ExitStack()
+            self._opened.append(watch.enter_context(watch_opened(folder)))
+        return trial
+
+    def close(self, trial_dir: Path | None = None) -> None:
+        """Watch this trial no longer, or none: clearing its files away opens their folders."""
+        for place in [trial_dir] if trial_dir else list(self._watches):
+            if place in self._watches:
+                self._watches.pop(place).close()
+
+    def opened(self) -> list[str]:
+        """The axes whose file or folder was opened by trials that are not watched any more."""
+        materials = self.inner.materials
+        return [
+            material.axis.name
+            for material, inside in zip(materials, folders_of(materials), strict=True)
+            if (name := material.file_name) is not None
+            and any(
+                _is_at(
+                    found, f"{PLACE}/{material.inside}" if material.inside else f"{inside}{name}"
+                )
+                for seen in self._opened
+                for found in seen
+            )
+        ]
+
+
+def _is_at(opened: str, name: str) -> bool:
+    return opened == name or opened.startswith(f"{name}/")
+
+
+@dataclass(frozen=True)
+class IgnoredExperiment(AroundExperiment):
+    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
+
+    A command that reads the axis cannot go on as before: the file it is told of is not there, and
+    the number is none.
+    """
+
+    at: Point
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(self.at, index, trial_dir)
+        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
+        names = settings_of([material], self.at) or [material.axis.name]
+        folder = (trial_dir / DATA).absolute()
+        place = self.inner.workplace(self.at, folder, nonsense=material.axis.name)
+        env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
+        return replace(trial, env=env, cwd=place or trial.cwd)
 
 
 def clear_data(trial_dir: Path) -> None:
@@ -226,3 +317,51 @@ class GatedOracle:
             return float(said.groups[0] or "") if said else None
         except ValueError:
             return None
+
+
+# -- a working directory of its own for one trial: real folders, so that a program that walks
+# through it, or writes into it, sees nothing of where it came from
+
+
+def make_workplace(original: Path, place: Path, without: Collection[str], *, copy: bool) -> None:
+    """`place` becomes like `original`, without the files and folders of these relative names and
+    without what a verb wrote. Large files are links to the original unless `copy`; so are
+    repositories and virtual environments, and whatever is there beyond twenty thousand files.
+    """
+    place.mkdir(parents=True)
+    seen = 0
+    for folder, folders, names in os.walk(original):
+        here = Path(folder)
+        inside = here.relative_to(original)
+        for name in list(folders):
+            source, target = here / name, place / inside / name
+            if (inside / name).as_posix() in without or place.is_relative_to(source):
+                folders.remove(name)
+            elif _is_linked(source) or seen > _MOST_FILES:
+                folders.remove(name)
+                target.symlink_to(source, target_is_directory=True)
+            elif is_output(source):
+                folders.remove(name)
+            else:
+                target.mkdir()
+        for name in names:
+            seen += 1
+            if (inside / name).as_posix() not in without:
+                _put(here / name, place / inside / name, copy=copy and seen <= _MOST_FILES)
+
+
+def _is_linked(folder: Path) -> bool:
+    if folder.name in _LINKED or folder.is_symlink():
+        return True
+    return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT)
+
+
+def _put(source: Path, target: Path, *, copy: bool) -> None:
+    """A pipe, a socket or a file that cannot be read is linked like a large one."""
+    try:
+        if source.is_file() and (copy or source.stat().st_size <= _COPIED_BYTES):
+            shutil.copy2(source, target)
+            return
+    except OSError:
+        target.unlink(missing_ok=True)
+    target.symlink_to(source.resolve() if source.exists() else source)

@@ -9,11 +9,11 @@ import fcntl
 import hashlib
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from aorta.core import axis as axes
 from aorta.core.axis import (
@@ -28,7 +28,7 @@ from aorta.core.axis import (
 )
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
-from aorta.reduce.arrays import TENSORS, Arrays, TensorRows, tensor_rows
+from aorta.reduce.arrays import ARRAYS, ArrayRows, array_rows
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -55,42 +55,27 @@ _OTHER_SEPARATORS = (";", "|", ":", " ")
 _FICLONE = 0x40049409
 
 
-class Material(Protocol):
-    @property
-    def axis(self) -> Axis: ...
+@dataclass(frozen=True)
+class Material(ABC):
+    """One axis, and how a value of it becomes variables and files."""
 
-    @property
-    def digest(self) -> str:
-        """Changes when what the axis reduces has changed."""
+    axis: Axis
+    source: Path | None = field(default=None, kw_only=True)  # the file or folder that is reduced
+    # Changes when what the axis reduces has changed.
+    digest: str = field(default="", kw_only=True)
+    # Its name in the working directory, where the command finds it there.
+    inside: str | None = field(default=None, kw_only=True)
+    # Where a configuration says the value.
+    stands: "SettingInFile | None" = field(default=None, kw_only=True)
 
     @property
     def file_name(self) -> str | None:
         """What lies in the folder afterwards; None for variables alone."""
+        return self.source.name if self.source is not None else None
 
-    @property
-    def source(self) -> Path | None:
-        """The file or folder that is reduced."""
-
-    @property
-    def inside(self) -> str | None:
-        """Its name in the working directory, where the command finds it there; else None."""
-
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        """Lay `value` out in `folder`. With `copy` nothing points out of the folder."""
-
-
-@dataclass(frozen=True)
-class _Variables:
-    """An axis that lives in variables alone."""
-
-    axis: Axis
-
-    digest: str = field(default="", init=False)
-    file_name: None = field(default=None, init=False)
-    source: None = field(default=None, init=False)
-    inside: None = field(default=None, init=False)
-    # Where a configuration says it.
-    stands: "SettingInFile | None" = field(default=None, kw_only=True)
+    @abstractmethod
+    def place(self, value: Value, folder: Path) -> Placed:
+        """Lay `value` out in `folder`; nothing there points out of it."""
 
 
 @dataclass(frozen=True)
@@ -103,82 +88,67 @@ class SettingInFile:
 
 
 @dataclass(frozen=True)
-class _Plain(_Variables):
+class _Plain(Material):
     """Numbers and choices: the value is the variable's text."""
 
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...]
 
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+    def place(self, value: Value, folder: Path) -> Placed:
         return {name: str(as_single(value)) for name in self.variables}
 
 
 @dataclass(frozen=True)
-class _Window(_Variables):
+class _Window(Material):
     start: str
     length: str
 
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+    def place(self, value: Value, folder: Path) -> Placed:
         span = as_window(value)
         return {self.start: str(span.start), self.length: str(span.length)}
 
 
 @dataclass(frozen=True)
-class _Listed(_Variables):
+class _Listed(Material):
     """A variable that holds some of the items: `a,c`."""
 
     axis: SubsetAxis
     separator: str = ","
 
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+    def place(self, value: Value, folder: Path) -> Placed:
         kept = [self.axis.items[index] for index in as_indexes(value)]
         return {self.axis.name: self.separator.join(kept)}
 
 
 @dataclass(frozen=True)
-class _Lines:
+class _Lines(Material):
     """Lines of a file, or what else it is made of."""
 
     axis: SubsetAxis
-    source: Path
-    digest: str
-    pieces: Pieces | Arrays | JsonTree | TensorRows = field(repr=False)
-    inside: str | None = None
+    pieces: Pieces | JsonTree | ArrayRows = field(repr=False)
 
-    @property
-    def file_name(self) -> str:
-        return self.source.name
-
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        path = folder / self.file_name
+    def place(self, value: Value, folder: Path) -> Placed:
+        assert self.source is not None
+        path = folder / self.source.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.pieces.without_all_but(set(as_indexes(value))))
         return {self.axis.name: path}
 
 
 @dataclass(frozen=True)
-class _Files:
+class _Files(Material):
     """Files of a folder: real ones, that `os.walk`, `grep -r` and `tar` see like any other."""
 
     axis: SubsetAxis
-    source: Path
-    digest: str
-    inside: str | None = None
 
-    @property
-    def file_name(self) -> str:
-        return self.source.name
-
-    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        place = folder / self.file_name
+    def place(self, value: Value, folder: Path) -> Placed:
+        assert self.source is not None
+        place = folder / self.source.name
         place.mkdir(parents=True, exist_ok=True)
         for index in as_indexes(value):
             name = self.axis.items[index]
             target = place / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            if copy:
-                shutil.copyfile(self.source / name, target)
-            else:
-                _cheap_copy(self.source / name, target)
+            _cheap_copy(self.source / name, target)
         return {self.axis.name: place}
 
 
@@ -196,25 +166,15 @@ def _cheap_copy(source: Path, target: Path) -> None:
 
 
 def place_all(
-    materials: Sequence[Material],
-    point: Point,
-    folder: Path,
-    *,
-    copy: bool,
-    taken: Collection[str] = (),
+    materials: Sequence[Material], point: Point, folder: Path, taken: Collection[str] = ()
 ) -> dict[str, str | Path]:
     """Every axis of the point in one folder, but for what lies in the working directory."""
     placed: dict[str, str | Path] = {}
     with writing(folder):
         for material, inside in zip(materials, folders_of(materials, taken), strict=True):
             if material.inside is None:
-                placed.update(material.place(point[material.axis.name], folder / inside, copy=copy))
+                placed.update(material.place(point[material.axis.name], folder / inside))
     return placed
-
-
-def changes_working_directory(materials: Sequence[Material]) -> bool:
-    """Whether a candidate runs in a copy of the working directory."""
-    return bool(changed_names(materials))
 
 
 def changed_names(materials: Sequence[Material]) -> list[str]:
@@ -235,12 +195,12 @@ def place_inside(
             if material.inside is not None and material.axis.name != nonsense:
                 target = (place / material.inside).parent
                 target.mkdir(parents=True, exist_ok=True)
-                placed.update(material.place(point[material.axis.name], target, copy=True))
+                placed.update(material.place(point[material.axis.name], target))
         texts: dict[str, str] = {}
         values: dict[str, dict[Setting, str]] = {}
         for material, standing in _standing(materials):
             name = material.axis.name
-            said = str(material.place(point[name], place, copy=True)[name])
+            said = str(material.place(point[name], place)[name])
             text = f'"{NONSENSE}"' if name == nonsense else said
             texts[standing.name] = standing.text
             values.setdefault(standing.name, {})[standing.setting] = text
@@ -251,10 +211,8 @@ def place_inside(
     return placed
 
 
-def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, SettingInFile]]:
-    for material in materials:
-        if isinstance(material, _Plain | _Listed) and material.stands is not None:
-            yield material, material.stands
+def _standing(materials: Sequence[Material]) -> list[tuple[Material, SettingInFile]]:
+    return [(material, material.stands) for material in materials if material.stands is not None]
 
 
 def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
@@ -274,7 +232,7 @@ def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:
         name: str(value)
         for material in materials
         if material.file_name is None
-        for name, value in material.place(point[material.axis.name], nowhere, copy=False).items()
+        for name, value in material.place(point[material.axis.name], nowhere).items()
     }
 
 
@@ -297,21 +255,18 @@ def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
 def _material(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> Material:
     match spec:
         case EnvAxis():
-            stands = _stands(spec, cwd)
-            return _Plain(_env_axis(spec), variables=(spec.name,), stands=stands)
+            return _Plain(_env_axis(spec), (spec.name,), stands=_stands(spec, cwd))
         case FileSubsetAxis():
             return _lines_of(spec, _found(spec.initial, cwd, base), cwd, python)
         case DirSubsetAxis():
             return _files_of(spec, _found(spec.initial, cwd, base), cwd)
         case ListAxis():
-            stands = _stands(spec, cwd)
-            return _Listed(_subset(spec, _listed(spec)), spec.separator, stands=stands)
+            axis = _subset(spec, _listed(spec))
+            return _Listed(axis, spec.separator, stands=_stands(spec, cwd))
         case WindowAxis():
-            start, length = spec.initial
             window = axes.window(
                 spec.name,
-                start,
-                length,
+                *spec.initial,
                 floor=spec.floor,
                 tolerance=spec.tolerance,
                 monotone=spec.monotone,
@@ -319,7 +274,16 @@ def _material(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> Mate
             )
             return _Window(window, spec.start, spec.length)
         case WorldSizeAxis():
-            return _Plain(_world_size_axis(spec), variables=spec.variables)
+            size = axes.number(
+                spec.name,
+                spec.initial,
+                spec.floor,
+                kind=AxisKind.WORLD_SIZE,
+                strategy=spec.strategy,
+                monotone=spec.monotone,
+                priority=spec.priority,
+            )
+            return _Plain(size, spec.variables)
         case RanksAxis():
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
         case SourceAxis():
@@ -364,26 +328,15 @@ def _env_axis(spec: EnvAxis) -> Axis:
         if spec.initial is not None:
             choices = choices[choices.index(spec.initial) :]
         return axes.choice(spec.name, choices, priority=spec.priority)
-    initial, floor = _number(spec.initial), _number(spec.floor)
-    real = spec.is_float
+    initial, floor = spec.initial, spec.floor
+    assert isinstance(initial, int | float)  # the spec has checked both
+    assert floor is not None
     return axes.number(
         spec.name,
-        float(initial) if real else initial,
-        float(floor) if real else floor,
+        float(initial) if spec.is_float else initial,
+        float(floor) if spec.is_float else floor,
         step=spec.step,
         tolerance=spec.tolerance,
-        strategy=spec.strategy,
-        monotone=spec.monotone,
-        priority=spec.priority,
-    )
-
-
-def _world_size_axis(spec: WorldSizeAxis) -> Axis:
-    return axes.number(
-        spec.name,
-        spec.initial,
-        spec.floor,
-        kind=AxisKind.WORLD_SIZE,
         strategy=spec.strategy,
         monotone=spec.monotone,
         priority=spec.priority,
@@ -425,21 +378,21 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -
         raise UsageError(
             f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
         ) from None
-    pieces: Pieces | Arrays | JsonTree | TensorRows | None
-    pieces = (
-        tensor_rows(python, path)
-        if path.suffix == TENSORS
-        else pieces_of(path.name, content, spec.header, spec.comments)
-    )
+    pieces: Pieces | JsonTree | ArrayRows | None
+    if path.suffix in ARRAYS:
+        pieces = array_rows(python, path)
+    else:
+        pieces = pieces_of(path.name, content, spec.header, spec.comments)
     if pieces is None:
         raise UsageError(
-            f"{spec.initial!r} holds nothing that the torch of this command's Python could take "
-            "apart: expected a list, a tensor, or tensors of one length",
+            f"{spec.initial!r} holds nothing that NumPy or torch of this command's Python could "
+            "take apart: expected an array, a list, or arrays of one length",
             where="initial",
         )
     digest = hashlib.sha256(content).hexdigest()
     inside = _inside(path, cwd) if spec.in_place else None
-    return _Lines(_subset(spec, pieces.items), path, digest, pieces, inside)
+    axis = _subset(spec, pieces.items)
+    return _Lines(axis, pieces, source=path, digest=digest, inside=inside)
 
 
 def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
@@ -449,7 +402,7 @@ def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
         )
     names = tuple(str(path.relative_to(root)) for path in _files_in(root))
     inside = _inside(root, cwd) if spec.in_place else None
-    return _Files(_subset(spec, names), root, _digest_of(root), inside)
+    return _Files(_subset(spec, names), source=root, digest=_digest_of(root), inside=inside)
 
 
 def _files_in(root: Path) -> Iterator[Path]:
@@ -479,9 +432,3 @@ def changed_sources(materials: Sequence[Material]) -> list[Path]:
                 if _digest_of(material.source) != material.digest:
                     changed.append(material.source)
     return changed
-
-
-def _number(value: float | str | None) -> float:
-    if isinstance(value, (str, type(None))):
-        raise UsageError(f"found {value!r}, expected a number")
-    return value

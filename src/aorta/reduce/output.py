@@ -3,29 +3,42 @@ private state does not.
 """
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
-from aorta.core.durations import show_duration
+from aorta.core.oracle import Deciding
+from aorta.core.trial import TrialSpec
 from aorta.engine.events import TrialRecord
-from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
+from aorta.engine.rundir import (
+    OF_THIS_DIRECTORY,
+    PRIVATE,
+    SHIP,
+    RunDir,
+    fresh_dir,
+    write_atomically,
+    writing,
+)
 from aorta.executors.evidence import read_end
+from aorta.reduce.experiment import AroundExperiment
+from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import PARTIAL, SCHEMA, ReduceReport
+from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
 from aorta.scrub.files import scrub_bytes
 from aorta.scrub.scrubber import Scrubber
 from aorta.scrub.structure import scrub_document
-from aorta.search.reduction import Status
 from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
+_ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TRACE = "reduction_trace.jsonl"
-SHIP = "SHIP.md"
 RESULT = "result.json"
 SHRUNKEN = "shrunken"
 _MOST_LOG = 16 << 20  # of each stream, the end
@@ -47,15 +60,11 @@ class Output:
     plan: ReducePlan
     scrubber: Scrubber
 
-    @classmethod
-    def of(cls, run: RunDir, plan: ReducePlan) -> "Output":
-        return cls(run, plan, plan.scrubber())
-
     def begin(self) -> None:
         """What a killed run leaves: its spec, and a SHIP.md that says there is nothing to ship."""
         done = Scrubbing()
         self._write("spec.yaml", _utf8(self._spec_text()), done)
-        self._write(SHIP, _utf8(unfinished_ship(str(self.run.path))), done)
+        self._write(SHIP, _utf8(_UNFINISHED.format(run_dir=self.run.path)), done)
         write_atomically(self.run.path / TRACE, b"")
 
     def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
@@ -107,8 +116,7 @@ class Output:
         ship = ship_text(
             report,
             sorted(self._written()),
-            changed=done.changed,
-            withheld=done.withheld,
+            done,
             patterns=len(self.plan.scrub),
             needed=needed,
             secrets=sorted(reproducer.secrets) if reproducer else (),
@@ -166,6 +174,58 @@ class Output:
         path.chmod(mode & 0o777)
 
 
+@dataclass(frozen=True)
+class CopyExperiment(AroundExperiment):
+    """What ships, as it ships, in a directory of its own and started from outside it."""
+
+    reproducer: Reproducer
+    output: Output
+
+    @property
+    def oracle(self) -> Deciding:
+        plan = self.reproducer.plan
+        return self.inner.oracle if plan.is_command else shipped_oracle(plan)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        folder = trial_dir / "data"
+        self.output.lay_out(self.reproducer, folder)
+        return TrialSpec(
+            argv=("bash", str((folder / SCRIPT).absolute())),
+            trial_dir=trial_dir,
+            cwd=trial_dir.absolute(),
+            env={**self.reproducer.secrets, **self._path(), **self._python()},
+            environment=self.inner.base.environment,
+            watch=self.oracle.watch(),
+            timeout=self.inner.patience.seconds_for(point),
+            resources=self.inner.base.request.resources,
+        )
+
+    def _path(self) -> dict[str, str]:
+        """What any machine has, and the one Python that whoever runs it names; a program that is
+        called by its name is the original's own.
+        """
+        if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
+            return {}
+        command = self.reproducer.command()
+        words = command.split() if isinstance(command, str) else command
+        found = shutil.which(words[0]) if words else None
+        programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
+        python = self.reproducer.python
+        return {
+            "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
+            **({"PYTHON": python} if python else {}),
+        }
+
+    def _python(self) -> dict[str, str]:
+        """A registered workload runs in aorta's Python, not with the original's modules."""
+        module = self.reproducer.module
+        if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
+            return {}
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        kept = [path for path in paths if module is None or Path(path).resolve() != module.root]
+        return {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(kept)}
+
+
 def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:
     trial = private / record.path
     places = {f"logs/{name}": trial / name for name in ("stdout.log", "stderr.log")}
@@ -191,25 +251,6 @@ def _json_text(content: Mapping[str, Any]) -> bytes:
 # -- SHIP.md: what is inside, what was taken out, and what to read before anything leaves
 
 
-_HEADLINES = {
-    "reduced": "Reduced, and confirmed with fresh trials.",
-    "not_reduced": "Not reduced: nothing smaller fails. The reproducer is the original.",
-    "did_not_reproduce": "The failure did not show, so there is nothing to ship.",
-    PARTIAL: "Partial: the search was stopped before its answer was sure.",
-}
-_ABOUT = {
-    "spec.yaml": "the reduction spec",
-    "reduction_trace.jsonl": "every candidate with its outcomes, times and messages",
-    "shrunken/run_repro.sh": "runs the failure by itself",
-    "shrunken/repro.py": "the program, as short as it was found to fail",
-    "shrunken/aorta.yaml": "the spec with its final values",
-    "shrunken/order.json": "what the script asks of the workload: its config, and what counts as "
-    "its failure",
-    "shrunken/requirements.txt": "the packages that it imports, as they were",
-    "shrunken/env.json": "this machine: hardware, drivers, packages, known variables",
-    "shrunken/recipe.resolved.yaml": "for `aorta triage run --recipe`",
-    "result.json": "the answer for machines",
-}
 _UNFINISHED = """# Nothing to ship yet
 
 This reduction is running, or was killed. Its journal holds what is known so far.
@@ -218,33 +259,29 @@ Go on with: `aorta reduce --resume {run_dir}`
 """
 
 
-def unfinished_ship(run_dir: str) -> str:
-    return _UNFINISHED.format(run_dir=run_dir)
-
-
 def ship_text(
     report: ReduceReport,
     files: Sequence[str],
+    done: Scrubbing,
     *,
-    changed: Mapping[str, int],
-    withheld: Sequence[str],
     patterns: int,
     needed: Sequence[str],
     secrets: Sequence[str],
     private: str | None,
 ) -> str:
-    parts = [
-        "# What is shared",
-        "",
-        f"{_headline(report)} Nothing leaves this machine by itself.",
-    ]
-    parts += ["", *_state_lines(report)]
-    if report.has_reproducer:
-        parts += ["", "## What it shrank to", "", *_axis_lines(report)]
-        parts += ["", *_copy_lines(report, needed, secrets)]
-    parts += ["", "## Inside", ""]
-    parts += [f"- [ ] `{name}`{_about(name)}" for name in files]
-    parts += ["", "## Scrubbed", "", *_scrub_lines(changed, withheld, patterns)]
+    parts = ["# What is shared", "", "```", *summary_lines(report, kept=False), "```", ""]
+    if report.mitigations:
+        parts.append(f"- with the mitigations {', '.join(report.mitigations)}")
+    if report.status == "not_reduced":
+        parts.append("- add axes that make it smaller: steps, sizes, data files, ranks, a window")
+    parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
+    parts += [f"- it needs {what}, which is not in here" for what in needed]
+    parts += ["", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself."]
+    if report.resume_command:
+        parts.append(f"Go on with: `{report.resume_command}`")
+    parts += ["", *_copy_lines(report)] if report.has_reproducer else []
+    parts += ["", "## Inside", "", *(f"- [ ] `{name}`" for name in files)]
+    parts += ["", "## Scrubbed", "", *_scrub_lines(done, patterns)]
     parts += ["", "## Before sending", ""]
     parts += ["- [ ] Read the files above, the logs and the trace first: they quote your program."]
     parts += ["- [ ] Values, names and paths that must not leave: run again with `--scrub`."]
@@ -258,91 +295,30 @@ def ship_text(
     return "\n".join(parts) + "\n"
 
 
-def _headline(report: ReduceReport) -> str:
-    if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
-        return "Smaller, but what is in here does not fail by itself."
-    return _HEADLINES[report.status]
-
-
-def _state_lines(report: ReduceReport) -> list[str]:
-    lines = [f"- status: {report.status} ({report.why})"] if report.why else []
-    original, confirmed = report.reduction.calibration, report.reduction.confirmation
-    if original is not None:
-        lines.append(
-            f"- the original failed {original.tally.reproduced} of {original.tally.evidence} times"
-        )
-    if confirmed is not None:
-        tally = confirmed.tally
-        lines.append(f"- the answer failed {tally.reproduced} of {tally.evidence} fresh times")
-    if report.failure is not None:
-        lines.append(f"- failure: `{report.failure.text}`")
-    if report.mitigations:
-        lines.append(f"- with the mitigations {', '.join(report.mitigations)}")
-    if report.resume_command:
-        lines.append(f"- go on with: `{report.resume_command}`")
-    if report.status == "not_reduced":
-        lines.append("- tried: " + ", ".join(f.axis.name for f in report.reduction.axes))
-        lines.append("- add axes that make it smaller: steps, sizes, data files, ranks, a window")
-    return lines
-
-
-def _axis_lines(report: ReduceReport) -> list[str]:
-    lines = ["| axis | from | to | floor |", "|---|---|---|---|"]
-    for row in report.axis_rows:
-        note = " (not monotone)" if row["monotone"] is False else ""
-        lines.append(
-            f"| {row['name']}{note} | {row['initial']} | {row['final']} | {row['floor']} |"
-        )
-    before = report.median_seconds(report.reduction.original)
-    after = report.median_seconds(report.reduction.best)
-    if before is not None and after is not None:
-        lines += ["", f"One run: {show_duration(before)} before, {show_duration(after)} after."]
-    return lines
-
-
-def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[str]) -> list[str]:
+def _copy_lines(report: ReduceReport) -> list[str]:
+    """How the copy that ships was seen to end."""
     shipped = report.shipped
-    said = f"{shipped.tally.reproduced} of {shipped.tally.evidence}"
+    said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
     if shipped.reproduces:
-        lines = [
-            (
-                "`shrunken/` as it is here was run from another directory and failed the same way "
-                f"{said} times."
-            )
-        ]
+        lines = [f"`shrunken/` was run from another directory and failed the same way {said}."]
     elif shipped.reproduces is None:
         lines = ["`shrunken/` was not tried by itself: try it before you send it."]
     else:
-        why = f" (the last run: {shipped.why})" if shipped.why else ""
-        lines = [f"`shrunken/` does not fail the same way by itself: {said} times{why}."]
+        lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
         if shipped.in_place:
             lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
         lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
-    lines += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
-    return lines + [f"- it needs {what}, which is not in here" for what in needed]
+    return lines
 
 
-def _scrub_lines(changed: Mapping[str, int], withheld: Sequence[str], patterns: int) -> list[str]:
+def _scrub_lines(done: Scrubbing, patterns: int) -> list[str]:
     if not patterns:
         return [
             "- no patterns were given; `aorta bundle` looks for secrets, paths and names itself"
         ]
-    lines = [f"- patterns given: {patterns}; replaced: {sum(changed.values())}"]
-    lines += [f"- `{name}`: {count}" for name, count in changed.items() if count]
-    lines += [f"- `{name}` matches, is not text, and was left out" for name in withheld]
-    scripts = [name for name in changed if changed[name] and name.startswith("shrunken/")]
-    if scripts:
-        lines.append(
-            "- the reproducer itself was changed by this: see that it still runs before sending"
-        )
+    lines = [f"- patterns given: {patterns}; replaced: {sum(done.changed.values())}"]
+    lines += [f"- `{name}`: {count}" for name, count in done.changed.items() if count]
+    lines += [f"- `{name}` matches, is not text, and was left out" for name in done.withheld]
+    if any(count and name.startswith(f"{SHRUNKEN}/") for name, count in done.changed.items()):
+        lines.append("- the reproducer itself was changed: see that it still runs before sending")
     return lines
-
-
-def _about(name: str) -> str:
-    if name in _ABOUT:
-        return f": {_ABOUT[name]}"
-    if name.startswith("logs/"):
-        return ": output of a failing run"
-    if name.startswith("shrunken/workload/"):
-        return ": a file of the workload, as it is"
-    return ": reduced data" if name.startswith("shrunken/") else ""

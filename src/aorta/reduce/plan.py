@@ -2,10 +2,11 @@
 here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
@@ -32,8 +33,6 @@ from aorta.workloads.trial import (
     script_digests,
     workload_experiment,
 )
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +157,8 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         ticket=content.ticket or overrides.ticket,
         seen=overrides.seen,
     )
-    try:
+    with _wrong_at("--scrub" if overrides.scrub else f"{spec.file}: scrub"):
         plan.scrubber()
-    except AortaError as wrong:
-        where = "--scrub" if overrides.scrub else f"{spec.file}: scrub"
-        raise SpecError(wrong.message, where=where) from None
     if not base.subject.cwd.is_dir():
         raise SpecError(
             f"there is no directory {base.subject.cwd}", where=f"{spec.file}: workload.cwd"
@@ -188,14 +184,16 @@ def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
     if (command := workload.command) is not None:
         words = command if isinstance(command, str) else list(command)
         config = {"command": words, "cwd": workload.cwd}
+    with _wrong_at(f"{spec.file}: environment"):
+        environment = overrides.layers.resolved_environment(content.environment)
+    with _wrong_at(f"{spec.file}: mitigations"):
+        layers = overrides.layers
+        mitigations = [] if overrides.bare else layers.resolved_mitigations(content.mitigations)
     return WorkloadRequest(
         workload=COMMAND if workload.command is not None else str(workload.name),
         config=config,
-        environment=_resolved(
-            f"{spec.file}: environment",
-            lambda: overrides.layers.resolved_environment(content.environment),
-        ),
-        mitigations=_mitigations(spec, overrides),
+        environment=environment,
+        mitigations=mitigations,
         extra_env=[content.extra_env, overrides.layers.extra_env],
         steps=workload.steps,
         oracle=content.oracle,
@@ -206,17 +204,10 @@ def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
     )
 
 
-def _mitigations(spec: SpecFile, overrides: Overrides) -> list[tuple[str, Mapping[str, str]]]:
-    if overrides.bare:
-        return []
-    return _resolved(
-        f"{spec.file}: mitigations",
-        lambda: overrides.layers.resolved_mitigations(spec.content.mitigations),
-    )
-
-
-def _resolved(where: str, look_up: Callable[[], Found]) -> Found:
+@contextmanager
+def _wrong_at(where: str) -> Iterator[None]:
+    """Whatever is wrong in here is said of this place."""
     try:
-        return look_up()
+        yield
     except AortaError as wrong:
         raise SpecError(wrong.message, where=where) from None

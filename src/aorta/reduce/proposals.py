@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
-from aorta.reduce.arrays import ARRAYS, TENSORS, tensor_rows
+from aorta.reduce.arrays import ARRAYS, array_rows
 from aorta.reduce.config_files import (
     BETWEEN,
     CONFIGS,
@@ -36,7 +36,7 @@ _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DO
 _DATA = re.compile(
     r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md"
     r"|cc?|h|cpp"
-    r"|npy|npz)$"
+    r"|npy|npz|pt)$"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _OVERRIDE = re.compile(
@@ -76,101 +76,184 @@ def proposal_for(
     seen to open, which may shrink where they lie. `defaults`: also options that the script has and
     nobody gave.
     """
-    axes: dict[str, dict[str, Any]] = {}
-    parts = list(_with_variables(words, cwd, axes))
-    if defaults:
-        parts += _with_defaults(words, cwd, axes)
-    command = " ".join(parts)
-    for name, default in _variables_read(words, cwd):
-        value = os.environ.get(name, default)
-        axis = _axis(name, value, cwd) or _words(name, value, default)
-        if name not in axes and axis is not None:
-            axes[name] = axis
+    line = _CommandLine(words, cwd)
+    parts = [*line.with_variables(), *(line.with_defaults() if defaults else ())]
+    line.add_variables_read()
+    axes = line.axes
     ranks = ranks_of(words)
     if ranks is not None and ranks > 1:
-        axes["ranks"] = {
-            "name": "ranks",
-            "kind": "world_size",
-            "initial": ranks,
-            "floor": 1,
-        }
+        axes["ranks"] = {"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1}
     named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
-    configs = list(_configs(words, cwd))
+    configs = [
+        os.path.normpath(name)
+        for name in dict.fromkeys(word.rpartition("=")[2] for word in words)
+        if _is_inside(name) and is_config(cwd / name)
+    ]
     others = [name for name in opened if name not in {*named, *configs}]
-    tensors = [word for word in words if word.endswith(TENSORS) and _is_inside(word)]
-    files = propose_files([*configs, *others, *tensors], cwd, list(axes), python_of(words))
-    return Proposal(command, tuple(divided([*axes.values(), *files])))
+    files = propose_files([*configs, *others], cwd, list(axes), line.python)
+    return Proposal(" ".join(parts), tuple(divided([*axes.values(), *files])))
 
 
-def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
-    """Configurations on the command line: `--config a.yaml`, `--config=a.yaml`, `a.yaml`."""
-    for word in dict.fromkeys(words):
-        name = word.rpartition("=")[2]
-        if _is_inside(name) and is_config(cwd / name):
-            yield os.path.normpath(name)
+class _CommandLine:
+    """A command, and the axes that were found in it so far, by their variables."""
+
+    def __init__(self, words: Sequence[str], cwd: Path) -> None:
+        self.words, self.cwd = words, cwd
+        self.axes: dict[str, dict[str, Any]] = {}
+        self.python = python_of(words)
+        self._program = self._index_of_program()
+        self._options = list(self._parser_options())
+
+    def _index_of_program(self) -> int:
+        """Behind `env A=1` and an interpreter with its options."""
+        words, at = self.words, 0
+        while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
+            at += 1
+        if at < len(words) and _INTERPRETERS.fullmatch(words[at]):
+            for index, word in enumerate(words[at + 1 :], at + 1):
+                if word.endswith(_SCRIPTS) and (self.cwd / word).is_file():
+                    return index
+        return at
+
+    def _parser_options(self) -> Iterator[tuple[list[str], dict[str | None, Any]]]:
+        """`add_argument("--steps", "-s", default=500)` in the script: its names, and its arguments
+        as far as they are plain values.
+        """
+        named = self.words[self._program : self._program + 1]
+        script = self.cwd.joinpath(*named)
+        if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
+            return
+        try:
+            tree = ast.parse(script.read_text("utf-8", "replace"))
+        except (SyntaxError, ValueError):
+            return
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+                names = [a.value for a in node.args if isinstance(a, ast.Constant)]
+                given = {k.arg: k.value for k in node.keywords}
+                plain = {
+                    key: value.value if isinstance(value, ast.Constant) else None
+                    for key, value in given.items()
+                }
+                yield [name for name in names if isinstance(name, str)], plain
+
+    def _add(self, name: str, axis: dict[str, Any] | None) -> bool:
+        """Whether there is an axis, and none of this name yet."""
+        if axis is None or name in self.axes:
+            return False
+        self.axes[name] = axis
+        return True
+
+    def with_variables(self) -> Iterator[str]:
+        """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
+        of_many = {n for names, k in self._options if k.get("nargs") in {"+", "*"} for n in names}
+        option, behind_list = "", 0
+        for number, word in enumerate(self.words):
+            assigned, found = _ASSIGNED.fullmatch(word), _OPTION.fullmatch(word)
+            if number < behind_list:
+                continue
+            if word in of_many and (items := self._added_list(word, number + 1)):
+                yield f"{word} ${_variable_name(word)}"  # each item is a word of its own
+                behind_list = number + 1 + items
+            elif assigned and number < self._program:
+                name, value = assigned["name"], assigned["value"]
+                added = self._add(name, self._axis(name, value))
+                yield f'{name}="${name}"' if added else f"{name}={shlex.quote(value)}"
+            elif number > self._program and not option and not word.startswith("-"):
+                yield self._positional(word)
+            elif found and found["value"] is None:
+                option = found["option"]
+                yield shlex.quote(word)
+            else:
+                option, value = (found["option"], found["value"]) if found else (option, word)
+                name = _variable_name(option)
+                axis = self._axis(name, value) or _words(name, value, self._usual(option))
+                variable = f'{option}="${name}"' if found else f'"${name}"'
+                yield variable if self._add(name, axis) else shlex.quote(word)
+                option = ""
+
+    def _added_list(self, option: str, start: int) -> int:
+        """How many words behind the option became a list: those up to the next option, where there
+        are some and each is a plain one.
+        """
+        rest = self.words[start:]
+        items = list(itertools.takewhile(lambda word: not word.startswith("-"), rest))
+        name = _variable_name(option)
+        axis = {"name": name, "kind": "list", "initial": " ".join(items), "separator": " "}
+        plain = len(items) > 1 and all(map(_ITEM.fullmatch, items))
+        return len(items) if plain and self._add(name, axis) else 0
+
+    def _usual(self, option: str) -> str:
+        """What an option of the script is where nobody gives it, if that is a word."""
+        found = (k.get("default") for names, k in self._options if option in names)
+        return next((default for default in found if isinstance(default, str)), "")
+
+    def with_defaults(self) -> Iterator[str]:
+        """Options of the script that were left to their defaults."""
+        given = {word.partition("=")[0] for word in self.words[self._program + 1 :]}
+        for names, keywords in self._options:
+            option = next((name for name in names if name.startswith("--")), "")
+            default = keywords.get("default")
+            takes_one = not {"nargs", "action"} & keywords.keys() and type(default) in {int, str}
+            if option and takes_one and not given & set(names):
+                name = _variable_name(option)
+                if self._add(name, self._axis(name, str(default))):
+                    yield f'{option} "${name}"'
+
+    def add_variables_read(self) -> None:
+        """Those that the command and its scripts read from the environment."""
+        for text in (" ".join(self.words), *_scripts(self.words, self.cwd)):
+            for match in _READS.finditer(text):
+                name = match["python"] or match["shell"]
+                default = match["quoted"] or match["default"] or match["fallback"] or ""
+                default = default.strip("'\"")
+                value = os.environ.get(name, default)
+                self._add(name, self._axis(name, value) or _words(name, value, default))
+
+    def _positional(self, word: str) -> str:
+        """A setting, or a file or folder given as it is or behind an @."""
+        overridden = self._overridden(word)
+        if overridden is not None:
+            return overridden
+        mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
+        name = _variable(path, "FILE" if (self.cwd / path).is_file() else "DIR", set())
+        # What stands behind the program is what it works on, whatever its ending says.
+        axis = self._axis(name, path, any_ending=True)
+        if axis is None or axis["kind"] == "env" or not self._add(name, axis):
+            return shlex.quote(word)
+        return f'{mark}"${name}"'
+
+    def _overridden(self, word: str) -> str | None:
+        """`trainer.steps=500` and `net.layers=[4,8]`, as command lines override configurations."""
+        found = _OVERRIDE.fullmatch(word)
+        if found is None or bool(found["open"]) is not bool(found["close"]):
+            return None
+        name = _variable_name(re.sub(r"[.@]", "_", found["name"].lstrip("+")))
+        axis = self._axis(name, found["value"])
+        if axis is None or (found["open"] and axis["kind"] != "list") or not self._add(name, axis):
+            return None
+        return f'{found["name"]}="{found["open"]}${name}{found["close"]}"'
+
+    def _axis(self, name: str, value: str, *, any_ending: bool = False) -> dict[str, Any] | None:
+        if not value or not is_variable(name) or is_no_size(name):
+            return None
+        if value.isdecimal() and int(value) > 1:
+            return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
+        if _ITEMS.fullmatch(value):
+            return {"name": name, "kind": "list", "initial": value}
+        place = self.cwd / value
+        if _is_inside(value) and is_config(place):
+            return None  # its numbers and lists shrink, not its lines
+        if (any_ending or _DATA.search(value)) and may_lose_parts(place, self.python):
+            return {"name": name, "kind": "file_subset", "initial": value}
+        is_folder = _is_inside(value) and value != "." and place.is_dir()
+        if is_folder and sum(1 for _ in place.iterdir()) > 1:
+            return {"name": name, "kind": "dir_subset", "initial": value}
+        return None
 
 
 def _is_inside(name: str) -> bool:
     return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
-
-
-def _with_defaults(
-    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
-) -> Iterator[str]:
-    """Options of an argument parser in the script that were left to their defaults."""
-    given = {word.partition("=")[0] for word in words[_program(words, cwd) + 1 :]}
-    for names, keywords in _parser_options(words, cwd):
-        option = next((name for name in names if name.startswith("--")), "")
-        default = keywords.get("default")
-        plain = isinstance(default, ast.Constant) and type(default.value) in {int, str}
-        takes_one = not {"nargs", "action"} & keywords.keys()
-        if not option or given & set(names) or not plain or not takes_one:
-            continue
-        assert isinstance(default, ast.Constant)
-        name = _variable_name(option)
-        axis = _axis(name, str(default.value), cwd)
-        if axis is not None and name not in axes:
-            axes[name] = axis
-            yield f'{option} "${name}"'
-
-
-def _parser_options(
-    words: Sequence[str], cwd: Path
-) -> Iterator[tuple[list[str], dict[str | None, ast.expr]]]:
-    """`add_argument("--steps", type=int, default=500)` in the script: names and arguments."""
-    program = _program(words, cwd)
-    script = cwd / words[program] if program < len(words) else cwd
-    if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
-        return
-    try:
-        tree = ast.parse(script.read_text("utf-8", "replace"))
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
-            names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            keywords = {k.arg: k.value for k in node.keywords}
-            yield [name for name in names if isinstance(name, str)], keywords
-
-
-def _options_of_many(words: Sequence[str], cwd: Path) -> frozenset[str]:
-    """Options of the script that take as many words as they are given: `nargs="+"`."""
-    found: set[str] = set()
-    for names, keywords in _parser_options(words, cwd):
-        many = keywords.get("nargs")
-        if isinstance(many, ast.Constant) and many.value in {"+", "*"}:
-            found.update(name for name in names if name.startswith("-"))
-    return frozenset(found)
-
-
-def _defaults(words: Sequence[str], cwd: Path) -> dict[str, str]:
-    """What an option of the script is where nobody gives it, of those that are words."""
-    found: dict[str, str] = {}
-    for names, keywords in _parser_options(words, cwd):
-        default = keywords.get("default")
-        if isinstance(default, ast.Constant) and isinstance(default.value, str):
-            found |= dict.fromkeys(names, default.value)
-    return found
 
 
 def _words(name: str, value: str, usual: str) -> dict[str, Any] | None:
@@ -181,151 +264,10 @@ def _words(name: str, value: str, usual: str) -> dict[str, Any] | None:
     return {"name": name, "kind": "env", "type": "choice", "choices": [value, usual]}
 
 
-def _items_behind(words: Sequence[str]) -> list[str]:
-    """The words up to the next option, where there are some and each is a plain one; else none."""
-    behind = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    return behind if len(behind) > 1 and all(map(_ITEM.fullmatch, behind)) else []
-
-
-def _with_variables(
-    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
-) -> Iterator[str]:
-    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
-    option = ""
-    program = _program(words, cwd)
-    of_many, behind_list = _options_of_many(words, cwd), 0
-    usually = _defaults(words, cwd)
-    for number, word in enumerate(words):
-        if number < behind_list:
-            continue
-        name, items = _variable_name(word), _items_behind(words[number + 1 :])
-        if word in of_many and items and name not in axes:
-            axes[name] = {
-                "name": name,
-                "kind": "list",
-                "initial": " ".join(items),
-                "separator": " ",
-            }
-            yield f"{word} ${name}"  # without quotes: each item is a word of its own
-            behind_list = number + 1 + len(items)
-            continue
-        assigned = _ASSIGNED.fullmatch(word)
-        if assigned and number < program:
-            yield _assigned(assigned, cwd, axes)
-            continue
-        if number > program and not option and not word.startswith("-"):
-            yield _positional(word, cwd, axes)
-            continue
-        match = _OPTION.fullmatch(word)
-        if match and match["value"] is None:
-            option = match["option"]
-            yield shlex.quote(word)
-            continue
-        name = _variable_name(match["option"] if match else option)
-        value = match["value"] if match else word
-        usual = usually.get(match["option"] if match else option, "")
-        axis = (_axis(name, value, cwd) or _words(name, value, usual)) if name else None
-        if axis is None or name in axes:
-            yield shlex.quote(word)
-        else:
-            axes[name] = axis
-            yield f'{match["option"]}="${name}"' if match else f'"${name}"'
-        option = ""
-
-
-def _program(words: Sequence[str], cwd: Path) -> int:
-    """The index of the program: behind `env A=1` and an interpreter with its options."""
-    at = 0
-    while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
-        at += 1
-    if at < len(words) and _INTERPRETERS.fullmatch(words[at]):
-        script = next(
-            (
-                i
-                for i in range(at + 1, len(words))
-                if words[i].endswith(_SCRIPTS) and (cwd / words[i]).is_file()
-            ),
-            None,
-        )
-        return script if script is not None else at
-    return at
-
-
-def _assigned(found: re.Match[str], cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
-    name = found["name"]
-    axis = _axis(name, found["value"], cwd)
-    if axis is None or name in axes:
-        return f"{name}={shlex.quote(found['value'])}"
-    axes[name] = axis
-    return f'{name}="${name}"'
-
-
-def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | None:
-    """`trainer.steps=500` and `net.layers=[4,8]`, as command lines override configurations."""
-    found = _OVERRIDE.fullmatch(word)
-    if found is None or bool(found["open"]) is not bool(found["close"]):
-        return None
-    name = _variable_name(re.sub(r"[.@]", "_", found["name"].lstrip("+")))
-    axis = _axis(name, found["value"], cwd)
-    if axis is None or name in axes or (found["open"] and axis["kind"] != "list"):
-        return None
-    axes[name] = axis
-    return f'{found["name"]}="{found["open"]}${name}{found["close"]}"'
-
-
-def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
-    """A setting, or a file or folder given as it is or behind an @."""
-    overridden = _overridden(word, cwd, axes)
-    if overridden is not None:
-        return overridden
-    mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
-    stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
-    kind = "FILE" if (cwd / path).is_file() else "DIR"
-    name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
-    # What stands behind the program is what it works on, whatever its ending says.
-    axis = _axis(name, path, cwd, any_ending=True)
-    if axis is None or axis["kind"] == "env" or name in axes:
-        return shlex.quote(word)
-    axes[name] = axis
-    return f'{mark}"${name}"'
-
-
-def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict[str, Any] | None:
-    if not value or not is_variable(name):
-        return None
-    if is_no_size(name):
-        return None
-    if value.isdecimal() and int(value) > 1:
-        return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
-    if _ITEMS.fullmatch(value):
-        return {"name": name, "kind": "list", "initial": value}
-    place = cwd / value
-    if _is_inside(value) and is_config(place):
-        return None  # its numbers and lists shrink, not its lines
-    if (any_ending or _DATA.search(value)) and has_lines(place):
-        return {"name": name, "kind": "file_subset", "initial": value}
-    if (
-        _is_inside(value)
-        and value != "."
-        and place.is_dir()
-        and sum(1 for _ in place.iterdir()) > 1
-    ):
-        return {"name": name, "kind": "dir_subset", "initial": value}
-    return None
-
-
 def _variable_name(option: str) -> str:
     """A variable of its own, never one that programs read already, such as PATH."""
     name = option.lstrip("-").replace("-", "_").upper()
     return f"ARG_{name}" if name in os.environ or name in _READ_BY_OTHERS else name
-
-
-def _variables_read(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str]]:
-    for text in (" ".join(words), *_scripts(words, cwd)):
-        for match in _READS.finditer(text):
-            name = match["python"] or match["shell"]
-            default = match["quoted"] or match["default"] or match["fallback"] or ""
-            yield name, default.strip("'\"")
 
 
 def _scripts(words: Sequence[str], cwd: Path) -> Iterator[str]:
@@ -358,10 +300,7 @@ def propose_files(
     for name in alone:
         if name.endswith(CONFIGS) and not _is_long(cwd / name):
             found.append(_settings(name, cwd, names))
-        elif name.endswith(TENSORS):
-            if tensor_rows(python, (cwd / name).absolute()) is not None:
-                found.append([_in_place(name, "FILE", "file_subset", names)])
-        elif has_lines(cwd / name):
+        elif may_lose_parts(cwd / name, python):
             found.append([_in_place(name, "FILE", "file_subset", names)])
     found = [axes for axes in found if axes]
     return [axis for axes in found[:_MOST_FILES] for axis in axes]
@@ -411,10 +350,10 @@ def _is_long(path: Path) -> bool:
     return sum(not is_yaml or item.lstrip().startswith("- ") for item in pieces.items) > _LONG
 
 
-def has_lines(path: Path) -> bool:
-    """Whether it is a file that can lose lines, or rows."""
+def may_lose_parts(path: Path, python: str | None) -> bool:
+    """Whether it is a file that can lose lines, or rows of arrays that this Python can read."""
     if path.name.endswith(ARRAYS):
-        return path.is_file()
+        return path.is_file() and array_rows(python, path.absolute()) is not None
     try:
         content = path.read_bytes() if path.stat().st_size <= _MOST_LINES else b""
     except OSError:

@@ -2,19 +2,21 @@
 answers it.
 """
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
-from aorta.engine.rundir import RunDir, find_resumable
-from aorta.engine.session import Resume
+from aorta.engine.rundir import find_resumable
+from aorta.engine.session import Resume, Session
 from aorta.executors.choosing import ExecutorChoice
-from aorta.reduce.plan import Overrides, make_plan
+from aorta.reduce.plan import Overrides, ReducePlan, make_plan
 from aorta.reduce.report import ReduceReport
-from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
+from aorta.reduce.running import ReductionRun, reduce_workload
 from aorta.reduce.source.running import check_source
 from aorta.reduce.spec import (
     COMMAND_LINE,
@@ -26,7 +28,8 @@ from aorta.reduce.spec import (
 )
 from aorta.workloads.discovery import COMMAND
 
-_DEFAULT_OUTPUT = Path("reduce")
+VERB = "reduce"
+_DEFAULT_OUTPUT = Path(VERB)
 _OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload declared its axes
 
 
@@ -61,54 +64,64 @@ def reduce(
         check_source(plan)
     if plan.spec.content.warm:
         request = replace(request, executor=replace(request.executor, warm=True))
-    if request.dry_run:
-        with request.executor.opened() as executor:
-            return rehearse(plan, executor, listeners())
+    with ExitStack() as stack:
+        executor = stack.enter_context(request.executor.opened())
+        if request.dry_run:
+            scratch = tempfile.TemporaryDirectory(prefix="aorta-reduce-")
+            place = Path(stack.enter_context(scratch))
+            session = stack.enter_context(Session.fresh(place, VERB))
+            return ReductionRun(plan, session, executor, listeners()).search()
+        session = stack.enter_context(_session(plan, request))
+        here = request.executor.is_here
+        return reduce_workload(plan, session, executor, listeners(), sees_opened_files=here)
+
+
+def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
+    """In its run directory, which says what a later resume needs."""
     output = request.run_dir.parent if request.run_dir else _output(request)
-    place = Place(
+    if request.resume is not None:
+        return Session.resuming(output, VERB, request.resume)
+    file = Path(plan.spec.file)  # of a workload that declares its axes there is none
+    return Session.fresh(
         output,
-        jobs=request.executor.jobs or 1,
-        resume=request.resume,
+        VERB,
         name=request.run_dir.name if request.run_dir else None,
-        sees_opened_files=request.executor.is_here,
-        command=request.command,
+        private_beside=True,
+        ticket=plan.ticket,
+        spec=str(file.absolute()) if file.is_file() else plan.spec.file,
+        jobs=request.executor.jobs or 1,
+        command=list(request.command),
         source=request.source,
-        fixed_by=request.fixed_by,
+        fixed_by=str(request.fixed_by.absolute()) if request.fixed_by else None,
     )
-    with request.executor.opened() as executor:
-        return reduce_workload(plan, place, executor, listeners())
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:
     """With what the run that is resumed was begun with, wherever the request leaves it open."""
     if request.dry_run:
         raise UsageError("--dry-run leaves nothing to resume; give one of them")
-    run = RunDir(resume.run) if resume.run else find_resumable(_output(request), VERB)
+    run = find_resumable(_output(request), VERB, resume.run)
     if resume.run is None:
         say(f"resuming {run.path}")
     about = run.about()
     begun = str(about.get("spec", ""))
     spec, workload = request.spec, request.workload
     command = request.command or tuple(about.get("command", ()))
-    if command:
-        pass
-    elif spec is None and workload is None and begun.startswith(_OF_A_WORKLOAD):
-        workload = begun.removeprefix(_OF_A_WORKLOAD)
-    elif spec is None and workload is None and begun:
-        spec = Path(begun)
-    executor = request.executor
-    if executor.jobs is None:
-        executor = replace(executor, jobs=about.get("jobs"))
-    resume = replace(resume, run=run.path)
+    if begun and spec is None and workload is None and not command:
+        if begun.startswith(_OF_A_WORKLOAD):
+            workload = begun.removeprefix(_OF_A_WORKLOAD)
+        else:
+            spec = Path(begun)
+    executor, fixed_by = request.executor, about.get("fixed_by")
     return replace(
         request,
         spec=spec,
         workload=workload,
         command=command,
         source=request.source or bool(about.get("source")),
-        fixed_by=request.fixed_by or (Path(about["fixed_by"]) if "fixed_by" in about else None),
-        executor=executor,
-        resume=resume,
+        fixed_by=request.fixed_by or (Path(fixed_by) if fixed_by else None),
+        executor=replace(executor, jobs=executor.jobs or about.get("jobs")),
+        resume=replace(resume, run=run.path),
     )
 
 

@@ -5,6 +5,7 @@ had when it failed.
 import ast
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +23,7 @@ def requirements(files: Sequence[Path], python: str | None) -> dict[str, list[st
     standard library and the files themselves; empty where that Python does not say what it has.
     """
     own = {file.stem for file in files} | {file.parent.name for file in files}
-    wanted = {name for file in files for name in _imported(file)} - own
+    wanted = {name for file in files for name in _imported(file)} - own - sys.stdlib_module_names
     installed = _installed(python) if python and wanted else {}
     return {
         name: [f"{package}=={version}" for package, version in installed[name]]

@@ -3,10 +3,10 @@ ship, write it.
 """
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.oracle import known_failure
+from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -27,23 +28,22 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.judge import Judge, KOfN, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Resume, Session
+from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.checks import (
-    CopyExperiment,
+from aorta.reduce.experiment import (
+    IGNORED,
     IgnoredExperiment,
+    ImpatientJudges,
     WatchedExperiment,
-    enough,
-    failed,
+    clear_data,
 )
-from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
 from aorta.reduce.materials import changed_sources, settings_of
-from aorta.reduce.output import Output
+from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import Reproducer, files_of
@@ -56,53 +56,41 @@ from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
-VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
+_OPENED_AXES = "opened_axes.json"  # those whose files the answer was seen to open
+_MISSED = 0.01
+_MOST_TRIALS_OF_COPY = 40
 _MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the run goes, or which one is gone on with."""
-
-    output: Path
-    jobs: int = 1  # how many trials side by side, for a later resume to do the same
-    resume: Resume | None = None
-    name: str | None = None  # of the run directory in `output`; None: the time
-    sees_opened_files: bool = False  # trials are processes of this machine
-    command: tuple[str, ...] = ()  # of a run without a spec, for a later resume
-    source: bool = False
-    fixed_by: Path | None = None
-
-
 def reduce_workload(
-    plan: ReducePlan, place: Place, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
+    plan: ReducePlan,
+    session: Session,
+    open_executor: OpenExecutor,
+    listeners: Sequence[Listener],
+    *,
+    sees_opened_files: bool,
 ) -> ReduceReport:
-    """Search to the end, then write all that ships; partial results where it was stopped."""
-    with _session(plan, place) as session:
-        output = Output.of(session.run, plan)
-        output.begin()
-        run = _Run(plan, session, open_executor, listeners, place.sees_opened_files)
-        trace = Trace(plan.axes, partial(settings_of, plan.materials))
-        report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
-        reproducer = run.reproducer(report, output.scrubber.file_name)
-        if reproducer is not None:
-            report, reproducer = run.rehearse(report, reproducer, output)
-            programs = [str(place) for place in reproducer.portable.programs]
-            session.run.describe(programs=programs, python=reproducer.python)
-        report = _with_changed_data(report, changed_sources(plan.materials))
-        output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
-        return report
-
-
-def _with_changed_data(report: ReduceReport, changed: Sequence[Path]) -> ReduceReport:
-    """Trials get copies, so that nothing of theirs reaches the originals; who changed them is not
-    known, and the answer may rest on both.
+    """Search to the end, then write all that ships; partial results where it was stopped.
+    `sees_opened_files`: trials are processes of this machine.
     """
-    if not changed:
-        return report
-    said = f"{', '.join(map(str, changed))} changed while it was reduced"
-    return replace(report, hint="; ".join(filter(None, [report.hint, said])))
+    output = Output(session.run, plan, plan.scrubber())
+    output.begin()
+    run = ReductionRun(plan, session, open_executor, listeners, sees_opened_files)
+    trace = Trace(plan.axes, partial(settings_of, plan.materials))
+    report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
+    reproducer = run.reproducer(report, output.scrubber.file_name)
+    if reproducer is not None:
+        report, reproducer = run.rehearse(report, reproducer, output)
+        programs = [str(place) for place in reproducer.portable.programs]
+        session.run.describe(programs=programs, python=reproducer.python)
+    changed = changed_sources(plan.materials)
+    if changed:
+        # Trials get copies: somebody else did that, and the answer may rest on both.
+        said = f"{', '.join(map(str, changed))} changed while it was reduced"
+        report = replace(report, hint="; ".join(filter(None, [report.hint, said])))
+    output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
+    return report
 
 
 class BestSoFar:
@@ -128,49 +116,16 @@ class BestSoFar:
                 self._write(self._records)
 
 
-def _keep_best(run: "_Run", output: Output, trace: Trace, records: Sequence[TrialRecord]) -> None:
+def _keep_best(
+    run: "ReductionRun", output: Output, trace: Trace, records: Sequence[TrialRecord]
+) -> None:
     """`shrunken/`, result.json and SHIP.md as if the search ended here."""
     report = run.report_so_far(records)
     reproducer = run.reproducer(report, output.scrubber.file_name)
     output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
 
 
-def rehearse(
-    plan: ReducePlan, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
-) -> ReduceReport:
-    """The same search in a temporary place, of which nothing is left."""
-    with (
-        tempfile.TemporaryDirectory(prefix="aorta-reduce-") as scratch,
-        Session.fresh(Path(scratch), VERB) as session,
-    ):
-        run = _Run(plan, session, open_executor, listeners)
-        return run.search()
-
-
-def _session(plan: ReducePlan, place: Place) -> Session:
-    if place.resume is not None:
-        return Session.resuming(place.output, VERB, place.resume)
-    return Session.fresh(
-        place.output,
-        VERB,
-        name=place.name,
-        private_beside=True,
-        ticket=plan.ticket,
-        spec=_absolute(plan),
-        jobs=place.jobs,
-        **({"command": list(place.command)} if place.command else {}),
-        **({"source": True} if place.source else {}),
-        **({"fixed_by": str(place.fixed_by.absolute())} if place.fixed_by else {}),
-    )
-
-
-def _absolute(plan: ReducePlan) -> str:
-    """The spec's absolute path; None for a workload that declares its axes."""
-    file = Path(plan.spec.file)
-    return str(file.absolute()) if file.is_file() else plan.spec.file
-
-
-class _Run:
+class ReductionRun:
     """One reduction in one run directory."""
 
     def __init__(
@@ -195,20 +150,30 @@ class _Run:
         self._source: SourceRun | None = None  # once the other axes are through
 
     def search(self, *watching: Listener) -> ReduceReport:
+        watched = WatchedExperiment(self.experiment)
+        opened = self.session.run.private / _OPENED_AXES
+
+        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
+            watched.close(self.session.run.private / record.path)
+            if record.point.purpose is Purpose.CONFIRM:
+                write_atomically(opened, json.dumps(watched.opened()))
+            return self._keep(record, end)
+
         question = Question(
             search=self._descent,
             judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
-            experiment=self.experiment,
+            experiment=watched if self._sees_opened_files else self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
-            keep=self._keep,
+            keep=keep,
             learn=self.experiment.patience.learn,
             warm=True,
             private_trials=True,
         )
         others = OtherEnds(self._say_other)
-        answer = self._answer(question, (*watching, *self.listeners, others))
+        with closing(watched):
+            answer = self._answer(question, (*watching, *self.listeners, others))
         report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
 
@@ -226,10 +191,10 @@ class _Run:
             self.plan, self.experiment, self.session.run.private, report.reduction, report.failure
         )
         keep = source.keeping(self._keep)
-        first = self._beyond(
-            "source: original", EveryPoint(source.originals), KOfN(1, 1), source.traced
+        originals, once = EveryPoint(source.originals), KOfN(1, 1)
+        answer = self._ask(
+            "source: original", originals, once, source.traced, keep=keep, expected=report.failure
         )
-        answer = self._answer(replace(first, keep=keep, expected=report.failure), self.listeners)
         report = report.with_more(answer)
         why = source.begin() if report.ending.reason is Reason.DONE else ""
         if why or source.search is None:
@@ -259,11 +224,9 @@ class _Run:
             report = report.with_more(self._answer(more, (*watching, *self.listeners)))
         source.count([r for r in report.records if AXIS in dict(r.point.values)])
         if source.to_confirm is not None and report.ending.reason is Reason.DONE:
-            last = EveryPoint([source.to_confirm])
-            sure = source.to_be_sure
-            confirm = self._beyond("source: confirm", last, sure, source.traced)
-            answer = self._answer(
-                replace(confirm, keep=keep, guard_signature=False), self.listeners
+            last, sure = EveryPoint([source.to_confirm]), source.to_be_sure
+            answer = self._ask(
+                "source: confirm", last, sure, source.traced, keep=keep, guard_signature=False
             )
             source.confirmation = last.verdicts.get(source.to_confirm)
             report = report.with_more(answer)
@@ -278,10 +241,9 @@ class _Run:
         answers: list[Answer] = []
 
         def ends_well(point: Point) -> bool:
-            search = EveryPoint([point])
-            question = self._beyond(f"source: {point[AXIS]}", search, KOfN(1, 1), source.traced)
-            question = replace(question, keep=keep, guard_signature=False)
-            answers.append(self._answer(question, self.listeners))
+            search, name = EveryPoint([point]), f"source: {point[AXIS]}"
+            more = {"keep": keep, "guard_signature": False}
+            answers.append(self._ask(name, search, KOfN(1, 1), source.traced, **more))
             return point in search.verdicts and search.verdicts[point].tally.clean > 0
 
         done = report.ending.reason is Reason.DONE and source.best is not None
@@ -326,52 +288,25 @@ class _Run:
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
-        read, report = self._opened_axes(report, suspects)
+        kept = self.session.run.private / _OPENED_AXES
+        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
         suspects = [name for name in suspects if name not in read]
         if not suspects:
             return report
         points = [Point.of({IGNORED: name}) for name in suspects]
         search = EveryPoint(points)
-        question = replace(
-            self._beyond(
-                "ignored axes",
-                search,
-                KOfN(1, enough(reduction, self.plan.seen)),
-                IgnoredExperiment(self.experiment, reduction.best),
-            ),
+        answer = self._ask(
+            "ignored axes",
+            search,
+            KOfN(1, _enough(reduction, self.plan.seen)),
+            IgnoredExperiment(self.experiment, reduction.best),
             expected=report.failure,
             keep=lambda record, _end: clear_data(self.session.run.private / record.path),
         )
-        answer = self._answer(question, self.listeners)
         found = [
-            name for name, point in zip(suspects, points, strict=True) if failed(search, point)
+            name for name, point in zip(suspects, points, strict=True) if _failed(search, point)
         ]
         return report.with_more(answer, reduction=reduction.with_ignored(found))
-
-    def _opened_axes(
-        self, report: ReduceReport, suspects: Sequence[str]
-    ) -> tuple[list[str], ReduceReport]:
-        """The axes whose files a run of the answer opens, as far as the kernel sees it."""
-        kept = self.session.run.private / "opened_axes.json"
-        files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
-        if not files or not self._sees_opened_files:
-            return [], report
-        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 5)
-        watched = WatchedExperiment(self.experiment)
-
-        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
-            watched.watches.close()  # clearing the files away opens their folders
-            return self._keep(record, end)
-
-        question = replace(
-            self._beyond("opened axes", EveryPoint([point]), EveryTrial(1), watched), keep=keep
-        )
-        with watched.watches:
-            answer = self._answer(question, self.listeners)
-        if answer.records and not kept.is_file():
-            write_atomically(kept, json.dumps(watched.opened()))
-        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
-        return read, report.with_more(answer)
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -384,11 +319,12 @@ class _Run:
             if confirmed
             else ""
         )
-        if self._source is not None and self._source.best is not None:
-            return self._source.reproducer(shipped_name, rate)
         plan, best = self.plan, report.reduction.best
-        files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
+        if self._source is not None and self._source.best is not None:
+            script = self._source.reproducer(shipped_name, rate)
+            return script and replace(script, flaky=flaky, failure=self._expected(report))
+        files, module = files_of(plan, self._apart())
         return Reproducer(
             plan,
             self.experiment,
@@ -410,7 +346,9 @@ class _Run:
         Where it does not, the files that a run opens are added; where that does not help, it runs
         in the original place.
         """
-        if self._is_out_of_time(report):
+        most = self.plan.budget.max_trials
+        trials_left = most is None or len(report.records) < most
+        if report.ending.reason is Reason.BUDGET and trials_left:
             tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 6, KOfN(1, 1))
             ending = replace(tried.ending, reason=Reason.BUDGET, detail=report.ending.detail)
             return replace(tried, ending=ending), reproducer
@@ -435,13 +373,6 @@ class _Run:
         shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
         return replace(tried, shipped=shipped), reproducer
 
-    def _is_out_of_time(self, report: ReduceReport) -> bool:
-        """Whether something smaller was found and the time is spent."""
-        most = self.plan.budget.max_trials
-        trials_left = most is None or len(report.records) < most
-        smaller = report.reduction.best != report.reduction.original
-        return report.ending.reason is Reason.BUDGET and trials_left and smaller
-
     def _rehearsed(
         self,
         report: ReduceReport,
@@ -453,15 +384,16 @@ class _Run:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
         copy = CopyExperiment(self.experiment, reproducer, output)
-        judge = once or KOfN(1, enough(report.reduction, self.plan.seen))
-        question = self._beyond(f"copy {replica}", search, judge, copy)
-        question = replace(
-            question,
-            budget=Budget() if once else question.budget,
+        judge = once or KOfN(1, _enough(report.reduction, self.plan.seen))
+        answer = self._ask(
+            f"copy {replica}",
+            search,
+            judge,
+            copy,
             guard_signature=self.plan.is_command,
             expected=self._expected(report),
+            **({"budget": Budget()} if once else {}),
         )
-        answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
         found = verdict.reproduces if verdict is not None else None
         found = found or None if once else found  # one that did not fail may be chance
@@ -476,11 +408,12 @@ class _Run:
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
-        """The failure as the answer shows it: the frames of a script are its own."""
+        """The failure as the answer shows it: a script has its own frames, and is formatted."""
         if self._source is None or self._source.best is None:
             return report.failure
         record = report.last_failing(report.reduction.best)
-        return record.failure if record is not None else report.failure
+        found = record.failure if record is not None else report.failure
+        return found and found.in_any_version()
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles
@@ -489,18 +422,18 @@ class _Run:
         kept = self.session.run.private / "opened.json"
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
-            search = EveryPoint([point])
-            question = self._beyond("opened files", search, KOfN(1, 1), self.experiment)
             with watch_opened(files.root) as opened:
-                self._answer(question, self.listeners)
+                self._ask("opened files", EveryPoint([point]), KOfN(1, 1), self.experiment)
             write_atomically(kept, json.dumps(sorted(opened)))
         opened_names = json.loads(kept.read_text("utf-8"))
         fuller = with_files(files, opened_names, self._apart())
         return replace(reproducer, files=fuller) if fuller is not None else None
 
-    def _beyond(self, name: str, search: Search, judge: Judge, experiment: Experiment) -> Question:
+    def _ask(
+        self, name: str, search: Search, judge: Judge, experiment: Experiment, **more: Any
+    ) -> Answer:
         """A question beside the search, which no limit of trials keeps from being asked."""
-        return Question(
+        question = Question(
             search=search,
             judges=SameJudge(judge),
             experiment=experiment,
@@ -510,6 +443,7 @@ class _Run:
             name=name,
             private_trials=True,
         )
+        return self._answer(replace(question, **more), self.listeners)
 
     def env_at(self, point: Point) -> dict[str, Any]:
         """env.json as the workload at this point sees it."""
@@ -561,3 +495,21 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
     key = reduction.best.config_key
     why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
     return named_failure(ORACLE, why[-1]) if why else None
+
+
+def _failed(search: EveryPoint, point: Point) -> bool:
+    verdict = search.verdicts.get(point)
+    return verdict is not None and verdict.reproduces is True
+
+
+def _enough(reduction: Reduction, before: HitCount) -> int:
+    """So many trials that a copy which fails as often as the answer is missed less than once in a
+    hundred times. `before`: how often the original was seen to fail before the reduction.
+    """
+    verdict = reduction.confirmation or reduction.calibration
+    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
+    missed = before.misses or reduction.setbacks or any(v.tally.against for v in judged)
+    if judged and not missed:
+        return 1
+    seen = before + (HitCount.of(verdict.tally) if verdict else NOTHING)
+    return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)

@@ -98,9 +98,7 @@ class Reproducer:
         folder.mkdir(parents=True, exist_ok=True)
         placed = {
             name: self._renamed(value, folder) if isinstance(value, Path) else value
-            for name, value in place_all(
-                self.plan.materials, self.point, folder, copy=True, taken=_TAKEN
-            ).items()
+            for name, value in place_all(self.plan.materials, self.point, folder, _TAKEN).items()
         }
         inside: dict[str, str | Path] = {}
         if self.files is not None:
@@ -264,7 +262,7 @@ class Reproducer:
         ]
         empty = [v for v in placed.values() if isinstance(v, Path) and _is_empty_folder(v)]
         lines += [f"mkdir -p {self._baked(value, folder)}" for value in empty]
-        if self._uses_trial_dir():
+        if not self.plan.is_command or "AORTA_TRIAL_DIR" in self._texts:
             lines.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
         return lines
 
@@ -275,15 +273,11 @@ class Reproducer:
             return shlex.quote(value)
         return baked(value, self.files.root, f"$here/{self.home}", shlex.quote)
 
-    def _uses_trial_dir(self) -> bool:
-        if not self.plan.is_command:
-            return True
-        texts = [str(self.command())]
-        if self.files is not None:
-            texts += [
-                (self.files.root / name).read_text("utf-8", "replace") for name in self.files.names
-            ]
-        return any("AORTA_TRIAL_DIR" in text for text in texts)
+    @property
+    def _texts(self) -> str:
+        """The command, and the files that it comes with."""
+        files = [self.files.root / name for name in self.files.names] if self.files else []
+        return "\n".join([str(self.command()), *(f.read_text("utf-8", "replace") for f in files)])
 
     def _run(self) -> list[str]:
         if not self.plan.is_command:

@@ -2,10 +2,11 @@
 what they lead to.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -14,11 +15,10 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
-from aorta.reduce.axis_spec import AxisSpec, SourceAxis
+from aorta.reduce.axis_spec import AxisSpec, Count, Real, SourceAxis, tuple_of
 from aorta.registry.documents import load_document
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
 
-Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[
     float | None,
     BeforeValidator(lambda value: value if value is None else parse_duration(_plain(value))),
@@ -34,17 +34,13 @@ def _plain(value: object) -> str | float:
     raise UsageError("expected a time such as 30s, 10m, 4h or 1h30m")
 
 
-def _tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple_of)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(tuple_of)]
 
 
 class WorkloadSpec(StrictModel):
     """A command with where it runs, or the name of a registered workload with its config."""
 
-    command: str | Annotated[tuple[str, ...], BeforeValidator(_tuple_of)] | None = None
+    command: str | Annotated[tuple[str, ...], BeforeValidator(tuple_of)] | None = None
     cwd: str = "."
     name: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
@@ -101,33 +97,19 @@ class BudgetSpec(StrictModel):
 class Gate(StrictModel):
     """What a failing trial must also show to count: the bug may only matter under load."""
 
-    min_step_time_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    min_step_time_ms: Real | None = Field(default=None, gt=0, allow_inf_nan=False)
     min_duration: Seconds = None
     pattern: str = (
         r"step[ _-]?time(?:[ _-]?ms)?\s*[=:]?\s*([0-9.]+)"  # where a command says its step time
     )
-    stream: str = "both"
-
-    @field_validator("min_step_time_ms", mode="before")
-    @classmethod
-    def _real(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
+    stream: Literal["stdout", "stderr", "both"] = "both"
 
     @field_validator("pattern")
     @classmethod
     def _with_group(cls, pattern: str) -> str:
-        import re
-
         if re.compile(checked_pattern(pattern)).groups != 1:
             raise UsageError("the pattern of a gate needs exactly one group around the number")
         return pattern
-
-    @field_validator("stream")
-    @classmethod
-    def _known(cls, stream: str) -> str:
-        if stream not in {"stdout", "stderr", "both"}:
-            raise UsageError(f"found {stream!r}, expected stdout, stderr or both")
-        return stream
 
     @model_validator(mode="after")
     def _some(self) -> "Gate":
@@ -143,7 +125,7 @@ class ReduceSpec(StrictModel):
     oracle: Oracle | None = None
     ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
     budget: BudgetSpec = BudgetSpec()
-    axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(_tuple_of)] = ()
+    axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(tuple_of)] = ()
     gate: Gate | None = None
     scrub: Texts = ()
     mitigations: Texts = ()

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 
-from aorta.reduce.arrays import ARRAYS, Arrays, arrays_of
-
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -52,16 +50,12 @@ class Pieces:
 
 def pieces_of(
     name: str, content: bytes, header: int | None = None, comments: str | None = None
-) -> "Pieces | Arrays | JsonTree":
+) -> "Pieces | JsonTree":
     """By the ending of `name`; by lines where its content is not what the ending says. `header`: so
     many first lines always stay (None: those that look like one); `comments`: lines that begin so
     do.
     """
     ending = name.rpartition(".")[2].lower()
-    if name.endswith(ARRAYS):
-        arrays = arrays_of(content)
-        if arrays is not None:
-            return arrays
     if comments is None and not header:
         found = _of_json(content) if ending == "json" else None
         if found is not None:

@@ -7,8 +7,9 @@ private and removes it afterwards.
 
 from collections.abc import Iterator
 
+from aorta.bundle.manifest import Checked
 from aorta.bundle.pack import PackedFile, Prepared
-from aorta.bundle.ship import UNKNOWN
+from aorta.bundle.writing import UNKNOWN, rehearsed
 from aorta.report.html import document
 from aorta.report.markup import el, joined
 from aorta.report.model import (
@@ -26,7 +27,9 @@ from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
 
-def review_lines(prepared: Prepared) -> Iterator[str]:
+def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
+    if said := rehearsed(prepared, checked):
+        yield said
     yield f"{len(prepared.files) + 1} files for {prepared.ticket}:"
     for file in prepared.files:
         yield f"  {file.path}  {file.size} bytes{_note(file)}"
@@ -51,8 +54,7 @@ def shown_value(span: Replacement) -> str:
 def _note(file: PackedFile) -> str:
     if file.unscrubbed:
         return "  NOT SCRUBBED (binary)"
-    replaced = sum(file.account.counts.values())
-    return f"  {replaced} replaced" if replaced else ""
+    return f"  {file.taken} replaced" if file.taken else ""
 
 
 def _shown(span: Replacement) -> str:
@@ -65,9 +67,9 @@ def _plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def review_page(prepared: Prepared) -> str:
+def review_page(prepared: Prepared, checked: Checked | None) -> str:
     removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
-    unknown = [line.removeprefix("- ") for line in UNKNOWN if line.startswith("- ")]
+    said = rehearsed(prepared, checked)
     changed = [_listing(file) for file in prepared.files if file.account.spans]
     rows = [
         [file.path, file.size, "NOT SCRUBBED (binary)" if file.unscrubbed else ""]
@@ -83,8 +85,9 @@ def review_page(prepared: Prepared) -> str:
         ),
         facts=FactRows([]),
         sections=[
+            *([Section("What the packed copy does", [Words([said])])] if said else []),
             Section("What was looked for", [Words(LOOKED_FOR, is_list=True)]),
-            Section("What no scrubbing can know", [Words(unknown, is_list=True)]),
+            Section("What no scrubbing can know", [Words(UNKNOWN, is_list=True)]),
             Section("What was replaced", changed or [Words(["Nothing."])]),
             Section("Every file", [Table(["file", "bytes", ""], rows, frozenset({1}))]),
             Section(
@@ -98,11 +101,9 @@ def review_page(prepared: Prepared) -> str:
 
 
 def _listing(file: PackedFile) -> Listing:
-    count = sum(file.account.counts.values())
-    more = count - len(file.account.spans)
-    note = f"{len(file.account.spans)} of them are shown" if more > 0 else ""
-    lines = [_line(span) for span in file.account.spans]
-    return Listing(f"{file.path}: {count} replaced", lines, note)
+    shown = file.account.spans
+    note = f"{len(shown)} of them are shown" if file.taken > len(shown) else ""
+    return Listing(f"{file.path}: {file.taken} replaced", [_line(span) for span in shown], note)
 
 
 def _line(span: Replacement) -> TextLine:

@@ -18,15 +18,15 @@ from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Oracle, known_failure
+from aorta.core.oracle import Oracle, known_failure
 from aorta.core.sprt import NOTHING, Calibration, HitCount
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Budget, Keep, Question
-from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.session import Resume, Session
+from aorta.engine.rundir import find_resumable, write_json
+from aorta.engine.session import Resume, Session, kept_request
 from aorta.engine.snapshots import snapshot_of
 from aorta.engine.warmth import independent_starts
 from aorta.executors import Executor
@@ -35,7 +35,7 @@ from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
-from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
@@ -53,7 +53,7 @@ class RunRequest:
 
     workload: str | None = None
     command: tuple[str, ...] | str = ()  # words, or a text for a shell
-    cwd: Path | None = None  # of the command; None: here
+    cwd: Path | None = None  # of every trial; None: here
     trials: int | None = 1  # None: as many as it takes to know how often it fails
     seen: HitCount = NOTHING  # how often it was seen to fail before, where trials is None
     stop_at_failure: bool = False  # the first trial that shows the failure is the last
@@ -133,8 +133,17 @@ class RunReport:
         }
 
 
-def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple) -> RunReport:
-    """Run every trial. Under torchrun every rank runs its trials, and rank 0 keeps them."""
+def run(
+    request: RunRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
+) -> RunReport:
+    """Run every trial. Under torchrun every rank runs its trials, and rank 0 keeps them. `say` is
+    called with the run that is resumed, where the request names none.
+    """
+    if request.resume is not None:
+        request = _resumed(request, request.resume, say)
+    request = replace(request, cwd=(request.cwd or Path()).absolute())
     what = _workload(request)
     experiment = workload_experiment(what)
     if request.command and request.executor.name == "local" and not what.environment.isolated:
@@ -151,8 +160,19 @@ def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple
             return replace(report, is_kept=False)
 
 
+def _resumed(request: RunRequest, resume: Resume, say: Callable[[str], None]) -> RunRequest:
+    """The request that the run was begun with, unless this one says again what runs."""
+    run = find_resumable(request.results_dir, "run", resume.run)
+    if resume.run is None:
+        say(f"resuming {run.path}")
+        request = replace(request, resume=replace(resume, run=run.path))
+    return request if request.command or request.workload else kept_request(run, request)
+
+
 def plan_lines(request: RunRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
+    if request.resume is not None:
+        request = _resumed(request, request.resume, lambda _words: None)
     what = _workload(request)
     experiment = workload_experiment(what)
     yield f"{request.trials} trials of {what.workload} in {what.environment.name}"
@@ -179,6 +199,7 @@ def _workload(request: RunRequest) -> WorkloadRequest:
         steps=request.steps,
         oracle=request.oracle,
         timeout=request.timeout,
+        base=request.cwd,
     )
 
 
@@ -192,7 +213,11 @@ def _session(request: RunRequest, workload: str) -> Session:
     if request.resume is not None:
         return Session.resuming(request.results_dir, "run", request.resume)
     place = request.run_dir or request.results_dir / slug(workload)
-    return Session.fresh(place.parent, "run", name=place.name, workload=workload)
+    session = Session.fresh(place.parent, "run", name=place.name, workload=workload)
+    files = tuple(file.absolute() for file in request.layers.mitigations_files)
+    layers = replace(request.layers, mitigations_files=files)
+    session.keep_request(replace(request, layers=layers))
+    return session
 
 
 def _fingerprint(
@@ -252,9 +277,7 @@ def _run_in(
 def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.failure)
-        document = trial_document(label, request, end, found, env=env)
-        write_atomically(run_dir / label.relative_path.name, document.to_json())
+        keep_trial(run_dir / label.relative_path.name, label, request, record, end, env=env)
 
     return keep
 

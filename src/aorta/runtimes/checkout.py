@@ -79,20 +79,16 @@ def check_out(
     if os.path.exists(f"{tree}/.gitmodules"):
         _submodules(tree)
     if cherry_pick:
-        env = _own_objects(tree)
+        # What a cherry-pick makes is written beside the tree, not into the user's repository.
+        shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+        os.makedirs(own := f"{tree}.objects", exist_ok=True)
+        places = {"GIT_OBJECT_DIRECTORY": own, "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared}
+        env = {**os.environ, **places}
         for pick in cherry_pick:
             if _run(tree, "cherry-pick", "--no-commit", pick, env=env):
                 _run(tree, "reset", "--quiet", "--hard", env=env)
     for place, source in (files or {}).items():
         _copy(source, f"{tree}/{place}")
-
-
-def _own_objects(tree: str) -> Mapping[str, str]:
-    """What a cherry-pick makes is written beside the tree, not into the user's repository."""
-    shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
-    own = f"{tree}.objects"
-    os.makedirs(own, exist_ok=True)
-    return {**os.environ, "GIT_OBJECT_DIRECTORY": own, "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared}
 
 
 def _copy(source: str, target: str) -> None:

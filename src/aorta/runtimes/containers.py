@@ -14,6 +14,7 @@ import csv
 import getpass
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -75,18 +76,30 @@ def container_launch(trial: TrialSpec) -> Launch:
     environment = trial.environment
     engine = ENGINES[environment.kind]
     client, options = client_of(engine, environment.options)
-    reference = _reference(trial)
+    reference = environment.image
+    if not reference:
+        raise UsageError(
+            f"its kind is {environment.kind} and it names no image; add the image's reference",
+            where=f"environment {environment.name}",
+        )
     mounts = mounts_of(trial)  # a wrong one is refused before anything is pulled
     image = image_named(client, reference)
-    private = _private_directory(trial)
-    variables = {**variables_of(trial), **_image_variables(reference, image)}
+    # Beside the trial's results, under the name that is never packed or shown.
+    private = trial.trial_dir.absolute() / ".aorta"
+    private.mkdir(parents=True, exist_ok=True)
+    # What a snapshot taken inside the container reports as the image it runs in.
+    known = {"AORTA_DOCKER_IMAGE": reference, "AORTA_DOCKER_DIGEST": image.digest}
+    variables = {**variables_of(trial), **known}
     passed = passed_variables(engine, variables, private)
-    _let_write(options, image, trial.trial_dir)
+    # A user of the image's own may write into the trial's directory; root may anyway.
+    if IMAGES_USER in options and image.user not in ROOT:
+        trial.trial_dir.chmod(0o1777)
     has_devices = names_devices(options) or not trial.resources.gpus
     if environment.container and has_devices:
         name = environment.container
         words = _exec_words(trial, name, options, passed, image)
-        remove = client.remove(name)
+        # The engine removes it once it has ended, and nobody waits for that.
+        remove = client.command("kill", name)
     else:
         name = _name(trial)
         id_file = private / f"{name}.id"
@@ -136,10 +149,12 @@ def _exec_words(
 
 
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
-    """The options of `run`, and of the engine, for a container in which this trial is to run."""
+    """The options of `run`, and of the engine, for a container in which this trial is to run. The
+    engine removes it once it has ended.
+    """
     client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
     own = _run_options(trial, client, options, mounts_of(trial))
-    return (*own, *trial.environment.options)
+    return ("--rm", *own, *trial.environment.options)
 
 
 def _run_options(
@@ -147,36 +162,21 @@ def _run_options(
 ) -> tuple[str, ...]:
     """All but its name, its variables, and the options that the environment names."""
     engine = client.engine
+    given = {option.partition("=")[0] for option in options}
     return (
-        *_labels(trial),
-        *_defaults(options),
+        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
+        f"--label=aorta.pid={os.getpid()}",
+        f"--label=aorta.user={user_name()}",
+        f"--label=aorta.trial={trial.id}",
+        f"--label=aorta.image={trial.environment.image}",
+        *(default for names, default in _DEFAULTS if given.isdisjoint(names)),
+        # Without it SELinux forbids the mounts, or relabels the host's files.
+        "--security-opt=label=disable",
         *engine.run_options,
         *_user(client, options),
         *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
         *(f"--mount={_mount_option(mount)}" for mount in mounts),
     )
-
-
-def _reference(trial: TrialSpec) -> str:
-    environment = trial.environment
-    if not environment.image:
-        raise UsageError(
-            f"its kind is {environment.kind} and it names no image; add the image's reference",
-            where=f"environment {environment.name}",
-        )
-    return environment.image
-
-
-def _private_directory(trial: TrialSpec) -> Path:
-    """Beside the trial's results, under the name that is never packed or shown."""
-    private = trial.trial_dir.absolute() / ".aorta"
-    private.mkdir(parents=True, exist_ok=True)
-    return private
-
-
-def _image_variables(reference: str, image: Image) -> dict[str, str]:
-    """What a snapshot taken inside the container reports as the image it runs in."""
-    return {"AORTA_DOCKER_IMAGE": reference, "AORTA_DOCKER_DIGEST": image.digest}
 
 
 def _name(trial: TrialSpec) -> str:
@@ -191,21 +191,6 @@ def user_name() -> str:
         return str(os.geteuid())
 
 
-def _labels(trial: TrialSpec) -> Iterator[str]:
-    yield f"--label={OWNER_LABEL}={Owner.of_this_process().label}"
-    yield f"--label=aorta.pid={os.getpid()}"
-    yield f"--label=aorta.user={user_name()}"
-    yield f"--label=aorta.trial={trial.id}"
-    yield f"--label=aorta.image={trial.environment.image}"
-
-
-def _defaults(options: Sequence[str]) -> Iterator[str]:
-    given = {option.partition("=")[0] for option in options}
-    yield from (default for names, default in _DEFAULTS if given.isdisjoint(names))
-    # without it SELinux forbids the mounts, or relabels the host's files
-    yield "--security-opt=label=disable"
-
-
 def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
     """The caller, where root inside is root outside: the trial's files stay the caller's."""
     given = {option.partition("=")[0] for option in options}
@@ -213,12 +198,6 @@ def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
         return
     if not is_rootless(client):
         yield f"--user={os.geteuid()}:{os.getegid()}"
-
-
-def _let_write(options: Sequence[str], image: Image, trial_dir: Path) -> None:
-    """A user of the image's own may write into the trial's directory; root may anyway."""
-    if IMAGES_USER in options and image.user not in ROOT:
-        trial_dir.chmod(0o1777)
 
 
 def _handed_over(
@@ -293,28 +272,10 @@ def _parsed(text: str, trial: TrialSpec) -> Mount:
 # -- variables
 
 
-_OBEYED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
-_OBEYED_PREFIXES = (
-    "BUILDKIT",
-    "CONTAINER",
-    "DBUS_",
-    "DOCKER_",
-    "GCONV_",
-    "GLIBC_",
-    "GO",
-    "LC_",
-    "LD_",
-    "LISTEN_",
-    "MALLOC_",
-    "NOTIFY_",
-    "OTEL_",
-    "PODMAN_",
-    "REGISTRY_",
-    "SSH_",
-    "SSL_",
-    "STORAGE_",
-    "XDG_",
-    "_CONTAINERS",
+_OBEYED = re.compile(
+    r"(HOME|LANG|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER)\Z"
+    r"|BUILDKIT|CONTAINER|DBUS_|DOCKER_|GCONV_|GLIBC_|GO|LC_|LD_|LISTEN_|MALLOC_|NOTIFY_|OTEL_"
+    r"|PODMAN_|REGISTRY_|SSH_|SSL_|STORAGE_|XDG_|_CONTAINERS"
 )
 
 
@@ -333,7 +294,7 @@ def passed_variables(
 ) -> PassedVariables:
     for name, value in variables.items():
         check_variable(name, value, where="env")
-    by_file = {name: value for name, value in variables.items() if _client_obeys(name)}
+    by_file = {name: value for name, value in variables.items() if _OBEYED.match(name)}
     by_name = {name: value for name, value in variables.items() if name not in by_file}
     kept_out = [name for name in engine.keeps_out if name not in variables]
     options = [f"--env={name}" for name in (*sorted(by_name), *kept_out)]
@@ -343,10 +304,6 @@ def passed_variables(
         options.append(f"--env-file={path}")
         cleanup.append(("rm", "-f", str(path)))
     return PassedVariables(tuple(options), by_name, frozenset(kept_out), tuple(cleanup))
-
-
-def _client_obeys(name: str) -> bool:
-    return name in _OBEYED or name.startswith(_OBEYED_PREFIXES)
 
 
 def _written(variables: Mapping[str, str], directory: Path) -> Path:
@@ -384,22 +341,19 @@ def sweep(
     `environments` say which engines to look into. One that is absent or does not answer runs no
     container.
     """
-    clients = {_installed(place) for place in environments if place.kind in ENGINES}
-    return tuple(name for client in clients if client for name in _sweep_engine(client, owner))
-
-
-def _installed(environment: Environment) -> Client | None:
-    with suppress(InfrastructureError):
-        return client_of(ENGINES[environment.kind], environment.options)[0]
-    return None
-
-
-def _sweep_engine(client: Client, owner: Owner | None) -> Iterator[str]:
-    for name, label in _owned(client):
-        of = Owner.from_label(label)
-        if of is not None and (of == owner if owner else of.is_gone()):
-            ask(client, *client.engine.remove, name)
-            yield name
+    clients = set()
+    for place in environments:
+        with suppress(InfrastructureError):
+            if place.kind in ENGINES:
+                clients.add(client_of(ENGINES[place.kind], place.options)[0])
+    removed = []
+    for client in clients:
+        for name, label in _owned(client):
+            of = Owner.from_label(label)
+            if of is not None and (of == owner if owner else of.is_gone()):
+                ask(client, *client.engine.remove, name)
+                removed.append(name)
+    return tuple(removed)
 
 
 def _owned(client: Client) -> Iterator[tuple[str, str]]:

@@ -232,16 +232,8 @@ PODMAN = ContainerEngine(
     start="see what is wrong with: podman info",
     client_options=frozenset(
         {
-            "--cgroup-manager",
-            "--connection",
-            "--identity",
-            "--log-level",
-            "--root",
-            "--runroot",
-            "--runtime",
-            "--storage-driver",
-            "--storage-opt",
-            "--url",
+            *("--cgroup-manager", "--connection", "--identity", "--log-level", "--root"),
+            *("--runroot", "--runtime", "--storage-driver", "--storage-opt", "--url"),
         }
     ),
     run_options=("--http-proxy=false",),  # it copies the host's proxies into a container otherwise

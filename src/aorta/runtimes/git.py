@@ -31,24 +31,10 @@ _WEB_FORMS = (
 )
 _REFUSED = re.compile(r"dubious ownership in repository at '(.+)'")
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
-_OF_ONE_REPOSITORY = frozenset(
-    {
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_COMMON_DIR",
-        "GIT_CONFIG",
-        "GIT_DIR",
-        "GIT_GRAFT_FILE",
-        "GIT_IMPLICIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_INTERNAL_SUPER_PREFIX",
-        "GIT_NAMESPACE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_PREFIX",
-        "GIT_QUARANTINE_PATH",
-        "GIT_REPLACE_REF_BASE",
-        "GIT_SHALLOW_FILE",
-        "GIT_WORK_TREE",
-    }
+_OF_ONE_REPOSITORY = re.compile(
+    "GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE"
+    "|INDEX_FILE|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH"
+    "|REPLACE_REF_BASE|SHALLOW_FILE|WORK_TREE)"
 )
 """What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works
 there, whatever directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the
@@ -76,14 +62,11 @@ class Commit:
     title: str
 
 
-def _environ() -> dict[str, str]:
-    return {name: v for name, v in os.environ.items() if name not in _OF_ONE_REPOSITORY}
-
-
 @contextmanager
 def no_repository_named() -> Iterator[None]:
     """Meanwhile git finds a repository by its directory alone, in child processes too."""
-    named = {name: os.environ.pop(name) for name in _OF_ONE_REPOSITORY & os.environ.keys()}
+    names = [name for name in os.environ if _OF_ONE_REPOSITORY.fullmatch(name)]
+    named = {name: os.environ.pop(name) for name in names}
     try:
         yield
     finally:
@@ -94,12 +77,13 @@ def git_on_host(path: Path) -> RunGit:
     """Git in a directory of this machine, without password prompts, in English."""
 
     def run(arguments: Sequence[str]) -> GitAnswer:
+        around = {n: v for n, v in os.environ.items() if not _OF_ONE_REPOSITORY.fullmatch(n)}
         try:
             done = subprocess.run(
                 ("git", "-C", str(path), *arguments),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                env={**_environ(), **_QUIET},
+                env={**around, **_QUIET},
                 check=False,
             )
         except FileNotFoundError:
@@ -189,7 +173,7 @@ class Repository:
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
         if not self._lists_too_much(found, older):
             return found
-        shared = self._ancestry(older)
+        shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
 
     def _lists_too_much(self, found: Sequence[Commit], older: str) -> bool:
@@ -204,10 +188,6 @@ class Repository:
             if not set(some) <= set(apart):
                 return True
         return False
-
-    def _ancestry(self, newest: str) -> set[str]:
-        """A commit and everything that it is built on, whatever the dates."""
-        return set(self._asked("rev-list", newest).split())
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""
@@ -309,12 +289,13 @@ def without_credentials(address: str) -> str:
 
 def _commits(said: str) -> list[Commit]:
     """A line each; characters of names and titles that end a line become spaces."""
-    return [_commit(line) for line in said.split("\n") if line]
-
-
-def _commit(line: str) -> Commit:
-    sha, parents, time, date, author, title = line.split(_FIELD, 5)
-    return Commit(sha, tuple(parents.split()), int(time), _plain(author), date, _plain(title))
+    found = []
+    for line in said.split("\n"):
+        if line:
+            sha, parents, time, date, author, title = line.split(_FIELD, 5)
+            known = (sha, tuple(parents.split()), int(time))
+            found.append(Commit(*known, _plain(author), date, _plain(title)))
+    return found
 
 
 def _plain(text: str) -> str:

@@ -16,8 +16,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -80,7 +79,9 @@ def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
     """
     base = job.base
     for step in job.steps:
-        with _one_maker(job, step):
+        name = Path(step.target).name.replace(":", "-")
+        with (Path(job.place) / f"{name}.lock").open("w") as one_maker:
+            fcntl.flock(one_maker, fcntl.LOCK_EX)
             shared = step is not job.steps[-1]
             is_there = shared and is_made(job.kind, job.options, step.target)
             code = 0 if is_there else make(base, step)
@@ -88,14 +89,6 @@ def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
             return code
         base = step.target
     return 0
-
-
-@contextmanager
-def _one_maker(job: ImageJob, step: ImageStep) -> Iterator[None]:
-    name = Path(step.target).name.replace(":", "-")
-    with (Path(job.place) / f"{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def is_made(kind: str, options: Sequence[str], target: str) -> bool:

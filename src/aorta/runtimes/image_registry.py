@@ -113,7 +113,12 @@ class _Client:
 
     def page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
         answered = self._asked(path)
-        return _object(answered.body), _next_path(answered.headers.get("Link", ""), path)
+        found = _NEXT.search(answered.headers.get("Link", ""))
+        if found is None:
+            return _object(answered.body), None
+        parts = urllib.parse.urlsplit(urllib.parse.urljoin(path, str(found[1])))
+        following = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        return _object(answered.body), following
 
     def digest(self, path: str) -> str | None:
         return self._asked(path, "HEAD").headers.get("Docker-Content-Digest")
@@ -175,14 +180,6 @@ class _Client:
         )
 
 
-def _next_path(link: str, current: str) -> str | None:
-    found = _NEXT.search(link)
-    if found is None:
-        return None
-    parts = urllib.parse.urlsplit(urllib.parse.urljoin(current, str(found[1])))
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path
-
-
 def _credentials(host: str) -> str | None:
     """`user:password` in base64, from the files and helpers that container engines keep."""
     keys = (
@@ -196,18 +193,12 @@ def _credentials(host: str) -> str | None:
         except (OSError, InfrastructureError):
             continue
         for key in keys:
-            found = _credentials_in(content, key)
-            if found is not None:
+            if known := content.get("auths", {}).get(key, {}).get("auth"):
+                return str(known)
+            helper = content.get("credHelpers", {}).get(key) or content.get("credsStore")
+            if helper and (found := _from_helper(str(helper), key)):
                 return found
     return None
-
-
-def _credentials_in(content: Mapping[str, Any], key: str) -> str | None:
-    entry = content.get("auths", {}).get(key, {})
-    if entry.get("auth"):
-        return str(entry["auth"])
-    helper = content.get("credHelpers", {}).get(key) or content.get("credsStore")
-    return _from_helper(str(helper), key) if helper else None
 
 
 def _credential_files() -> Iterator[Path]:

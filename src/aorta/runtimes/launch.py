@@ -68,9 +68,9 @@ def launch_for(trial: TrialSpec) -> Launch:
     """How to start `trial`. Its `env` must hold every layer, its devices included."""
     match trial.environment.kind:
         case RuntimeKind.HOST:
-            return host_launch(trial)
+            return Launch(argv=trial.argv, cwd=trial.cwd, env=variables_of(trial))
         case RuntimeKind.VENV:
-            return venv_launch(trial)
+            return _venv_launch(trial)
         case RuntimeKind.DOCKER | RuntimeKind.PODMAN:
             from aorta.runtimes.containers import container_launch
 
@@ -101,11 +101,7 @@ def metric_file_of(trial: TrialSpec) -> Path | None:
     return trial.trial_dir.absolute() / (name.name if name.is_absolute() else name)
 
 
-def host_launch(trial: TrialSpec) -> Launch:
-    return Launch(argv=trial.argv, cwd=trial.cwd, env=variables_of(trial))
-
-
-def venv_launch(trial: TrialSpec) -> Launch:
+def _venv_launch(trial: TrialSpec) -> Launch:
     venv = _venv_of(trial)
     variables = variables_of(trial)
     search_path = variables.get("PATH", os.environ.get("PATH", os.defpath))

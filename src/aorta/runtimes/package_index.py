@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -142,7 +142,9 @@ class PackageIndex:
         name = canonicalize_name(name)
         if name not in self._known:
             found: dict[str, IndexFile] = {}
-            for file in self._every(name):
+            listed = [_linked(place, name) for place in self._sources.find_links]
+            listed += [_listed(index, name) for index in self._sources.indexes]
+            for file in chain.from_iterable(listed):
                 found.setdefault(file.name, file)
             self._known[name] = list(found.values())
         return self._known[name]
@@ -176,12 +178,6 @@ class PackageIndex:
         last = Release(bad, said.get(ends[1]) or _day_in(bad))
         return [first, *dated, last]
 
-    def _every(self, name: str) -> Iterator[IndexFile]:
-        for place in self._sources.find_links:
-            yield from _linked(place, name)
-        for index in self._sources.indexes:
-            yield from _listed(index, name)
-
 
 def _version(text: str) -> Version | None:
     try:
@@ -204,7 +200,9 @@ def _day_in(version: str) -> float | None:
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
     """Those with a file for this Python and machine; yanked if every such file is."""
-    usable = _tags_of(python)
+    parts = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    interpreter = f"cp{parts[0]}{parts[1]}"
+    usable = {*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter)}
     found: dict[Version, list[IndexFile]] = {}
     for file in files:
         fits = file.runs_on is None or not usable.isdisjoint(file.runs_on)
@@ -225,15 +223,6 @@ def _allows(requires: str | None, python: str) -> bool:
         return not requires or SpecifierSet(requires).contains(python, prereleases=True)
     except InvalidSpecifier:
         return True
-
-
-@cache
-def _tags_of(python: str) -> frozenset[tags.Tag]:
-    parts = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
-    interpreter = f"cp{parts[0]}{parts[1]}"
-    return frozenset(
-        (*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter))
-    )
 
 
 # -- reading it

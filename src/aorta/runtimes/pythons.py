@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_FINAL_PART = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
+_MINOR = re.compile(r"\d+")
 
 
 def active_environment() -> str:
@@ -27,11 +27,6 @@ def active_environment() -> str:
         check=False,
     )
     return done.stdout.strip() or sys.prefix
-
-
-def same_minor(one: str, other: str) -> bool:
-    a, b = _FINAL_PART.match(one), _FINAL_PART.match(other)
-    return bool(a and b and a.groups()[:2] == b.groups()[:2])
 
 
 def this_python() -> str:
@@ -73,7 +68,9 @@ def pythons_between(good: str, bad: str) -> list[str]:
 @cache
 def find_python(version: str) -> tuple[str, str] | None:
     """That very release, or another of the same minor version."""
-    found = [(v, p) for p in _programs(version) if (v := version_of(p)) and same_minor(v, version)]
+    minor = _MINOR.findall(version)[:2]
+    programs = ((version_of(program), program) for program in _programs(version))
+    found = [(v, p) for v, p in programs if v and _MINOR.findall(v)[:2] == minor]
     return next((one for one in found if one[0] == version), found[0] if found else None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import TrialSpec
-from aorta.runtimes.containers import Mount, mounts_of
+from aorta.runtimes.containers import mounts_of
 from aorta.runtimes.launch import ANY_CODE, Launch, Refusal, variables_of
 
 ONCE = ("--nodes=1", "--ntasks=1")
@@ -121,15 +121,11 @@ def enroot_reference(image: str) -> str:
 
 def _mounts(trial: TrialSpec) -> Iterator[str]:
     for mount in mounts_of(trial):
-        _check_separators(mount, trial)
+        for path in (str(mount.source), mount.target):
+            if "," in path or ":" in path:
+                raise UsageError(
+                    f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link "
+                    "to it instead",
+                    where=f"environment {trial.environment.name}",
+                )
         yield f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
-
-
-def _check_separators(mount: Mount, trial: TrialSpec) -> None:
-    for path in (str(mount.source), mount.target):
-        if "," in path or ":" in path:
-            raise UsageError(
-                f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link to it "
-                "instead",
-                where=f"environment {trial.environment.name}",
-            )

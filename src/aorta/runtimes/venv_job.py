@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,8 @@ from aorta.runtimes.pythons import find_uv
 if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
     from aorta.runtimes.package_index import Sources
 
-UNREACHABLE = (
-    GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
-)
+# The exit code that says: the index could not be read, whatever the packages.
+UNREACHABLE = GIT_FAULT
 _NETWORK = re.compile(
     r"error sending request|dns error|failed to lookup address|Connection refused|"
     r"NewConnectionError"
@@ -34,10 +34,8 @@ _NETWORK = re.compile(
 )
 _REASON = re.compile(r"(cause: )?Because |ERROR: (Cannot|Could|No) ")
 _MOST_REASON = 400
-_UV_QUIETLY = (
-    "--quiet",
-    "--no-config",
-)  # the constraints of a project around us are not of the two sides
+# The constraints of a project around us are not of the two sides.
+_UV_QUIETLY = ("--quiet", "--no-config")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,10 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     _install(job, beside)
     found = {name: version for name, version, _, _ in distributions(place)}
-    _check_firm(job, found)
+    # What was installed is what is judged: another version is another state.
+    for name, (version, had) in other_versions(job.firm, found).items():
+        print(f"{name} {version} was asked for, and {had} was installed", file=sys.stderr)
+        raise SystemExit(1)
     if job.listed is not None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
@@ -92,13 +93,6 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")
-
-
-def _check_firm(job: EnvironmentJob, found: "Mapping[str, str]") -> None:
-    """What was installed is what is judged: another version is another state."""
-    for name, (version, had) in other_versions(job.firm, found).items():
-        print(f"{name} {version} was asked for, and {had} was installed", file=sys.stderr)
-        raise SystemExit(1)
 
 
 def other_versions(
@@ -144,11 +138,6 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
     raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
 
 
-def _uv_places(job: EnvironmentJob) -> list[str]:
-    words = [word for place in job.find_links for word in ("--find-links", place)]
-    return words if job.indexes else [*words, "--no-index"]
-
-
 def _conflict(said: str) -> list[str]:
     """What the installer said, with its reason as the last line."""
     lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
@@ -170,7 +159,9 @@ def _installing(
 ) -> list[str]:
     listed = _file(beside / "requirements.txt", requirements)
     words = [*installer(f"{job.place}/bin/python"), "-r", listed]
-    words += _uv_places(job) if find_uv() else []
+    if find_uv():
+        words += [word for place in job.find_links for word in ("--find-links", place)]
+        words += [] if job.indexes else ["--no-index"]
     words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
@@ -190,26 +181,11 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
 def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
     """Name, version, requirements and Pythons of all that is installed there."""
     for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
-        said = _headers(file.read_text(encoding="utf-8", errors="replace"))
-        names, versions = said.get("name"), said.get("version")
-        if names and versions:
-            runs_with = said.get("requires-python")
-            asked = said.get("requires-dist", [])
-            yield names[0], versions[0], asked, runs_with[0] if runs_with else None
-
-
-def _headers(metadata: str) -> dict[str, list[str]]:
-    """By their names in small letters: what stands before the first empty line, a value's further
-    lines indented. The parser of `email` says the same, and its import is a fifth of what a start
-    takes.
-    """
-    head = re.split(r"\r?\n\r?\n", metadata, maxsplit=1)[0]
-    found: dict[str, list[str]] = {}
-    for line in re.sub(r"\r?\n(?=[ \t])", "", head).splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            found.setdefault(name.lower(), []).append(value.strip())
-    return found
+        said = HeaderParser().parsestr(file.read_text(encoding="utf-8", errors="replace"))
+        name, version = said.get("Name"), said.get("Version")
+        if name and version:
+            asked = [str(line) for line in said.get_all("Requires-Dist", [])]
+            yield name, version, asked, said.get("Requires-Python")
 
 
 def installer(python: str) -> list[str]:

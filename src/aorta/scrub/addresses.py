@@ -212,7 +212,7 @@ def _is_before_lines(name: str) -> bool:
 
 def _hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:
     """`gpu-07:4711:4712 [0] NCCL INFO …`, the prefix of every line that NCCL and RCCL write."""
-    for line in _COLLECTIVE.lines_of(as_looked_at(text)):
+    for line in as_looked_at(text).lines_like(_COLLECTIVE.may_match):
         match = _COLLECTIVE.pattern.search(text, *line)
         if match is not None and _names_somebody(match[1]) and not _COMMIT.match(match[1]):
             yield SecretSpan(match.start(1), match.end(1), Kind.HOST, match[1])

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from aorta.scrub.findings import PLACEHOLDER, Kind, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import (
+    ALL_BELOW_IS_SECRET,
     announces_secret,
     is_dense,
     is_metavar,
@@ -44,20 +45,28 @@ _SETS_A_VARIABLE = re.compile(
     r"[(\[]\\*[\"']\Z"
 )
 _SETS_BY_SPACE = re.compile(
-    r"(?:\bconfig(?:ure)?(?: --?\w+)* +(?:set|add)|\bsetx|\bsetenv|\bset -\w+|\bENV|\bARG"
+    r"(?:^|\n)[ \t]*(?:machine|login|user|account)[ \t]+\S+[ \t]*\r?\n[ \t]*\Z"
+    r"|(?:\bconfig(?:ure)?(?: --?\w+)* +(?:set|add)|\bsetx|\bsetenv|\bset -\w+|\bENV|\bARG"
     r"|\bconfig(?: --?\w+)+)(?: --?\w+)* +\Z"
 )
 _AT_KEY = re.compile(
     r"[\s\-#>*|+!/;]*(?:(?:export|declare|local|readonly|set|ENV|ARG|const|let|var|final|static|"
     r"private|public|String|\?)\s+)*[\"'`\[]*\Z"
 )
-_BLOCK = re.compile(r"[|>][+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n")
+_BLOCK = re.compile(
+    r"(?:[!&][\w!.:/\-]*[ \t]+)*(?P<is_block>[|>])[+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n"
+)
 _NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
 _INDENTED = re.compile(
     r"(?P<indent>[ \t]*)(?P<item>-[ \t]+)?(?P<content>[^\s][^\n]*?)[ \t\r]*(?:\n|\Z)"
 )
 _KEY = re.compile(
     r"(?P<name>(?P<is_value>[\"']?(?:value|default)[\"']?:\s)|[\"']?[\w.\-]+[\"']?:(?:\s|\Z))|[{\[]"
+)
+_HEREDOC = re.compile(
+    r"<<[\-~]?[ \t]*[\"']?(?P<end>\w+)[\"']?[^\n]*\n"
+    r"\s*(?P<value>(?s:.{1,4096}?))\s*^[ \t]*(?P=end)\b",
+    re.MULTILINE,
 )
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
@@ -81,23 +90,28 @@ _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=
 _ELEMENTS = re.compile(
     r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
     r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<key>(?P<plist>[^<>\n]{3,60})</key>\s*<string>(?P<of_plist>[^<>]{2,4096}?)</"
+    r"|<(?:key|name)>(?P<pair>[^<>\n]{3,60})</\w+>\s*<(?:string|value)>(?P<of_pair>[^<>]{2,4096}?)</"
     r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
 )
-_NAME_IN_TAG = re.compile(r"(?:<key>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
+_NAME_IN_TAG = re.compile(r"(?:<(?:key|name)>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
     rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
     r"|^[ \t]*variable[ \t]+\"(?P<terraform>[A-Za-z0-9_.\-]++)\"[ \t]*(?=\{)",
     re.IGNORECASE | re.MULTILINE,
 )
+# Below the name, with other fields of the same item between, or behind a command of a CI system.
 _PAIR_VALUE = re.compile(
-    r"(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}"
+    r"(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n)(?:[ \t#]{0,64}(?!value)\w{1,30}:[ \t][^\n]{1,80}\n){0,3})?"
+    r"[ \t#]{0,64}"
     rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}"
+    r"|(?:;[\w=;]{1,60})?\]|::"
     r"|\{[^{}]{0,400}?\bdefault[ \t]*=[ \t]*",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
+_WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
+_VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
 # For the shape of a line: what follows stands in the next one; a value that cannot be dense.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
 _QUOTED_WORDS = re.compile(r"\"[^\"\\0-9]+\"|'[^'\\0-9]+'")
@@ -161,6 +175,9 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
 @lru_cache(maxsize=1 << 14)
 def _names_a_secret(shape: str) -> bool:
     """Of the shape of a line: it holds a name that may announce a secret, and a join."""
+    line = _WORD_AND_VALUE.fullmatch(shape)
+    if line and announces_secret(line["name"]):
+        return True  # of a .netrc, where the line before decides, or of another list of settings
     names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
     return any(_may_have_value(shape, name) for name in names) or any(
         _may_be_secret_name(pair["name"] or pair["terraform"])
@@ -193,7 +210,10 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
     is_flag = name.startswith("-")
     near = max(0, begin - 48)
     if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(text, near, begin):
-        return None  # "the password is wrong" is a sentence; `--password x` is not
+        # "the password is wrong" is a sentence; `--password x` is not
+        if not announces_secret(name) or not _is_quoted_or_alone(text, begin, match.end()):
+            return None
+        join = "is"
     if re.fullmatch(_BAR, join):
         if not _AFTER_BAR.search(text, near, begin):
             return None  # a pipe, and no table
@@ -219,6 +239,14 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
     )
 
 
+def _is_quoted_or_alone(text: str, begin: int, at: int) -> bool:
+    """`password 'x' was refused`; or `requirepass x`, and nothing else in its line."""
+    if text[at : at + 1] in ("'", '"'):
+        return True
+    start, end = text.rfind("\n", 0, begin) + 1, text.find("\n", at)
+    return _WORD_AND_VALUE.fullmatch(text, start, end if end >= 0 else len(text)) is not None
+
+
 def _secrets_at(text: str, place: _Place | None, quoted_only: bool) -> Iterator[SecretSpan]:
     if place is None or place.name.lower().endswith("authorization"):
         return  # a header, which has rules of its own
@@ -236,6 +264,8 @@ def _is_secret(place: _Place, value: str, surely: bool) -> bool:
         return False
     if place.separator == "|":
         return is_dense(value) or (surely and " " not in value and not value.isalpha())
+    if place.separator == "," and place.is_flag and surely:
+        return not value.startswith("-") and is_secret_value(place.name, value)
     if place.separator in ("is", "was", ","):
         has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
         return is_dense(value) or (surely and has_both and " " not in value and len(value) >= 6)
@@ -246,6 +276,9 @@ def _is_secret(place: _Place, value: str, surely: bool) -> bool:
 
 def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSpan]:
     at = place.at
+    if surely and (inside := _VALUE_INSIDE.match(text, at)):
+        at = inside.end()
+        place = place._replace(at=at)
     if place.separator == "|":
         cell = _IN_TABLE.match(text, at)
         if cell:
@@ -254,10 +287,9 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
     if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
         if opened:
-            is_block = text[at : at + 1] in ("|", ">")
-            yield from _below(text, opened.end(), place.indent, is_block)
+            yield from _below(text, opened.end(), place, "is_block" in opened.groupdict())
             return
-    quoted = _TRIPLE.match(text, at) or _QUOTED.match(text, at)
+    quoted = _HEREDOC.match(text, at) or _TRIPLE.match(text, at) or _QUOTED.match(text, at)
     if quoted and _closes(text, quoted):
         yield _span(text, quoted.start("value"), quoted.end("value"))
         return
@@ -272,7 +304,7 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
 
 def _closes(text: str, quoted: re.Match[str]) -> bool:
     """A value over several lines is believed where nothing but punctuation follows its end."""
-    if "\n" not in quoted["value"] or len(quoted["quote"]) == 3:
+    if "\n" not in quoted["value"] or len(quoted.groupdict().get("quote", "<<<")) == 3:
         return True
     end = text.find("\n", quoted.end())
     rest = text[quoted.end() : len(text) if end < 0 else end]
@@ -283,9 +315,12 @@ def _closes(text: str, quoted: re.Match[str]) -> bool:
     )
 
 
-def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSpan]:
-    """The lines of a block, each item of a list, or the one value that stands below its name."""
+def _below(text: str, at: int, place: _Place, is_block: bool) -> Iterator[SecretSpan]:
+    """The lines of a block, each item of a list, each value of a Kubernetes secret, or the one
+    value that stands below its name.
+    """
     start = end = -1
+    indent = place.indent
     while (line := _INDENTED.match(text, at)) is not None:
         inside = len(line["indent"]) > indent or (line["item"] and len(line["indent"]) >= indent)
         if not inside or at == len(text):
@@ -297,7 +332,7 @@ def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSp
             if not re.match(r"[\w.\-]+:(?:\s|\Z)", item):
                 yield _span(text, begin, begin + len(item))
         elif not is_block and (key := _KEY.match(content)):
-            if key["is_value"]:
+            if key["is_value"] or (key["name"] and place.name in ALL_BELOW_IS_SECRET):
                 begin = line.start("content") + key.end()
                 item = content[key.end() :].strip("\"' ")
                 begin = text.find(item, begin)
@@ -316,7 +351,9 @@ def _below(text: str, at: int, indent: int, is_block: bool) -> Iterator[SecretSp
 
 def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
     found = _word(text, place.at, place.in_list, _LONGEST if surely else _LONGEST_DENSE)
-    if found is None or (not place.is_flag and _CODE.match(found.value)):
+    if found is None or (found.value.startswith("{") and not place.in_list):
+        return None  # what is inside of braces has names of its own
+    if not place.is_flag and _CODE.match(found.value):
         return None
     if place.in_list and text[found.end : found.end + 1] == " ":
         more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)
@@ -327,6 +364,8 @@ def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
             return _span(text, found.start, end)
     if not surely or not names_a_password(place.name) or place.in_list:
         return found
+    if found.value.isdigit() and not is_secret_value(place.name, found.value):
+        return found  # a count, and what follows says of what
     if place.separator == ":" or (place.separator == "=" and place.spaced):
         more = (_REST_OF_LINE if place.at_key else _WORDS_MORE).match(text, found.end)
     elif "phrase" in place.name.lower():
@@ -362,7 +401,7 @@ def _in_elements(text: str, start: int, end: int) -> Iterator[SecretSpan]:
     at = start
     while (match := _ELEMENTS.search(text, at)) is not None and match.start() < end:
         at = match.end()
-        for name in ("key", "plist", "name"):
+        for name in ("key", "pair", "name"):
             value = f"of_{name}"
             if match[name] and announces_secret(match[name].replace(" ", "_")):
                 said = match[value].strip()

@@ -9,12 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 Lines = Iterator[tuple[int, int]]
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 _LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
+_SHAPES_KNOWN = 1 << 12  # of each rule
 
 
 def shape_of(line: bytes) -> bytes:
@@ -50,13 +51,12 @@ class Text(str):
         return alike
 
     @cached_property
-    def _shapes(self) -> list[tuple[str, str, list[tuple[int, int]]]]:
-        """(shape, the same without capitals, the lines that have it)."""
+    def _shapes(self) -> list[tuple[str, list[tuple[int, int]]]]:
+        """(shape, the lines that have it)."""
         found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
         for line, lines in self._alike.items():
             found[shape_of(line)] += lines
-        texts = ((_decoded(shape), lines) for shape, lines in found.items())
-        return [(shape, shape.casefold().translate(_LIKE_I), lines) for shape, lines in texts]
+        return [(_decoded(shape), lines) for shape, lines in found.items()]
 
     def matches_in_lines(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
         """(start, end) of every match of a pattern for which one digit is like another: of lines
@@ -67,19 +67,9 @@ class Text(str):
                 begin, end = match.span()
                 yield from ((start + begin, start + end) for start, _ in places)
 
-    def lines_with(self, hints: Iterable[str]) -> Lines:
-        """(start, end) of every line that holds one of the hints, in whatever case. A hint has no
-        capital, and a `0` for each of its numbers.
-        """
-        for _, low, lines in self._shapes:
-            for hint in hints:
-                if hint in low:
-                    yield from lines
-                    break
-
     def lines_like(self, may_match: Callable[[str], object]) -> Lines:
         """(start, end) of every line whose shape passes."""
-        for shape, _, lines in self._shapes:
+        for shape, lines in self._shapes:
             if may_match(shape):
                 yield from lines
 
@@ -95,28 +85,47 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """A pattern and what a line must have for it to match: one of some hints (as the keywords of
-    gitleaks), or a shape. No match goes over the end of a line.
+    """A pattern, and whether a line of some shape may match it. A match goes at most `over`
+    characters over the end of its line.
     """
 
     pattern: re.Pattern[str]
+    may_match: Callable[[str], object]
+    over: int
     hints: tuple[str, ...]
-    shape: re.Pattern[str] | None
-
-    def lines_of(self, text: Text) -> Lines:
-        return text.lines_like(self.shape.search) if self.shape else text.lines_with(self.hints)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        for start, end in self.lines_of(as_looked_at(text)):
-            yield from self.pattern.finditer(text, start, end)
+        for start, end in as_looked_at(text).lines_like(self.may_match):
+            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
 
 
 def rule(
-    pattern: str, hints: str = "", *, shape: str = "", flags: re.RegexFlag = re.NOFLAG
+    pattern: str,
+    hints: str = "",
+    *,
+    shape: str = "",
+    flags: re.RegexFlag = re.NOFLAG,
+    over: int = 0,
 ) -> Rule:
-    """The hints are separated by `|`."""
-    of_shape = re.compile(shape) if shape else None
-    return Rule(re.compile(pattern, flags), tuple(hints.split("|")), of_shape)
+    """A line must have one of the hints (as the keywords of gitleaks), which are separated by `|`,
+    without capitals, and have a `0` for each of their numbers; or its shape must match.
+    """
+    of_shape = re.compile(shape)
+    some = tuple(hints.split("|")) if hints else ()
+
+    @lru_cache(maxsize=_SHAPES_KNOWN)
+    def may_match(line: str) -> bool:
+        if not some:
+            return of_shape.search(line) is not None
+        low = without_capitals(line)
+        return any(hint in low for hint in some)
+
+    return Rule(re.compile(pattern, flags), may_match, over, some)
+
+
+@lru_cache(maxsize=_SHAPES_KNOWN)
+def without_capitals(shape: str) -> str:
+    return shape.casefold().translate(_LIKE_I)
 
 
 class Kind(StrEnum):

@@ -135,7 +135,7 @@ def known_keys_in(text: str) -> Iterator[SecretSpan]:
             for start, end in _keys_of(match.group()):
                 begin = match.start() + start
                 yield SecretSpan(begin, match.start() + end, Kind.CREDENTIAL, match[0][start:end])
-    if next(looked_at.lines_with(("private key", "putty-user-key")), None):
+    if "PRIVATE KEY" in text or "PuTTY-User-Key" in text:
         for match in _PRIVATE_KEY.finditer(text):
             yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
 

@@ -22,6 +22,12 @@ _RULES = (
         r"@(?=[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))",
         "://",
     ),
+    # Oracle's: a name, a slash, a password and the place.
+    rule(
+        r"(?:\bjdbc:oracle:\w+:|\b(?:sqlplus|sqlldr|expdp|impdp|rman)\b[^\n]{0,80}?\s[\"']?)"
+        r"[\w$#.\-]+/(?P<value>[^\s/@\"'][^\s@\"']*)@",
+        "jdbc:oracle|sqlplus|sqlldr|expdp|impdp|rman",
+    ),
     # A token alone in front of the host.
     rule(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
     rule(
@@ -44,33 +50,57 @@ _RULES = (
     rule(
         r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
         r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+        r"|\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+"
+        r"|\bsudo\s+-S\b[^\n]{0,200}?<<<\s*"
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bnet use \S+\s+\S+\s+(?=\S+\s+/user:)"
         r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
-        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+"
-        r"|\bopenssl\b[^\n]{0,200}?\bpass:|\bexpect\b[^\n]{0,40}?\bsend\s+)"
+        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
+        r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
         r"[\"']?(?P<value>[^\s\"']+)"
-        r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})"
+        r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
         r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|expect|sudo|passwd"
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|sudo|passwd"
+        "|mc alias|mc config"
         "|zip|0z|net use|password |passphrase |passcode |securestring",
     ),
     rule(
         rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
-        rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}",
-        "auth|cred|login|userpwd",
+        rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}"
+        rf"|[.:]auth\(\s*{_QUOTE}(?P<alone>[^\"'\n]+?){_QUOTE}\s*\)"
+        rf"|\bURL(?:\.create)?\(\s*(?:{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*){{2}}"
+        rf"{_QUOTE}(?P<third>[^\"'\n]+?){_QUOTE}",
+        "auth|cred|login|userpwd|url(|url.create(",
         flags=re.IGNORECASE,
+    ),
+    rule(
+        r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
+        r"|\bauth[=:]\s*[\w.\-]+:(?P<of_pair>(?=\S*[A-Za-z])[^\s\"']{4,})",
+        " pass|auth=|auth:",
+    ),
+    rule(
+        r"(?i)\b(?:api|access|secret|auth) (?:key|token)\s+[\"']?"
+        r"(?P<value>(?=\w*[0-9])(?=\w*[A-Za-z])[\w\-]{16,})",
+        "api key|access key|secret key|auth key|api token|access token|auth token|secret token",
+    ),
+    # What expect, pexpect and their like answer to a prompt.
+    rule(
+        r"(?:assword|assphrase|asscode)\b[^\n]{0,60}\n?[^\n]{0,40}?\bsend\w*(?: --)?[ (]\s*"
+        r"[bru]?[\"'](?P<value>[^\"'\n]+?)(?:\\[rn])*[\"']",
+        "assword|assphrase|asscode",
+        over=200,
     ),
     # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
     # Samba's `-U USER%PASSWORD`.
     rule(
         r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
-        r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)",
+        r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)"
+        r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)",
         "-u",
     ),
     # The next line of a long command of curl.
@@ -81,16 +111,23 @@ _RULES = (
         flags=re.MULTILINE,
     ),
     rule(
-        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|with\s+(?:encrypted\s+)?password|"
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
-        r"\s*=?\s*'(?P<value>[^'\n]+)'",
+        r"\s*=?\s*N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
         "identified|password",
         flags=re.IGNORECASE,
     ),
-    # host:port:database:user:password, the whole line of a .pgpass
+    # host:port:database:user:password, the whole line of a .pgpass; a backslash escapes a colon
     rule(
-        r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):(?P<value>[^\s:]{4,})$",
-        shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:[^\s:]+$",
+        r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):"
+        r"(?P<value>(?:[^\s:\\]|\\.){4,})$",
+        shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:(?:[^\s:\\]|\\.)+$",
+        flags=re.MULTILINE,
+    ),
+    # The line of a browser's cookie file: seven fields between tabs.
+    rule(
+        r"^(?:#HttpOnly_)?\S+\t(?:TRUE|FALSE)\t\S+\t(?:TRUE|FALSE)\t[0-9]+\t\S+\t(?P<value>\S+)$",
+        "true\t0\t|false\t0\t",
         flags=re.MULTILINE,
     ),
 )

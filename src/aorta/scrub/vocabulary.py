@@ -19,8 +19,10 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
     "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
-    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds"
+    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds psk"
 )
+ALL_BELOW_IS_SECRET = words("stringData string_data")
+"""Whatever the keys in it are called: a Kubernetes secret."""
 SECRET_ENDINGS = tuple(words("password passwd passphrase passcode apikey authtoken secretkey"))
 """Of one written word: PGPASSWORD, MYSQLPASSWD."""
 PASSWORD_ELSEWHERE = tuple(
@@ -134,7 +136,7 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
     """The value of this name is a secret, whatever it looks like."""
     if any(fnmatchcase(name.upper(), glob.upper()) for glob in extra):
         return True
-    if name.lower().endswith(PASSWORD_ELSEWHERE):
+    if name.lower().endswith(PASSWORD_ELSEWHERE) or name in ALL_BELOW_IS_SECRET:
         return True
     words = _words(name)
     if not words or name in _NOT_SECRETS:

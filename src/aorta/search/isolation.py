@@ -358,8 +358,13 @@ class Isolation:
         return None if best.kind == SOFTWARE or sure < 1 - _OF_THE_DOUBT * doubt else best
 
     def _failed_apart(self) -> bool:
-        """Whether no node took part in every run that failed, where the job can leave one out."""
-        shared = any(part & self._failed == self._failed for part in self._ran.takes_part)
+        """Whether no node took part in every run that failed, where the job can leave one out. Of
+        runs that pass, too, one more may have failed for another reason than its node.
+        """
+        passes = self._failed.bit_count() < self.runs
+        spare = 1 if passes and 2 * self.smallest <= self.nodes else 0
+        parts = self._ran.takes_part
+        shared = any((self._failed & ~part).bit_count() <= spare for part in parts)
         return self._failed > 0 and (not shared or self.smallest == self.nodes)
 
     @property

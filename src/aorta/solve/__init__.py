@@ -2,7 +2,7 @@
 its cause.
 
 A stage is one verb asked one question (`stages`); `running` says which are worth their cost,
-`state` remembers what they found so that a killed run goes on, `shared` counts their trials, and
+`state` remembers what they found and counts their trials, so that a killed run goes on, and
 `solution` says it all in ten lines. This is the one package that knows every verb, through its
 public API.
 """

@@ -127,14 +127,10 @@ def _shipped_oracle(recipe: Path) -> dict[str, Any]:
 
 
 def reduced_spec(state: State) -> Path | None:
+    """What other checkouts and containers run in place of the original; None: the original."""
     reduced = state.known("reduce")
     place = Path(str(reduced.get("run_dir", ""))) / "shrunken" / "aorta.yaml"
     return place if reduced.get("confirmed") and place.is_file() else None
-
-
-def has_reduced_command(state: State) -> bool:
-    """Whether other checkouts and containers run something else than the original."""
-    return reduced_spec(state) is not None
 
 
 def reduced_command(state: State) -> tuple[str, dict[str, str]]:

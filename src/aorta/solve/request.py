@@ -2,11 +2,12 @@
 its directory.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from aorta.core.errors import ResumeError, UsageError
 from aorta.engine.events import Listener
@@ -15,13 +16,10 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.mitigations import load_mitigations
 
-if TYPE_CHECKING:
-    from aorta.solve.solution import Solution
-
 STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "source", "bundle")
 WANTED = tuple(name for name in STAGES if name != "source")  # unless stages are named
 _ASKED = "request.json"
-_NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsewhere
+_NOT_KEPT = {"executor", "resume"}  # a run may be gone on with elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,36 +85,6 @@ class SolveRequest:
             mitigations_files=files,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        kept = (name for name in vars(self) if name not in _NOT_KEPT)
-        return {name: _plain(getattr(self, name)) for name in kept}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it."""
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def solve(
-    request: SolveRequest,
-    listeners: Callable[[str], Sequence[Listener]] = lambda _stage: (),
-    say: Callable[[str], None] = lambda _text: None,
-    written: Callable[[Path], None] = lambda _run_dir: None,
-) -> "Solution":
-    """From a failing command to all that can be found out about it within the budget. `listeners`
-    of a stage, by its name; `written` is called whenever the summary was written anew.
-    """
-    from aorta.solve import running
-
-    views = Views(listeners, say, written)
-    if request.source is not None and RunDir(request.source).about().get("verb") == "solve":
-        request = replace(request, resume=Resume(request.source))
-    if request.resume is not None:
-        return running.go_on(request, views)
-    return running.begin(request, views)
-
 
 @dataclass(frozen=True)
 class Views:
@@ -143,22 +111,19 @@ def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ..
 def keep_request(run: RunDir, request: SolveRequest) -> None:
     place = run.private / _ASKED
     if not place.exists():
-        write_atomically(place, json.dumps(request.to_json(), indent=2) + "\n")
+        kept = TypeAdapter(SolveRequest).dump_json(request, exclude=_NOT_KEPT, indent=2)
+        write_atomically(place, kept)
         place.chmod(0o600)  # a command line may hold a secret
 
 
 def kept_request(run: RunDir, now: SolveRequest) -> SolveRequest:
     """The original request, with where trials run `now` and what may be spent from now on."""
     try:
-        asked = json.loads((run.private / _ASKED).read_bytes())
+        kept = (run.private / _ASKED).read_bytes()
+        begun = TypeAdapter(SolveRequest).validate_json(kept)
     except (OSError, ValueError):
         raise ResumeError(
             "it does not say what was asked; expected a directory that solve wrote",
             where=str(run.path),
         ) from None
-    paths = ("source", "spec", "directory", "output")
-    asked |= {name: Path(asked[name]) for name in paths if asked[name] is not None}
-    asked |= {name: tuple(asked[name]) for name in ("command", "stages", "find_links")}
-    asked["mitigations_files"] = tuple(map(Path, asked["mitigations_files"]))
-    begun = SolveRequest(**asked, executor=now.executor)
-    return replace(begun, max_trials=now.max_trials or begun.max_trials)
+    return replace(begun, executor=now.executor, max_trials=now.max_trials or begun.max_trials)

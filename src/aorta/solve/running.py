@@ -4,25 +4,27 @@ them are worth their cost: how many trials and how long each takes, and what a b
 
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
+from aorta.core.stats import counted
+from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
+from aorta.engine.session import Resume
 from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution, write_summary
-from aorta.solve.stages.bisect import CHECK, Bisect
+from aorta.solve.stages.bisect import Bisect
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.isolate import Isolate
-from aorta.solve.stages.reduce import Reduce
-from aorta.solve.stages.reproduce import LOOK, Reproduce
-from aorta.solve.stages.source import Source
-from aorta.solve.stages.triage import VERIFY, Triage
+from aorta.solve.stages.reduce import Reduce, Source
+from aorta.solve.stages.reproduce import Reproduce
+from aorta.solve.stages.triage import Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import check_good, environment_of, subject_of
 from aorta.workloads.startable import check_startable
@@ -40,55 +42,46 @@ _SHARE = {
 _QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
 """Points that a stage judges, as a rule."""
 
-_SMALLER = 0.25  # of the original's time, after a usual reduction
+_SMALLER = 0.5  # of the original's time, after a usual reduction: much of it is start-up
+_ALL_OR_NOTHING = frozenset({"triage", "diverge"})
+"""Stages that have nothing to say before their last trials."""
 
 
 @dataclass(frozen=True)
-class Cost:
+class PlannedStage:
+    """What a stage is expected to cost, and why it is left out."""
+
+    name: str
     trials: int
     seconds: float | None  # None: how long a trial takes is not known yet
+    left_out: str = ""
+    only_if: str = ""  # what must be found out first
 
     def to_json(self) -> dict[str, Any]:
         seconds = None if self.seconds is None else round(self.seconds, 1)
-        return {"trials": self.trials, "seconds": seconds}
-
-
-@dataclass(frozen=True)
-class SolvePlan:
-    """What every stage is expected to cost, and why one is left out."""
-
-    costs: Mapping[str, Cost]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
         return {
-            "stages": [
-                {
-                    "name": name,
-                    "expected": cost.to_json(),
-                    "left_out": self.left_out.get(name),
-                }
-                for name, cost in self.costs.items()
-            ]
+            "name": self.name,
+            "expected": {"trials": self.trials, "seconds": seconds},
+            "left_out": self.left_out or None,
+            "only_if": self.only_if or None,
         }
 
-    def lines(self) -> list[str]:
-        rows = []
-        for name, cost in self.costs.items():
-            time = f", about {show_duration(cost.seconds)}" if cost.seconds is not None else ""
-            why = f"  left out: {self.left_out[name]}" if name in self.left_out else ""
-            rows.append(f"  {name:<10} about {cost.trials} trials{time}{why}")
-        return rows
+    @property
+    def line(self) -> str:
+        time = f", about {show_duration(self.seconds)}" if self.seconds is not None else ""
+        said = f"about {counted(self.trials, 'trial')}{time}"
+        said += f", only if {self.only_if}" if self.only_if else ""
+        return f"  {self.name:<10} {f'left out: {self.left_out}' if self.left_out else said}"
 
 
-def plan_of(state: State) -> SolvePlan:
+def plan_of(state: State) -> list[PlannedStage]:
     """Of the stages that are still to come, from what is known now."""
     rate = state.known("reproduce").get("rate") or {"reproduced": 1, "of": 1}
     seconds = state.known("reproduce").get("median_sec")
     small = (state.known("reduce").get("final") or {}).get("median_sec")
     each = _trials_for_one(rate["reproduced"] / rate["of"] if rate["of"] else 1.0)
-    costs: dict[str, Cost] = {}
-    for name in _EVERY:
+    plan: list[PlannedStage] = []
+    for name, stage in _EVERY.items():
         if name in state.results or name not in state.request.stages:
             continue
         if name == "isolate" and not state.request.on_several_nodes:
@@ -97,8 +90,12 @@ def plan_of(state: State) -> SolvePlan:
         one = seconds
         if seconds is not None and name not in {"reproduce", "isolate", "reduce"}:
             one = small if small is not None else seconds * _SMALLER
-        costs[name] = Cost(trials, None if one is None else trials * one / state.request.jobs)
-    return SolvePlan(costs, _left_out(state, costs))
+        cost = None if one is None else trials * one / state.request.jobs
+        unknown = stage.only_if if not state.results else ""
+        why = "" if unknown else stage.why_not(state)
+        plan.append(PlannedStage(name, trials, cost, why, unknown))
+    gone = _left_out(state, [stage for stage in plan if not stage.left_out])
+    return [replace(p, left_out=gone[p.name]) if p.name in gone else p for p in plan]
 
 
 def _trials_for_one(rate: float) -> int:
@@ -108,24 +105,24 @@ def _trials_for_one(rate: float) -> int:
     return max(2, math.ceil(math.log(0.02) / math.log(1 - max(rate, 0.02)) / 2))
 
 
-def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """The stages share what is left of a budget. One that could not even begin to answer in its
-    share goes, and leaves it to the others; a reduction never does: whatever time there is makes
-    something smaller.
+def _left_out(state: State, plan: Sequence[PlannedStage]) -> dict[str, str]:
+    """The stages share what is left of a budget. One that could not answer in its share, or not
+    even begin to, goes, and leaves it to the others; a reduction never does: whatever time there is
+    makes something smaller.
     """
     left = state.seconds_left("plan")
-    known = {n: c.seconds for n, c in costs.items() if n in _SHARE and c.seconds is not None}
-    known = {n: s for n, s in known.items() if not _EVERY[n].why_not(state)}
+    known = {p.name: p.seconds for p in plan if p.name in _SHARE and p.seconds is not None}
+    trials = {p.name: p.trials for p in plan}
     state.allowed.clear()
     if left is None or sum(known.values()) <= left:
         return {}
     gone: dict[str, str] = {}
     for name in sorted(known, key=lambda name: _SHARE[name]):
         share = left * _SHARE[name] / sum(_SHARE[n] for n in known if n not in gone)
-        one = known[name] / costs[name].trials
-        if name != "reduce" and share < 3 * one:
-            told = f"it takes about {show_duration(known[name])}"
-            gone[name] = f"{told}, and {show_duration(left)} are left"
+        least = known[name] if name in _ALL_OR_NOTHING else 3 * known[name] / trials[name]
+        if name != "reduce" and share < least:
+            takes = f"it takes about {show_duration(known[name])}"
+            gone[name] = f"{takes}, and {show_duration(left)} are left"
         else:
             state.allowed[name] = share
     return gone
@@ -140,21 +137,26 @@ _EVERY: Mapping[str, Stage] = {
     )
 }
 """In the order in which they run: what a broken node did is not worth reducing."""
-_ASKED_BY = {
-    "reproduce": (LOOK, "reproduce"),
-    "reduce": ("reduce",),
-    "triage": ("triage", VERIFY),
-    "bisect": ("bisect", CHECK),
-    "diverge": ("diverge",),
-    "isolate": ("isolate",),
-    "source": ("source",),
-    "bundle": (),
-}
-"""Under which names a stage's trials are counted, over every resume."""
 
 
-def begin(request: SolveRequest, views: Views) -> Solution:
-    """In a new directory below the output."""
+def solve(
+    request: SolveRequest,
+    listeners: Callable[[str], Sequence[Listener]] = lambda _stage: (),
+    say: Callable[[str], None] = lambda _text: None,
+    written: Callable[[Path], None] = lambda _run_dir: None,
+) -> Solution:
+    """From a failing command to all that can be found out about it within the budget, in a new
+    directory below the output, or in that of a solve that was stopped. `listeners` of a stage, by
+    its name; `written` is called whenever the summary was written anew.
+    """
+    views = Views(listeners, say, written)
+    if request.source is not None and RunDir(request.source).about().get("verb") == VERB:
+        request = replace(request, resume=Resume(request.source))
+    if request.resume is not None:
+        given = request.resume.run
+        named = given.absolute() if given is not None else None
+        run = find_resumable(request.output.absolute(), VERB, named)
+        return _solve(run, kept_request(run, request), views, resumed=request)
     request = request.checked()
     check_good(request)
     subject = subject_of(request)
@@ -164,21 +166,13 @@ def begin(request: SolveRequest, views: Views) -> Solution:
     return _solve(run, request, views)
 
 
-def dry_run(request: SolveRequest) -> SolvePlan:
+def dry_run(request: SolveRequest) -> list[PlannedStage]:
     """What would be done, and what it should cost as far as can be told."""
     request = request.checked()
     check_good(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
         (Path(scratch) / ".aorta").mkdir()
         return plan_of(State(RunDir(Path(scratch)), request, Views()))
-
-
-def go_on(request: SolveRequest, views: Views) -> Solution:
-    """Take up a solve that was stopped; the newest unfinished one where none is named."""
-    named = request.resume.run if request.resume is not None else None
-    given = named.absolute() if named is not None else None
-    run = find_resumable(request.output.absolute(), VERB, given)
-    return _solve(run, kept_request(run, request), views, resumed=request)
 
 
 def _solve(
@@ -237,7 +231,7 @@ def _reduce_with_the_rest(state: State) -> None:
     stopped = state.results.get("reduce")
     one = state.known("reproduce").get("median_sec") or 0.0
     left = state.seconds_left("reduce")
-    if stopped is None or stopped.status != "budget" or left is None or left < 1 + 3 * one:
+    if stopped is None or stopped.status != "budget" or left is None or left < 1 + 2 * one:
         return
     state.allowed.clear()
     del state.results["reduce"]  # while it goes on, its directory says what is known
@@ -262,7 +256,8 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why:
         return StageResult(stage.name, "skipped", why)
     if stage.name != "reproduce" and stage.name != "bundle":
-        why = state.is_spent or plan_of(state).left_out.get(stage.name, "")
+        planned = {one.name: one.left_out for one in plan_of(state)}
+        why = state.is_spent or planned.get(stage.name, "")
         if why:
             return StageResult(stage.name, "budget", why)
     state.views.say(f"{stage.name} ...")
@@ -275,7 +270,8 @@ def _one(stage: Stage, state: State) -> StageResult:
         result = StageResult(stage.name, "failed", str(wrong))
     if result.status in {"failed", "budget"} and state.is_spent:
         result = replace(result, status="budget", why=state.is_spent)
-    spent = sum(state.shared.counts.get(name, 0) for name in _ASKED_BY[stage.name])
+    counts = state.shared.counts  # `triage`, and `triage-original`
+    spent = sum(n for name, n in counts.items() if name.partition("-")[0] == stage.name)
     seconds = max(0.0, state.shared.elapsed - before)
     return replace(result, trials=result.trials + spent, seconds=seconds)
 

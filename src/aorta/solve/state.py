@@ -1,4 +1,5 @@
-"""What is known so far: one line a finished stage, written before the next begins.
+"""What is known so far: one line a finished stage, written before the next begins; and the trials
+of all stages: how many, how long, and how each ended.
 
 Killed at any point, a solve goes on from here: a stage that is written down is never run again, and
 one that had begun is taken up through the verb's own resume.
@@ -6,22 +7,25 @@ one that had begun is taken up through the verb's own resume.
 
 import json
 import os
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit, InfrastructureError
+from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
+from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.evidence import json_object
 from aorta.solve.request import STAGES, SolveRequest, Views
-from aorta.solve.shared import SharedExecutor, SharedTrials
 
 # To pack what ships and to write the page, measured on two busy cores.
 _SECONDS_TO_SHIP = 2.5
@@ -68,17 +72,122 @@ class StageResult:
         }
 
 
-class Stage(Protocol):
-    """One verb, asked one question."""
+class Stage(ABC):
+    """One verb, queried once."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    # What must be found out before anybody can say whether it runs; empty where nothing.
+    only_if: ClassVar[str] = ""
 
-    def why_not(self, state: "State") -> str:
-        """Why there is nothing for it to do here; empty where there is."""
+    def why_not(self, _state: "State") -> str:
+        """Why there is nothing for it to do, once the failure is known; empty where there is."""
+        return ""
 
+    @abstractmethod
     def __call__(self, state: "State") -> StageResult:
         """To its end, or its budget's. Raises `Stopped` where somebody stopped it."""
+
+
+class SharedTrials:
+    """The trials of a whole solve, on disk as they end; also what was spent."""
+
+    def __init__(self, folder: Path, most: int | None = None) -> None:
+        self._file = folder / "trials.jsonl"
+        self.most = most  # trials that may really be run
+        self._ends: dict[Path, Mapping[str, Any]] = {}  # how each ended, by its directory
+        self.counts: dict[str, int] = {}
+        self.before = 0.0  # seconds that earlier processes took
+        self._began = time.monotonic()
+        for line in map(json.loads, whole_lines(self._file)):  # a torn last line is no trial
+            self._count(line)
+            self.before = max(self.before, line["elapsed"])
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of solving over every resume, up to the last trial of each."""
+        return self.before + time.monotonic() - self._began
+
+    @property
+    def trials(self) -> int:
+        return sum(self.counts.values())
+
+    def end_in(self, trial_dir: Path) -> TrialEnd | None:
+        """How the trial ended that was run in this directory."""
+        found = self._ends.get(trial_dir)
+        return None if found is None else _end_from(found)
+
+    def note(self, stage: str, end: TrialEnd) -> None:
+        """A trial that ended."""
+        line = {"stage": stage, "elapsed": round(self.elapsed, 3), "end": asdict(end)}
+        data = json.dumps(line, default=str).encode() + b"\n"
+        self._count(json.loads(data))
+        with self._file.open("ab") as file:
+            file.write(data)
+
+    def _count(self, line: Mapping[str, Any]) -> None:
+        stage, end = line["stage"], line["end"]
+        self.counts[stage] = self.counts.get(stage, 0) + 1
+        self._ends[Path(end["stdout"]["path"]).parent] = end
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedExecutor(ExecutorChoice):
+    """Where the trials of one stage run, for the API of its verb."""
+
+    inner: Callable[[], Executor]
+    store: SharedTrials
+    stage: str
+
+    def open(self) -> Executor:
+        return _SharingExecutor(self.inner(), self.store, self.stage)
+
+
+class _SharingExecutor:
+    """Implements `Executor`: counts what is run for a stage, and ends it at the limit of all."""
+
+    def __init__(self, inner: Executor, store: SharedTrials, stage: str) -> None:
+        self._inner = inner
+        self._store = store
+        self._stage = stage
+        self._running: set[str] = set()
+        self.warm = getattr(inner, "warm", False)
+
+    @property
+    def slots(self) -> int:
+        return self._inner.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        if trial.is_step:
+            self._inner.start(trial)
+            return
+        most = self._store.most
+        if most is not None and self._store.trials + len(self._running) >= most:
+            raise InfrastructureError(f"{most} trials are spent")
+        self._inner.start(trial)
+        self._running.add(trial.id)
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        ended = self._inner.wait(timeout)
+        for end in ended:
+            if end.trial_id in self._running:
+                self._running.discard(end.trial_id)
+                if not end.cancelled:
+                    self._store.note(self._stage, end)
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        self._inner.cancel(trial_id)
+
+    def close(self) -> None:
+        """The one behind it is shared by all stages, and closed with the last."""
+
+
+def _end_from(content: Mapping[str, Any]) -> TrialEnd:
+    plain = dict(content)
+    for stream in ("stdout", "stderr"):
+        plain[stream] = StreamEnd(**{**plain[stream], "path": Path(plain[stream]["path"])})
+    plain["matches"] = tuple(map(Match.from_json, plain["matches"]))
+    return TrialEnd(**plain)
 
 
 class State:

@@ -119,11 +119,9 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
     if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
         spec = Path(str(RunDir(source).about().get("spec", "")))
         given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
-        done = (json_object(source / "result.json") or {}).get("status") in {
-            "reduced",
-            "not_reduced",
-        }
-        known = {"reduce": source} if done and given == spec else {}
+        status = (json_object(source / "result.json") or {}).get("status")
+        done = status in {"reduced", "not_reduced"} and given == spec
+        known = {"reduce": source} if done else {}
         return _of_spec(given, request, known=known)
     if (source / "recipe.resolved.yaml").is_file():
         return _of_recipe(source / "recipe.resolved.yaml", request)
@@ -201,8 +199,7 @@ def _image_of(good: str, failing: Environment) -> str:
     if len(_DATE.findall(image)) != 1:
         raise UsageError(
             f"found the date {good}, but the container it fails in has no date in its name: "
-            f"{image}; "
-            "expected the name of the one that worked",
+            f"{image}; expected the name of the one that worked",
             where="--good",
         )
     return _DATE.sub(good, image)
@@ -217,8 +214,7 @@ def _check_image(containers: ContainersSpec, failing: Environment) -> None:
         return
     raise UsageError(
         f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry "
-        "says that it has it; "
-        "expected the image that worked, or its date",
+        "says that it has it; expected the image that worked, or its date",
         where="--good",
     )
 
@@ -243,8 +239,7 @@ def check_good(request: SolveRequest) -> None:
     if environment.isolated:
         raise UsageError(
             f"what worked before {environment.name!r} cannot be looked for; expected a command of "
-            "this machine, or one "
-            "in an image",
+            "this machine, or one in an image",
             where="--good",
         )
     if good_environment(request) is not None:
@@ -253,10 +248,9 @@ def check_good(request: SolveRequest) -> None:
     if repository is None:
         raise UsageError(
             f"found {request.good!r}, which is no file, and there is no git checkout to find it "
-            "in; "
-            "expected a revision, a requirements or lock file, an env.json or a virtual "
-            "environment, "
-            "or, beside --environment image:REF, the image or the date of one that worked",
+            "in; expected a revision, a requirements or lock file, an env.json or a virtual "
+            "environment, or, beside --environment image:REF, the image or the date of one that "
+            "worked",
             where="--good",
         )
     repository.resolve(request.good)

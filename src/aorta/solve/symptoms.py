@@ -1,16 +1,22 @@
 """What a run that ends well may show all the same: a number that is none, or steps that got slow on
-the way.
+the way; and where one stands that does not end.
 """
 
+import os
 import re
+import signal
 import statistics
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aorta.attribution import FailureClass
 from aorta.core.oracle import late_against_early
 from aorta.core.trial import StreamEnd, TrialEnd
+from aorta.executors.process_tree import descendants
 
 NOT_A_NUMBER = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SLOWER = 1.8  # an exact doubling is seen though it is noisy
@@ -99,3 +105,55 @@ def _text(stream: StreamEnd) -> str:
         begun = file.read(_MOST_READ).decode("utf-8", "replace")
         more = bool(file.read(1))
     return f"{begun}\n{stream.tail}" if more else begun
+
+
+# -- where a command stands that does not come to its end: the stacks of its Pythons
+
+# Python's own faulthandler then writes them on SIGABRT.
+STACKS_ON_ABORT = {"PYTHONFAULTHANDLER": "1"}
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
+_OURS = (b"aorta.", b"aorta/")
+
+
+@contextmanager
+def end_after(seconds: float | None) -> Iterator[threading.Event]:
+    """After so many seconds every Python below this process writes its stacks and ends; the event
+    says that it came to this.
+    """
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        for pid in filter(_is_python, descendants(os.getpid())):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGABRT)
+
+    timer = threading.Timer(seconds or 0.0, end)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield ended
+    finally:
+        timer.cancel()
+
+
+def stands_at(text: str) -> str:
+    """The innermost frames of the first stack in what it wrote; empty where there is none.
+
+    >>> stands_at('  File "/home/a/train.py", line 7 in wait')
+    'train.py:7 wait'
+    """
+    frames = list(_FRAME.finditer(text))
+    own = [found for found in frames if "/lib/python" not in found["file"]] or frames
+    return ", ".join(f"{Path(f['file']).name}:{f['line']} {f['name']}" for f in own[:3])
+
+
+def _is_python(pid: int) -> bool:
+    """A Python, and none of our own."""
+    with suppress(OSError):
+        place = Path("/proc") / str(pid)
+        words = (place / "cmdline").read_bytes()
+        name = (place / "exe").readlink().name
+        return name.startswith("python") and not any(mark in words for mark in _OURS)
+    return False

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from aorta.core.failure import PATTERN, Failure, failure_from_json, same_failure
@@ -227,13 +227,13 @@ def speed_of(
     compared = _comparable(cell, baseline)
     if compared is None:
         return Speed("n/a")
-    ratio, interval, by = compared.ratio, compared.interval, compared.by
+    ratio, interval = compared.ratio or 0.0, compared.interval
     if ratio > threshold and interval is None:
-        return Speed("n/a", ratio, by=by)
+        return compared
     if ratio > threshold and interval is not None and interval[0] > 1:
-        return Speed(f"speed (+{round((ratio - 1) * 100)}%)", ratio, interval, by)
+        return replace(compared, tag=f"speed (+{round((ratio - 1) * 100)}%)")
     tag = "no effect" if cell.failure_rate >= baseline.failure_rate else "-"
-    return Speed(tag, ratio, interval, by)
+    return replace(compared, tag=tag)
 
 
 def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
@@ -266,25 +266,18 @@ def _freedom(errors: Sequence[float], sides: Sequence[Sequence[float]]) -> int:
     return max(1, min(most, math.floor(sum(errors) ** 2 / sum(parts))))
 
 
-@dataclass(frozen=True)
-class _Compared:
-    ratio: float
-    interval: tuple[float, float] | None
-    by: Literal["steps", "clean trials"]
-
-
-def _comparable(cell: CellStats, baseline: CellStats) -> _Compared | None:
+def _comparable(cell: CellStats, baseline: CellStats) -> Speed | None:
     """The ratio by what both sides tell in the same way; None where there is no such thing."""
     if baseline.error is not None:
         return None
     mine, others = cell.step_times, baseline.step_times
     if mine.source == others.source and mine.source in _TRUSTED and mine.mean and others.mean:
         interval = ratio_interval(mine.per_trial, others.per_trial)
-        return _Compared(mine.mean / others.mean, interval, "steps")
+        return Speed("n/a", mine.mean / others.mean, interval, "steps")
     if not cell.clean_seconds or not baseline.clean_seconds:
         return None
     seconds = statistics.fmean(cell.clean_seconds), statistics.fmean(baseline.clean_seconds)
     if min(seconds) <= 0:
         return None
     interval = ratio_interval(cell.clean_seconds, baseline.clean_seconds)
-    return _Compared(seconds[0] / seconds[1], interval, "clean trials")
+    return Speed("n/a", seconds[0] / seconds[1], interval, "clean trials")

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
 from aorta.engine.events import different_failures
-from aorta.triage.matrix import Matrix, Row
+from aorta.triage.matrix import MatrixReport, Row
 from aorta.triage.statistics import STATEMENT, Call
 
 Column = tuple[str, Callable[[Row], str]]
 
 
-def matrix_markdown(matrix: Matrix) -> str:
+def matrix_markdown(matrix: MatrixReport) -> str:
     sections = [
         [f"# Triage Matrix - {matrix.plan.recipe.content.workload}"],
         *(["> [!WARNING]", f"> {_one_line(warning)}"] for warning in matrix.warnings),
@@ -43,7 +43,7 @@ def _line(texts: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-def _header(matrix: Matrix) -> list[str]:
+def _header(matrix: MatrixReport) -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
@@ -67,7 +67,7 @@ def _header(matrix: Matrix) -> list[str]:
     return lines
 
 
-def _saved(matrix: Matrix) -> str:
+def _saved(matrix: MatrixReport) -> str:
     saved = matrix.trials_saved
     return f"; {saved} not needed, because their answers were decided" if saved else ""
 
@@ -98,7 +98,7 @@ def different_lines(words: Sequence[str]) -> list[str]:
     return [words[0], "", *(f"- {_one_line(line)}" for line in words[1:])]
 
 
-def _notes(matrix: Matrix) -> list[str]:
+def _notes(matrix: MatrixReport) -> list[str]:
     said = {row.comparison.call for row in matrix.rows}
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):

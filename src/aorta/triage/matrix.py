@@ -1,12 +1,14 @@
-"""The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is
+"""The matrix as data: every cell with its counts, its comparison and its speed; `content` is
 matrix.json.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.stats import wilson
 from aorta.core.trial import Tally
@@ -105,13 +107,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixReport:
+    """Every cell of a run beside its baseline, and where the run lies."""
+
     plan: Plan
     rows: Sequence[Row]
     ending: Ending
     created: str
-    warnings: Sequence[str] = field(default_factory=tuple)
-    failure: Failure | None = None
+    run_dir: Path
+    warnings: Sequence[str] = ()
+    failure: Failure | None = None  # the baseline's
 
     @property
     def baseline(self) -> Row:
@@ -140,7 +145,24 @@ class Matrix:
         ran = [row for row in self.rows if row.comparison.call is not Call.DID_NOT_RUN]
         return sum(max(0, row.cell.trials - row.stats.tally.evidence) for row in ran)
 
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+        if self.baseline.comparison.call is not Call.DID_NOT_RUN:
+            return None
+        return f"the baseline {self.baseline.name} did not run: {self.baseline.stats.error}"
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
+
     def to_json(self) -> dict[str, Any]:
+        return {**self.content(), "run_dir": str(self.run_dir)}
+
+    def content(self) -> dict[str, Any]:
+        """Of matrix.json, which may be moved."""
         recipe = self.plan.recipe
         content = recipe.content
         return {
@@ -180,46 +202,40 @@ class Matrix:
         }
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """What the search knows when it ends."""
-
-    plan: Plan
-    measured: Mapping[str, CellStats]
-    independent: Mapping[str, Tally]  # of each cell, for tests: forks of one server are one start
-    resumed: Mapping[str, int]
-    numbers: Callable[[str], Collection[int]]
-    failure: Failure | None  # the baseline's
-
-
-def build_matrix(
-    tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
-) -> Matrix:
-    plan = tried.plan
-    comparisons = compare_all(tried.independent, plan.baseline.name, plan.inert)
-    rows = [_row(tried, cell, comparisons[cell.name]) for cell in plan.cells]
-    said = [*_doubts(plan, rows), *_lost_cells(rows), *warnings]
-    return Matrix(plan, rows, ending, created, said, tried.failure)
-
-
-def _row(tried: SearchResult, cell: PlannedCell, comparison: CellComparison) -> Row:
-    plan, stats = tried.plan, tried.measured[cell.name]
-    content, is_baseline = plan.recipe.content, cell.name == plan.baseline.name
-    baseline = tried.measured[plan.baseline.name]
-    return Row(
-        cell=cell,
-        stats=stats,
-        comparison=comparison,
-        speed=speed_of(stats, baseline, content.confound.threshold, is_baseline=is_baseline),
-        numbers=sorted(tried.numbers(cell.name)),
-        resumed=tried.resumed.get(cell.name, 0),
-        note=Stopping(plan).note(cell.name, stats.tally),
-        interval=wilson(stats.tally.reproduced, stats.tally.evidence),
-    )
+def matrix_rows(
+    plan: Plan,
+    measured: Mapping[str, CellStats],
+    independent: Mapping[str, Tally],
+    resumed: Mapping[str, int],
+    numbers: Callable[[str], Collection[int]],
+) -> list[Row]:
+    """The cells of a plan. `independent` is what tests may rest on: forks of one server are one
+    start; `numbers` are those of a cell's trials."""
+    base = plan.baseline.name
+    comparisons = compare_all(independent, base, plan.inert)
+    threshold = plan.recipe.content.confound.threshold
+    return [
+        Row(
+            cell=cell,
+            stats=stats,
+            comparison=comparisons[cell.name],
+            speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
+            numbers=sorted(numbers(cell.name)),
+            resumed=resumed.get(cell.name, 0),
+            note=Stopping(plan).note(cell.name, stats.tally),
+            interval=wilson(stats.tally.reproduced, stats.tally.evidence),
+        )
+        for cell in plan.cells
+        for stats in [measured[cell.name]]
+    ]
 
 
-def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
+def doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     """What a reader must know before believing any row."""
+    return [*_of_the_baseline(plan, rows), *_lost_cells(rows)]
+
+
+def _of_the_baseline(plan: Plan, rows: Sequence[Row]) -> list[str]:
     baseline = next(row for row in rows if row.name == plan.baseline.name)
     tally, said = baseline.stats.tally, []
     if not tally.evidence:

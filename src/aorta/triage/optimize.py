@@ -4,54 +4,27 @@ environment.
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import Exit
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding, known_failure
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
+from aorta.engine.events import Event, Listener, TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.recipe import Recipe, with_timeout
+from aorta.triage.plan import build_plan
+from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
-from aorta.triage.stack_report import SCHEMA, Optimized, build_optimized, optimize_markdown
+from aorta.triage.stack_report import SCHEMA, StackReport, found_stacks, optimize_markdown
 from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
-from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
-
-
-@dataclass(frozen=True)
-class StackReport:
-    """The smallest stacks of a run, and where it lies."""
-
-    optimized: Optimized
-    run_dir: Path
-
-    @property
-    def ending(self) -> Ending:
-        return self.optimized.ending
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.optimized.to_json(), "run_dir": str(self.run_dir)}
-
-    @property
-    def no_answer(self) -> str | None:
-        """Why a run that went to its end has no answer."""
-        return self.optimized.why
-
-    @property
-    def exit_code(self) -> Exit:
-        if self.ending.reason is not Reason.DONE:
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def optimize(
@@ -62,14 +35,12 @@ def optimize(
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
     """Find the smallest stack and write it, also when the run is stopped."""
-    recipe = with_timeout(recipe, settings.timeout)
-    plan = stack_plan(check_recipe(recipe, settings), sets)
+    plan = stack_plan(check_recipe(recipe), sets)
     session = open_session(plan.plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
-        resolved = files.adopt(recipe)
-        plan = stack_plan(check_recipe(resolved, settings), sets)
+        plan = stack_plan(build_plan(files.adopt(recipe)), sets)
         snapshots, warnings = files.take_snapshots(plan.plan, executor)
         run = _StackRun(plan, files)
         question = Question(
@@ -84,19 +55,20 @@ def optimize(
         )
         words = [_in_words(listener, plan) for listener in listeners]
         answer = session.answer(question, executor, words)
-        optimized = build_optimized(
-            plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
-        )
-        different = failed_differently(answer.records)
-        optimized = replace(
-            optimized,
+        report = StackReport(
+            plan=plan,
+            search=run.search,
+            ending=answer.ending,
+            created=session.run.about()["created"],
+            run_dir=session.path,
+            stacks=found_stacks(run.search, run.judges, run.stats),
             warnings=warnings,
-            failed_differently=different,
+            failed_differently=failed_differently(answer.records),
             failure=answer.expected,
         )
-        write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
-        write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
-        return StackReport(optimized, session.path)
+        write_json(session.path / "optimize.json", SCHEMA, report.content())
+        write_atomically(session.path / "optimize.md", optimize_markdown(report))
+        return report
 
 
 class _StackRun:
@@ -137,10 +109,8 @@ def _keeper(run: _StackRun, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         request = run.experiment(record.point).request
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.failure)
-        document = trial_document(label, request, end, found, env=snapshots(run.plan.original))
         path = run.files.path / run.trial_file(record.point, record.index)
-        write_atomically(path, document.to_json())
+        keep_trial(path, label, request, record, end, env=snapshots(run.plan.original))
 
     return keep
 

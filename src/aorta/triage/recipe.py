@@ -7,7 +7,7 @@ wrong; the workload is looked up when the recipe runs.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -208,13 +208,6 @@ class Recipe:
                 source="inline",
             )
         return self.environments.get(cell.environment)
-
-
-def with_timeout(recipe: Recipe, seconds: float | None) -> Recipe:
-    """The recipe with a time limit from the command line, which wins over its own."""
-    if seconds is None:
-        return recipe
-    return replace(recipe, content=recipe.content.model_copy(update={"timeout": seconds}))
 
 
 def load_recipe(

@@ -20,7 +20,8 @@ from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
-from aorta.triage.optimize import StackReport, optimize
+from aorta.triage.matrix import MatrixReport
+from aorta.triage.optimize import optimize
 from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
@@ -35,12 +36,12 @@ from aorta.triage.recipe import (
 from aorta.triage.running import (
     RESOLVED_RECIPE,
     SIDECARS,
-    MatrixReport,
     RunSettings,
     check_recipe,
     run_recipe,
     without_single_verdicts,
 )
+from aorta.triage.stack_report import StackReport
 from aorta.triage.stacks import describe_stacks, stack_plan
 from aorta.workloads.discovery import COMMAND
 
@@ -94,8 +95,13 @@ def triage(
     listeners: Callable[[], Sequence[Listener]] = tuple,
 ) -> MatrixReport | StackReport:
     """Which mitigation, in which environment, makes it stop?"""
-    recipe, settings = recipe_of(request), _settings(request)
-    executor = request.executor
+    recipe, executor = recipe_of(request), request.executor
+    settings = RunSettings(
+        output_dir=request.output_dir,
+        resume=request.resume,
+        budget=Budget(max_seconds=request.max_wall_clock),
+        run_dir=request.run_dir,
+    )
     if recipe.content.warm:
         executor = replace(executor, warm=True)
     if request.mode == "optimize":
@@ -106,36 +112,35 @@ def triage(
 
 def plan_lines(request: TriageRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    recipe, settings = recipe_of(request), _settings(request)
+    plan = check_recipe(recipe_of(request))
     if request.mode == "optimize":
-        yield from describe_stacks(stack_plan(check_recipe(recipe, settings), request.sets))
-        return
-    plan = check_recipe(recipe, settings)
-    yield from describe_plan(plan, settings.output_dir)
+        yield from describe_stacks(stack_plan(plan, request.sets))
+    else:
+        yield from describe_plan(plan, request.output_dir)
 
 
 def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
     """The cells that would run, for machines; none of a search for a stack, which finds its own."""
     if request.mode == "optimize":
         return []
-    plan = check_recipe(recipe_of(request), _settings(request))
+    plan = check_recipe(recipe_of(request))
     return [
         {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
         for one in plan.cells
     ]
 
 
-def _settings(request: TriageRequest) -> RunSettings:
-    return RunSettings(
-        output_dir=request.output_dir,
-        timeout=request.timeout,
-        resume=request.resume,
-        budget=Budget(max_seconds=request.max_wall_clock),
-        run_dir=request.run_dir,
-    )
-
-
 def recipe_of(request: TriageRequest) -> Recipe:
+    """The recipe that is named in one of three ways; a time limit of the request wins over its
+    own."""
+    recipe = _named_recipe(request)
+    if request.timeout is None:
+        return recipe
+    content = recipe.content.model_copy(update={"timeout": request.timeout})
+    return replace(recipe, content=content)
+
+
+def _named_recipe(request: TriageRequest) -> Recipe:
     if request.oracle is not None and not request.command:
         raise UsageError(
             "--oracle and its options describe a command's failure; give one behind --"

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import Exit, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Deciding, known_failure
+from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, TrialRecord
+from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import RunDir, write_atomically, write_json
@@ -32,11 +32,11 @@ from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.markdown import matrix_markdown
-from aorta.triage.matrix import SCHEMA, Matrix, SearchResult, build_matrix
+from aorta.triage.matrix import SCHEMA, MatrixReport, doubts, matrix_rows
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan
-from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml, with_timeout
-from aorta.triage.statistics import Call, Stopping
-from aorta.workloads.results import TrialDocument, read_trial, trial_document
+from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
+from aorta.triage.statistics import Stopping
+from aorta.workloads.results import keep_trial, read_trial
 
 VERB = "triage"
 RESOLVED_RECIPE = "recipe.resolved.yaml"
@@ -50,39 +50,9 @@ class RunSettings:
     """How to run a recipe, apart from what it says itself."""
 
     output_dir: Path
-    timeout: float | None = None
     resume: Resume | None = None
     budget: Budget = field(default_factory=Budget)
     run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
-
-
-@dataclass(frozen=True)
-class MatrixReport:
-    """The matrix of a run, and where it lies."""
-
-    matrix: Matrix
-    run_dir: Path
-
-    @property
-    def ending(self) -> Ending:
-        return self.matrix.ending
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.matrix.to_json(), "run_dir": str(self.run_dir)}
-
-    @property
-    def no_answer(self) -> str | None:
-        """Why a run that went to its end has no answer."""
-        baseline = self.matrix.baseline
-        if baseline.comparison.call is not Call.DID_NOT_RUN:
-            return None
-        return f"the baseline {baseline.name} did not run: {baseline.stats.error}"
-
-    @property
-    def exit_code(self) -> Exit:
-        if self.ending.reason is not events.Reason.DONE:
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def run_recipe(
@@ -92,9 +62,7 @@ def run_recipe(
     listeners: Sequence[Listener] = (),
 ) -> MatrixReport:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
-    recipe = with_timeout(recipe, settings.timeout)
-    plan = check_recipe(recipe, settings)
-    session = open_session(plan, settings)
+    session = open_session(check_recipe(recipe), settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
@@ -115,7 +83,7 @@ def run_recipe(
             warm=True,
         )
         answer = session.answer(question, executor, listeners)
-        search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
+        resumed = answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected
         measured = {name: run.stats(name) for name in plan.names}
@@ -125,37 +93,39 @@ def run_recipe(
             )
             for name, stats in measured.items()
         }
-        tried = SearchResult(plan, measured, independent, counts, search.told, answer.expected)
-        matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
-        files.write_matrix(matrix)
-        return MatrixReport(matrix, session.path)
+        rows = matrix_rows(plan, measured, independent, counts, run.search.told)
+        matrix = MatrixReport(
+            plan=plan,
+            rows=rows,
+            ending=answer.ending,
+            created=session.run.about()["created"],
+            run_dir=session.path,
+            warnings=[*doubts(plan, rows), *warnings],
+            failure=answer.expected,
+        )
+        write_json(session.path / "matrix.json", SCHEMA, matrix.content())
+        write_atomically(session.path / "matrix.md", matrix_markdown(matrix))
+        return matrix
 
 
-def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
+def check_recipe(recipe: Recipe) -> Plan:
     """Every check that leaves no trace: what a dry run says is what a run would say."""
     if os.environ.get("WORLD_SIZE", "1") not in {"", "1"}:
         raise UsageError(
             "a matrix starts the ranks of each trial itself; put the launcher behind --, such as: "
             "aorta triage run --recipe r.yaml -- torchrun ..."
         )
-    return build_plan(with_timeout(recipe, settings.timeout))
+    return build_plan(recipe)
 
 
 def open_session(plan: Plan, settings: RunSettings) -> Session:
     parent = settings.output_dir / plan.parent
     if settings.resume is not None:
         return Session.resuming(parent, VERB, settings.resume)
-    content = plan.recipe.content
-    if settings.run_dir is not None:
-        place = settings.run_dir
-        return Session.fresh(
-            place.parent,
-            VERB,
-            name=place.name,
-            ticket=content.ticket,
-            workload=content.workload,
-        )
-    return Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
+    content, place, name = plan.recipe.content, settings.run_dir, None
+    if place is not None:
+        parent, name = place.parent, place.name
+    return Session.fresh(parent, VERB, name=name, ticket=content.ticket, workload=content.workload)
 
 
 def without_single_verdicts(listener: Listener) -> Listener:
@@ -227,13 +197,6 @@ class RunFiles:
         write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
         return snapshot
 
-    def drop_logs(self, trial_dir: str) -> None:
-        shutil.rmtree(self.path / trial_dir, ignore_errors=True)
-
-    def write_matrix(self, matrix: Matrix) -> None:
-        write_json(self.path / "matrix.json", SCHEMA, matrix.to_json())
-        write_atomically(self.path / "matrix.md", matrix_markdown(matrix))
-
 
 def _missing_in(snapshot: Mapping[str, Any]) -> str:
     if not is_captured(snapshot):
@@ -289,23 +252,17 @@ class _MatrixRun:
         """What is known of a cell, read from the records of the trials that were used."""
         cell = self.plan.by_name[name]
         numbers = sorted(self.search.told(name))
-        documents = self._documents(cell, numbers)
+        documents = (read_trial(self.files.path / cell.trial_file(number)) for number in numbers)
         return aggregate_cell(documents, cell.request.steps, expected=self.expected)
-
-    def _documents(self, cell: PlannedCell, numbers: Sequence[int]) -> Iterator[TrialDocument]:
-        for number in numbers:
-            yield read_trial(self.files.path / cell.trial_file(number))
 
 
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell = run.plan.by_name[cell_of(record.point)]
-        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
-        document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)
-        write_atomically(path, document.to_json())
+        keep_trial(path, label, cell.request, record, end, env=snapshots(cell))
         if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
-            run.files.drop_logs(record.path)
+            shutil.rmtree(run.files.path / record.path, ignore_errors=True)
 
     return keep

@@ -6,10 +6,12 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import as_indexes
 from aorta.core.durations import show_duration
+from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
@@ -66,20 +68,29 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Optimized:
+class StackReport:
+    """The smallest stacks of a run, smallest first and the cheapest in step time among equals, and
+    where the run lies.
+    """
+
     plan: StackPlan
+    search: CureSearch
     ending: Ending
     created: str
-    original: Tally
-    original_fails: bool | None
+    run_dir: Path
     stacks: Sequence[Stack]
-    unconfirmed: Sequence[tuple[str, ...]] = ()
-    # Sets that did not fail once, in too few trials to tell that from luck.
-    undecided: Sequence[tuple[tuple[str, ...], int]] = ()
-    stacks_judged: int = 0
     warnings: Sequence[str] = ()
     failed_differently: Sequence[str] = ()
     failure: Failure | None = None  # the original's
+
+    @property
+    def original(self) -> Tally:
+        return self.search.verdicts.get(self.search.without_any, Verdict(None)).tally
+
+    @property
+    def undecided(self) -> list[tuple[tuple[str, ...], int]]:
+        """Sets that did not fail once, in too few trials to tell that from luck."""
+        return [] if self.stacks else _undecided(self.search)
 
     @property
     def candidates(self) -> list[str]:
@@ -89,13 +100,19 @@ class Optimized:
     def status(self) -> str:
         if self.ending.reason is not Reason.DONE:
             return "partial"
-        if not self.original_fails:
+        if not self.search.fails_at_all:
             return "did_not_reproduce"
         return "found" if self.stacks else "not_found"
 
     @property
-    def why(self) -> str | None:
-        """Why there is no answer, where the run went to its end."""
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
         if self.status == "did_not_reproduce":
             return "the failure did not show without mitigations: there is nothing to mend"
         if self.status != "not_found":
@@ -124,7 +141,11 @@ class Optimized:
         return [f"export {name}={shlex.quote(chosen[name])}" for name in sorted(chosen)]
 
     def to_json(self) -> dict[str, Any]:
-        content = self.plan.plan.recipe.content
+        return {**self.content(), "run_dir": str(self.run_dir)}
+
+    def content(self) -> dict[str, Any]:
+        """Of optimize.json, which may be moved."""
+        content, search = self.plan.plan.recipe.content, self.search
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status,
@@ -138,16 +159,16 @@ class Optimized:
             "recommended": self.recommended.to_json() if self.recommended else None,
             "environment_lines": self.lines,
             "sets": [stack.to_json() for stack in self.stacks],
-            "unconfirmed": [list(names) for names in self.unconfirmed],
+            "unconfirmed": [[search.names[i] for i in items] for items in search.unconfirmed],
             "undecided": [
                 {"mitigations": list(names), "failed": 0, "of": trials}
                 for names, trials in self.undecided
             ],
-            "why": self.why,
+            "why": self.no_answer,
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
-            "stacks_judged": self.stacks_judged,
+            "stacks_judged": len(search.verdicts),
             "warnings": list(self.warnings),
             "signature": self.failure.text if self.failure else None,
             "failure": failure_to_json(self.failure),
@@ -155,28 +176,11 @@ class Optimized:
         }
 
 
-def build_optimized(
-    plan: StackPlan,
-    search: CureSearch,
-    judges: GoneJudges,
-    stats: Callable[[Sequence[int]], CellStats],
-    ending: Ending,
-    created: str,
-) -> Optimized:
-    """The sets that were found, smallest first, and the cheapest in step time among equals."""
-    original = search.verdicts.get(search.without_any, Verdict(None))
+def found_stacks(
+    search: CureSearch, judges: GoneJudges, stats: Callable[[Sequence[int]], CellStats]
+) -> list[Stack]:
     stacks = [_stack(cure, search, judges, stats(cure.items)) for cure in search.cures]
-    return Optimized(
-        plan=plan,
-        ending=ending,
-        created=created,
-        original=original.tally,
-        original_fails=search.fails_at_all,
-        stacks=sorted(stacks, key=lambda stack: stack.cost),
-        unconfirmed=[tuple(search.names[i] for i in items) for items in search.unconfirmed],
-        undecided=_undecided(search) if not stacks else (),
-        stacks_judged=len(search.verdicts),
-    )
+    return sorted(stacks, key=lambda stack: stack.cost)
 
 
 def _undecided(search: CureSearch) -> list[tuple[tuple[str, ...], int]]:
@@ -217,7 +221,7 @@ def _counts(verdict: Verdict) -> dict[str, int]:
     return {"failed": seen.hits, "of": seen.trials}
 
 
-def optimize_markdown(found: Optimized) -> str:
+def optimize_markdown(found: StackReport) -> str:
     content = found.plan.plan.recipe.content
     rate = f"{found.original.reproduced} of {found.original.evidence}"
     sections = [
@@ -228,7 +232,7 @@ def optimize_markdown(found: Optimized) -> str:
             f"- Environment: {found.plan.original.environment.name}",
             f"- Without mitigations: {rate} trials failed",
             f"- Candidates: {len(found.candidates)} ({', '.join(found.candidates)})",
-            f"- Trials: {found.ending.trials} for {found.stacks_judged} stacks, "
+            f"- Trials: {found.ending.trials} for {len(found.search.verdicts)} stacks, "
             + show_duration(found.ending.seconds),
             *([f"- **Not finished**: {found.ending.detail}"] if found.ending.detail else []),
         ],
@@ -240,10 +244,10 @@ def optimize_markdown(found: Optimized) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _answer(found: Optimized) -> list[str]:
+def _answer(found: StackReport) -> list[str]:
     best = found.recommended
     if best is None:
-        why = found.why or "stopped before an answer"
+        why = found.no_answer or "stopped before an answer"
         return ["## Answer", "", f"{why[:1].upper()}{why[1:]}."]
     return [
         "## Recommended",
@@ -261,7 +265,7 @@ def _answer(found: Optimized) -> list[str]:
     ]
 
 
-def _sets(found: Optimized) -> list[str]:
+def _sets(found: StackReport) -> list[str]:
     if not found.stacks:
         return []
     head = ["Mitigations", "Failed", "Rate below", "Step (ms)", "Without each of them"]

@@ -30,8 +30,7 @@ ANY_WRONG_CALL = 0.05
 SIDE_ALPHA = ANY_WRONG_CALL / 2
 INTERIM_ALPHA = 0.001
 EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
-USEFUL_RATIO = 0.5
-"""A cell is given up once its errors outnumber its evidence by more than this."""
+USEFUL_RATIO = 0.5  # of the baseline's rate; a cell above it is no useful cure
 _MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
@@ -133,61 +132,27 @@ def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
         return False  # so few trials settle nothing; they still measure a rate
     if _is_far_beyond(cell, baseline, caps):
         return True
-    ahead = _Ahead(cell, baseline, caps)
-    if ahead.works_anyway:
+    # The most failures that the cell, and the baseline, can end with.
+    most = cell.reproduced + max(0, caps.cell - cell.evidence)
+    base_most = baseline.reproduced + max(0, caps.baseline - baseline.evidence)
+    best = (cell.reproduced, caps.cell, base_most, caps.baseline)
+    worst = (most, caps.cell, baseline.reproduced, caps.baseline)
+    if p_fewer(*worst) < caps.level:
         return True
-    if ahead.can_work or ahead.can_be_worse:
+    if p_fewer(*best) < SIDE_ALPHA or p_more(*worst) < caps.level:
         return False
     if _of(p_no_cure, cell, baseline) < caps.level * EARLY_NO_EFFECT:
         return True
     enough = min(caps.floor, caps.cell), min(caps.floor, caps.baseline)
     tried = cell.evidence >= enough[0] and baseline.evidence >= enough[1]
-    return tried and not ahead.can_be_no_cure
+    fewest = max(1, baseline.reproduced)
+    return tried and p_no_cure(most, caps.cell, fewest, caps.baseline) >= caps.level
 
 
 def _is_far_beyond(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     return any(
         _of(test, cell, baseline) <= INTERIM_ALPHA / caps.comparisons for test in (p_fewer, p_more)
     )
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """What the trials that are left could still bring."""
-
-    cell: Tally
-    baseline: Tally
-    caps: Caps
-
-    @property
-    def _most(self) -> int:
-        return self.cell.reproduced + max(0, self.caps.cell - self.cell.evidence)
-
-    @property
-    def _base_most(self) -> int:
-        return self.baseline.reproduced + max(0, self.caps.baseline - self.baseline.evidence)
-
-    @property
-    def works_anyway(self) -> bool:
-        worst = (self._most, self.caps.cell, self.baseline.reproduced, self.caps.baseline)
-        return p_fewer(*worst) < self.caps.level
-
-    @property
-    def can_work(self) -> bool:
-        best = (self.cell.reproduced, self.caps.cell, self._base_most, self.caps.baseline)
-        return p_fewer(*best) < SIDE_ALPHA
-
-    @property
-    def can_be_worse(self) -> bool:
-        worst = (self._most, self.caps.cell, self.baseline.reproduced, self.caps.baseline)
-        return p_more(*worst) < self.caps.level
-
-    @property
-    def can_be_no_cure(self) -> bool:
-        """With the fewest failures that the baseline can end with."""
-        fewest = max(1, self.baseline.reproduced)
-        worst = (self._most, self.caps.cell, fewest, self.caps.baseline)
-        return p_no_cure(*worst) < self.caps.level
 
 
 def can_decide(caps: Caps) -> bool:

@@ -86,16 +86,7 @@ class WorkloadOrder:
     predicate: str | None = None  # alone: which of the workload's predicates says that it failed
 
     def to_json(self) -> str:
-        content = {
-            "schema": ORDER_SCHEMA,
-            "workload": self.workload,
-            "result": str(self.result),
-            "config": self.config,
-            "given": self.given,
-            "trial_env": list(self.trial_env),
-            "rank": self.rank,
-            **({"predicate": self.predicate} if self.predicate else {}),
-        }
+        content = {"schema": ORDER_SCHEMA, **vars(self), "result": str(self.result)}
         return json.dumps(content, indent=2, allow_nan=False)
 
     @classmethod

@@ -4,8 +4,7 @@ one model.
 It joins three words on the same trial: the executor's (how the process ended), the oracle's (what
 that means) and the workload's own (what it counted). `result.passed` is true only if neither the
 oracle nor the workload saw a failure. How long a step took is read from what commands print, where
-no file says it: the time stands beside a step (`12.3 it/s`, `step time: 16 ms`), or lies between
-the clocks of two lines that tell of steps.
+no file says it: `12.3 it/s`, `step time: 16 ms`.
 """
 
 import json
@@ -13,8 +12,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,16 +23,13 @@ from aorta.core.failure import failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
+from aorta.engine.events import TrialRecord
+from aorta.engine.rundir import write_atomically
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
 
-_STEP_NUMBER = re.compile(
-    r"(?:iteration|iter|step|update|"
-    r"batch)s?[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*%)",
-    re.IGNORECASE,
-)
 _UNIT_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _NUMBER_OF = r"(?P<{0}>\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
 _UNIT_OF_TIME = r"(?P<{0}>us|ms|s)(?:ec(?:ond)?s?)?"
@@ -54,17 +48,12 @@ _STEP_TIME = re.compile(
     ),
     re.IGNORECASE,
 )
-_STAMP = re.compile(
-    r"(?P<date>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)"
-    r"|(?<![\d:])(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(?![\d:])"
-)
 _ENOUGH_SAMPLES = 3
 
 
 def printed_step_times(text: str) -> list[float]:
-    """Step times in ms as `text` prints them, without the first; else between its clocks."""
-    times = [_milliseconds(found) for found in _STEP_TIME.finditer(text)]
-    times = [time for time in times if time > 0] or _between_clocks(text)
+    """Step times in ms as `text` prints them, without the first, which pays for warming up."""
+    times = [time for found in _STEP_TIME.finditer(text) if (time := _milliseconds(found)) > 0]
     return times[1:] if len(times) > _ENOUGH_SAMPLES else times
 
 
@@ -74,28 +63,6 @@ def _milliseconds(found: re.Match[str]) -> float:
         return 1000 / rate if rate else 0.0
     unit = found["each_unit"] or found["unit"] or found["named_unit"] or "s"
     return float(found["each"] or found["named"]) * _UNIT_MS[unit.lower()]
-
-
-def _between_clocks(text: str) -> list[float]:
-    """The time of one step between each two lines that tell of a later step and of when."""
-    seen: list[tuple[datetime, int]] = []
-    for line in re.split(r"[\r\n]+", text):
-        stamp = _STAMP.search(line)
-        step = _STEP_NUMBER.search(line) if stamp else None
-        if stamp and step:
-            day, clock = stamp["date"] or "2000-01-01", stamp["clock"] or stamp["time"]
-            try:
-                seen.append(
-                    (datetime.fromisoformat(f"{day} {clock.replace(',', '.')}"), int(step["step"]))
-                )
-            except ValueError:
-                continue
-    times = []
-    for (before, first), (after, last) in pairwise(seen):
-        took = (after - before) % timedelta(days=1) if after < before else after - before
-        if last > first:
-            times.append(took.total_seconds() * 1000 / (last - first))
-    return times if any(times) else []
 
 
 STEP_TIMES_TOLD_BY = "step_times_told_by"
@@ -109,20 +76,19 @@ ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastr
 
 @dataclass(frozen=True)
 class TrialLabel:
-    """Which trial of which cell: dataset, mitigation and trial number."""
+    """Which trial of which cell. `d0`: aorta knows one dataset."""
 
     workload: str
     trial: int
-    dataset: int = 0
     mitigation: int = 0
 
     @property
     def trial_id(self) -> str:
-        return f"{self.workload}_d{self.dataset}_m{self.mitigation}_t{self.trial}"
+        return f"{self.workload}_d0_m{self.mitigation}_t{self.trial}"
 
     @property
     def relative_path(self) -> Path:
-        name = f"trial_d{self.dataset}_m{self.mitigation}_t{self.trial}.json"
+        name = f"trial_d0_m{self.mitigation}_t{self.trial}.json"
         return Path(slug(self.workload)) / name
 
 
@@ -189,7 +155,6 @@ def trial_document(
     found: Classified,
     *,
     env: Mapping[str, Any],
-    fingerprint: str | None = None,
 ) -> TrialDocument:
     """`env` is the snapshot of the machine (or the placeholder where none could be taken)."""
     result = _result_of(end, found)
@@ -207,13 +172,27 @@ def trial_document(
         result=result.to_dict(),
         wall_clock_sec=end.duration,
         exit_status=_exit_status(end, found, result),
-        request_fingerprint=fingerprint,
+        request_fingerprint=None,
         outcome=found.outcome.value,
         why=_why(found, end),
         signature=found.failure.text if found.failure else None,
         failure=failure_to_json(found.failure),
         process=_process_of(end),
     )
+
+
+def keep_trial(
+    path: Path,
+    label: TrialLabel,
+    request: WorkloadRequest,
+    record: TrialRecord,
+    end: TrialEnd,
+    *,
+    env: Mapping[str, Any],
+) -> None:
+    """Write the record of a trial that the engine has classified."""
+    found = Classified(record.outcome, record.why, record.failure)
+    write_atomically(path, trial_document(label, request, end, found, env=env).to_json())
 
 
 def read_trial(path: Path) -> TrialDocument:
@@ -302,15 +281,6 @@ def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> Ex
 
 
 def _process_of(end: TrialEnd) -> TrialProcess:
-    return TrialProcess(
-        exit_code=end.exit_code,
-        signal=end.signal,
-        timed_out=end.timed_out,
-        hung=end.hung,
-        lost=end.lost,
-        started_at=end.started_at,
-        host=end.host,
-        image_digest=end.image_digest,
-        stdout=str(end.stdout.path),
-        stderr=str(end.stderr.path),
-    )
+    seen: dict[str, Any] = {name: getattr(end, name) for name in TrialProcess.model_fields}
+    logs = {name: str(seen[name].path) for name in ("stdout", "stderr")}
+    return TrialProcess(**{**seen, **logs})

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, dropwhile
 from pathlib import Path
 
@@ -16,21 +16,27 @@ _INTERPRETER = re.compile(r"python[\d.]*|bash|sh")
 _SWITCH = re.compile(r"-[uBOEIsSqvbex]+")
 
 
-def check_startable(command: Sequence[str] | str, cwd: Path, path: str | None = None) -> None:
+def check_startable(
+    command: Sequence[str] | str,
+    cwd: Path,
+    path: str | None = None,
+    comes_later: Callable[[str], bool] = lambda _file: False,
+) -> None:
     """Raises `UsageError` where the first of these words is no program of this machine, or is an
     interpreter whose script is not there. A text for a shell is left to the shell. `path`: where
-    programs are looked for, if not in PATH.
+    programs are looked for, if not in PATH. `comes_later`: whether a file that is not here will be
+    there when the command runs.
     """
     if isinstance(command, str) or not command:
         return
     name = command[0]
     where = os.fspath(cwd / name) if "/" in name else name
-    if shutil.which(where, path=path) is None:
+    if shutil.which(where, path=path) is None and not ("/" in name and comes_later(name)):
         why = _why(name, command, cwd, path)
         raise UsageError(f"{name!r} cannot be started: {why}", where="--")
     script = _script_of(command)
-    if script is not None and not (cwd / script).exists():
-        near = _or(Path(script).name, _names_in((cwd / script).parent))
+    if script is not None and not (cwd / script).exists() and not comes_later(script):
+        near = did_you_mean(Path(script).name, _names_in((cwd / script).parent))
         raise UsageError(f"there is no file {script!r} for {name!r} to run{near}", where="--")
 
 
@@ -43,7 +49,8 @@ def _script_of(command: Sequence[str]) -> str | None:
     return None if script.startswith("-") else script
 
 
-def _or(name: str, others: Iterable[str]) -> str:
+def did_you_mean(name: str, others: Iterable[str]) -> str:
+    """The end of a sentence that names the nearest of the others; empty where none is near."""
     near = difflib.get_close_matches(name, set(others), 1, 0.7)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -56,7 +63,7 @@ def _why(name: str, command: Sequence[str], cwd: Path, path: str | None) -> str:
         with_python = f"python {name}" if name.endswith(".py") else f"bash {name}"
         return f"it is a file that may not be executed; expected such as: -- {with_python}"
     folders = [file.parent] if "/" in name else _folders_of(path)
-    near = _or(file.name, chain.from_iterable(map(_names_in, folders)))
+    near = did_you_mean(file.name, chain.from_iterable(map(_names_in, folders)))
     return f"there is no such program{near}"
 
 

@@ -90,31 +90,6 @@ class CommandWorkload(StrictModel):
         return (*SHELL, self.command) if isinstance(self.command, str) else self.command
 
 
-@dataclass(frozen=True)
-class CommandTrial:
-    argv: tuple[str, ...]
-    cwd: Path
-    oracle: Oracle
-    ranks: WhichRanks
-
-
-def command_trial(
-    config: Mapping[str, Any],
-    *,
-    base: Path | None = None,
-    file: str = "command line",
-    at: str = "workload_config",
-) -> CommandTrial:
-    """What this `workload_config` runs, where, and what counts as its failure.
-
-    A relative `cwd` lies in `base`: the directory of the file that holds it. `file` and `at` say in
-    errors where that is.
-    """
-    workload = validated(CommandWorkload, config, file=file, at=at)
-    cwd = ((base or Path.cwd()) / Path(workload.cwd).expanduser()).resolve()
-    return CommandTrial(workload.argv, cwd, workload.oracle, workload.ranks)
-
-
 RESULT_FILE = "result.json"
 ORDER_FILE = "order.json"
 STEPS = "steps"
@@ -237,7 +212,8 @@ def workload_experiment(request: WorkloadRequest) -> WorkloadExperiment:
 
 
 def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
-    command = command_trial(request.config, base=request.base, file=request.file, at=request.at)
+    command = validated(CommandWorkload, request.config, file=request.file, at=request.at)
+    cwd = ((request.base or Path.cwd()) / Path(command.cwd).expanduser()).resolve()
     if isinstance(request.oracle, PythonOracle):
         raise UsageError("a command has no Workload object for a python oracle to ask")
     steps = {} if request.steps is None else {STEPS_VARIABLE: str(request.steps)}
@@ -245,7 +221,7 @@ def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
         request,
         oracle=request.oracle or command.oracle,
         ranks=ANY_RANK if request.oracle else command.ranks,
-        subject=_CommandSubject(command.argv, command.cwd),
+        subject=_CommandSubject(command.argv, cwd),
         environment=request.environment,
         env=layered(steps, request.resolved_env()),
     )

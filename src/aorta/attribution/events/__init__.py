@@ -45,7 +45,7 @@ from aorta.attribution.logs import LogLine, Piece, ReadableLog
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
-from aorta.core.templates import template
+from aorta.core.templates import shortened, template
 
 RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
     "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes",
@@ -240,6 +240,7 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
     r"\b(?=[a-z]*\d)[a-z0-9]{20,}\b"
 )
 _DIGITS = re.compile(r"\d+")
+_LONGEST_TEXT = 500
 BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 # Events whose class no pattern knows: an exception, and one that a wrapper or a watchdog quotes.
 ANY_EXCEPTION, QUOTED = "python.exception", "python.quoted"
@@ -266,7 +267,6 @@ class Event:
     advice: tuple[str, str] | None = None
     node: str | None = None
     device: str | None = None
-    file: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
@@ -346,7 +346,7 @@ def event_of(
         role=row.role,
         certainty=row.certainty,
         pattern=row.id,
-        text=line.text[:500],
+        text=shortened(line.text, _LONGEST_TEXT),
         signature=f"{row.id} {stable(groups.get('key', ''))}".strip(),
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
         source=source,
@@ -354,7 +354,6 @@ def event_of(
         advice=(row.advice.kind, row.advice.text) if row.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
-        file=groups.get("file"),
         sequence=int(number) if number else None,
         time=line.time,
         stream=line.stream,
@@ -379,7 +378,7 @@ def weak_event(
         Role.ROOT,
         Certainty.WEAK,
         pattern,
-        text[:500],
+        shortened(text, _LONGEST_TEXT),
         signature,
         line.rank,
         source,

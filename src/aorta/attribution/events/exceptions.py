@@ -118,9 +118,8 @@ def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> E
         traceback = _traceback_at(piece, position, source)
         if traceback is None:
             continue
-        who = _line_of(traceback).who
-        extents.append((traceback.begins, traceback.until, who))
-        headlines.add(traceback.offset)
+        extents.append((traceback.begins, traceback.until, traceback.line.who))
+        headlines.add(traceback.line.offset)
         event = None if traceback.ignored else _exception_event(traceback, source, registry)
         if event is not None:
             events.append(event)
@@ -143,18 +142,14 @@ def _headless(
             begin = line_start(piece.data, position)
             above = line_start(piece.data, max(0, begin - BLOCK))
             lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
-            message = whole_text(piece, line, source)
+            message = _WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", whole_text(piece, line, source))
             traceback = Traceback(
-                exception=_WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", message),
+                exception=message,
                 frames=frames_above(lines, line.who),
-                rank=line.rank,
-                offset=line.offset,
+                line=replace(line, text=message.partition("\n")[0], level=""),
                 begins=line.offset,
                 until=line.offset,
                 survived=bool(line.level),
-                node=line.node,
-                stream=line.stream,
-                time=line.time,
             )
             event = _exception_event(traceback, source, registry)
             if event is not None:
@@ -236,10 +231,12 @@ def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback
     told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
     if told is None:
         return None
-    if _QUOTED.match(header.text):
-        return replace(told, rank=_rank_of_block(piece, begin, told.rank))
     spawned = None if before is None else _SPAWNED.match(before.text)
-    return told if spawned is None else replace(told, rank=int(spawned[1]))
+    rank = told.line.rank if spawned is None else int(spawned[1])
+    if _QUOTED.match(header.text):  # torchrun says whose it is a few lines above
+        above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
+        rank = next((int(each) for each in reversed(TORCHRUN_RANK.findall(above))), rank)
+    return replace(told, line=replace(told.line, rank=rank))
 
 
 def _whole_line(piece: Piece, begin: int) -> str:
@@ -248,18 +245,11 @@ def _whole_line(piece: Piece, begin: int) -> str:
     return piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
 
 
-def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
-    """Whose traceback torchrun quotes: it says so a few lines above."""
-    above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
-    told = TORCHRUN_RANK.findall(above)
-    return int(told[-1]) if told else otherwise
-
-
 def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
     stack = " > ".join(frame.name for frame in traceback.frames)
     raised = RaisedAt(traceback.innermost, traceback.own_line, stack)
     known = registry.exception(traceback.exception, raised)
-    line = _line_of(traceback)
+    line = traceback.line
     if known is None:
         event: Event | None = _without_pattern(ANY_EXCEPTION, traceback.exception, line, source)
     else:
@@ -279,18 +269,7 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         raised=traceback,
         survived=traceback.survived,
         leads_on=traceback.link is not None,
-        is_torn=not traceback.frames and traceback.begins != traceback.offset,
-    )
-
-
-def _line_of(traceback: Traceback) -> LogLine:
-    return LogLine(
-        traceback.headline,
-        traceback.rank,
-        traceback.offset,
-        traceback.node,
-        traceback.time,
-        stream=traceback.stream,
+        is_torn=not traceback.frames and traceback.begins != line.offset,
     )
 
 

@@ -8,6 +8,7 @@ RE2 would be a third engine between the two.
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -56,9 +57,13 @@ def hyperscan_scanner(literals: Sequence[bytes]) -> Scanner:
         flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(literals),
     )
 
+    # A database has one scratch space, and a launcher's threads read at the same time.
+    one_at_a_time = threading.Lock()
+
     def present(piece: bytes) -> set[int]:
         found: set[int] = set()
-        database.scan(piece, match_event_handler=lambda index, *_: found.add(index))
+        with one_at_a_time:
+            database.scan(piece, match_event_handler=lambda index, *_: found.add(index))
         return found
 
     return present

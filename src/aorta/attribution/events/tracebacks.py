@@ -70,17 +70,12 @@ class Traceback:
 
     exception: str  # "Type: message" and a few lines of what follows
     frames: tuple[Frame, ...]
-    rank: int | None
-    offset: int  # of the exception line
+    line: LogLine  # its headline, and who wrote it
     begins: int  # of the header
     until: int = 0  # of the last line of its message
-    beyond: tuple[str, ...] = ()  # what stands behind the first blank line of a message
     link: Link | None = None
     survived: bool = False
     ignored: bool = False  # it ended nothing but a thread or a destructor
-    node: str | None = None
-    stream: str = ""
-    time: float | None = None
 
     @property
     def innermost(self) -> str | None:
@@ -136,18 +131,14 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
                 own = chain(ahead, own)
                 if _goes_on(ahead):
                     continue
-            rest, beyond, until, link = _after(own, line.offset)
+            rest, until, link = _after(own, line.offset)
+            time = line.time if line.time is not None else header.time
             return Traceback(
                 exception="\n".join([text, *rest]),
                 frames=tuple(frames),
-                rank=header.rank,
-                offset=line.offset,
+                line=replace(header, text=text, offset=line.offset, time=time, level=""),
                 begins=header.offset,
                 until=until,
-                beyond=tuple(beyond),
-                node=header.node,
-                stream=header.stream,
-                time=line.time if line.time is not None else header.time,
                 link=link,
                 survived=_survived(header, before),
                 ignored=_is_ignored(before),
@@ -233,25 +224,22 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
     return tuple(frames[:_CRASH_FRAMES])
 
 
-def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], list[str], int, Link | None]:
-    """The message, what may belong to it, where it ends, and whether another one follows."""
+def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, Link | None]:
+    """The rest of the message, where it ends, and whether another exception follows."""
     message: list[str] = []
-    beyond: list[str] = []
     blank = 0
     for line in islice(lines, 40):
         text = _GROUP_MARGIN.sub("", line.text)
         link = next((link for link in Link if text.strip() == link.value), None)
         if link is not None or _HEADER in text or _OTHER_PROGRAM.match(text):
-            return message, beyond, until, link
+            return message, until, link
         blank += not text.strip()
         if blank > 1:
             break
         if not blank and len(message) < _CONTINUATION:
             message.append(text)
             until = line.offset
-        elif text.strip() and len(beyond) < _CONTINUATION:
-            beyond.append(text)
-    return message, beyond, until, None
+    return message, until, None
 
 
 def _survived(header: LogLine, before: LogLine | None) -> bool:

@@ -7,9 +7,8 @@ about failures.
 
 import io
 import re
-import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,8 +33,6 @@ _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _ROW = re.compile(rb"[^\r\n]*(?:[\r\n]|\Z)")
-_LINE_FEED = ord("\n")
-_FAR = 300 << 20
 # A log of several runs: so many first lines are printed again after a failure, and so many lines
 # follow that the first run did not write (a clean-up may repeat what stands first).
 _MOST_OF_SEVERAL_RUNS = 16 << 20
@@ -323,27 +320,13 @@ def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
     count, at = 1, 0
-    wanted = sorted(set(offsets))
-    line_ends = _line_end_counter(bool(wanted) and wanted[-1] >= _FAR)
     with source.opened() as stream:
-        for offset in wanted:
+        for offset in sorted(set(offsets)):
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
-                count += line_ends(block)
+                count += block.count(b"\n")
                 at += len(block)
             numbers[offset] = count + source.lines_left_out_before(offset)
     return numbers
-
-
-def _line_end_counter(far: bool) -> Callable[[bytes], int]:
-    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65."""
-    if sys.version_info < (3, 13) and (far or "numpy" in sys.modules):
-        try:
-            import numpy as np
-        except ImportError:
-            pass
-        else:
-            return lambda block: int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE_FEED))
-    return lambda block: block.count(b"\n")
 
 
 def tail_of(source: ReadableLog, tail: int) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.service.path_checker import PathChecker
+from aorta.attribution.jail import PathChecker
 from aorta.attribution.service.store import CycleKey, Report, Store
 from aorta.attribution.service.workers import (
     AnalysisLostError,

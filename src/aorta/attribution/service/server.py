@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -69,30 +68,23 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 @dataclass
-class _Allowance:
-    left: float
-    since: float
-
-
-@dataclass
 class RateLimit:
     """A token bucket for each client address; `per_second` 0 is no limit."""
 
     per_second: float
     clock: Callable[[], float] = time.monotonic
-    _clients: OrderedDict[str, _Allowance] = field(default_factory=OrderedDict)
+    _clients: dict[str, tuple[float, float]] = field(default_factory=dict)  # left, since when
 
     def take(self, client: str) -> bool:
         if self.per_second <= 0:
             return True
         now = self.clock()
-        allowance = self._clients.pop(client, None) or _Allowance(self.per_second, now)
-        refilled = allowance.left + (now - allowance.since) * self.per_second
-        left = min(self.per_second, refilled)
+        if len(self._clients) > _MOST_CLIENTS:
+            self._clients.clear()
+        left, since = self._clients.get(client, (self.per_second, now))
+        left = min(self.per_second, left + (now - since) * self.per_second)
         granted = left >= 1
-        self._clients[client] = _Allowance(left - 1 if granted else left, now)
-        while len(self._clients) > _MOST_CLIENTS:
-            self._clients.popitem(last=False)
+        self._clients[client] = (left - granted, now)
         return granted
 
 

@@ -16,18 +16,17 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from aorta.attribution.analysis import attribute
+from aorta.attribution import attribute
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.evidence import find_logs
-from aorta.attribution.jail import PathJail
+from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.nouns import (
-    Advice,
-    Attribution,
     Evidence,
     LogSource,
     LogTail,
@@ -77,11 +76,6 @@ class FailureReport(_Body):
     device: Annotated[str, Field(max_length=200)] | None = None
     hung: bool = False
     stopped_by_agent: bool = False
-
-    def as_failure(self) -> RankEnd:
-        """Without its error file: whether that may be read is for the path jail to say."""
-        values = self.model_dump(exclude={"error_file", "stopped_by_agent"})
-        return RankEnd(**values).stopped_by_agent(self.stopped_by_agent)
 
 
 class TailReport(_Body):
@@ -144,28 +138,19 @@ class StoredCycle:
 def analyse(told: StoredCycle, jail: PathJail, no_progress_limit: int) -> dict[str, Any]:
     """Finding and decision of a cycle, as they are stored and sent."""
     result = attribute(gather(told, jail), no_progress_limit=no_progress_limit)
+    decision = decision_document(result.decision)
     if told.silent:
-        result = _with_storage_advice(result, len(told.silent))
-    return {
-        "finding": finding_document(result.finding),
-        "decision": decision_document(result.decision),
-    }
-
-
-def _with_storage_advice(result: Attribution, silent: int) -> Attribution:
-    words = f"{silent} of the files told of did not answer and could not be read: a mount may hang"
-    advice = (*result.decision.advice, Advice("storage", words))
-    return replace(result, decision=replace(result.decision, advice=advice))
+        words = f"{len(told.silent)} of the files reported did not answer: a mount may hang"
+        decision["advice"].append({"kind": "storage", "text": words})
+    return {"finding": finding_document(result.finding), "decision": decision}
 
 
 def paths_in(reports: Iterable[str]) -> set[str]:
     """Every path that an analysis of these reports would look at."""
-    found: set[str] = set()
-    for body in reports:
-        report = json.loads(body)
-        found.update(report.get("log_paths", ()))
-        found.update(f["error_file"] for f in report.get("failures", ()) if f.get("error_file"))
-    return found
+    told = [json.loads(body) for body in reports]
+    failures = (failure for report in told for failure in report.get("failures", ()))
+    errors = {failure["error_file"] for failure in failures if failure.get("error_file")}
+    return errors | {path for report in told for path in report.get("log_paths", ())}
 
 
 def gather(told: StoredCycle, jail: PathJail) -> Evidence:
@@ -178,12 +163,13 @@ def gather(told: StoredCycle, jail: PathJail) -> Evidence:
     nodes = {rank: failure.node for rank, failure in failures.items()}
     paths = {path for r in reports for path in r.log_paths}
     logs = tuple(_logs(paths - told.silent, jail, nodes))
+    before = {path for body in told.before for path in json.loads(body).get("log_paths", ())}
     return Evidence(
         logs=logs,
         tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
         failures=tuple(failures.values()),
         history=tuple(_history(told.earlier)),
-        earlier_logs=tuple(_logs(_log_paths(told.before) - paths - told.silent, jail, {})),
+        earlier_logs=tuple(_logs(before - paths - told.silent, jail, {})),
         heartbeat_step=_most(report.heartbeat_step for report in reports),
         lived_sec=_most(report.lifetime for report in reports),
         follow_links=False,
@@ -195,16 +181,13 @@ def _most(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _log_paths(reports: Iterable[str]) -> set[str]:
-    return {path for body in reports for path in json.loads(body).get("log_paths", ())}
-
-
 def _failure(report: FailureReport, jail: PathJail, silent: frozenset[str]) -> RankEnd:
-    failure, error_file = report.as_failure(), report.error_file
-    if error_file in silent:
-        return failure
-    if error_file and jail.allows(error_file):
-        return replace(failure, error_file=jail.admit(error_file))
+    """Without its error file where that may not be read, or does not answer."""
+    values = report.model_dump(exclude={"error_file", "stopped_by_agent"})
+    failure = RankEnd(**values).stopped_by_agent(report.stopped_by_agent)
+    if report.error_file and report.error_file not in silent:
+        with suppress(PathRefusedError):
+            return replace(failure, error_file=jail.admit(report.error_file))
     return failure
 
 

@@ -15,7 +15,14 @@ from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
 from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
-from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.nouns import (
+    HOW_IT_SHOWS,
+    Certainty,
+    CycleState,
+    FailureClass,
+    RankEnd,
+    Role,
+)
 from aorta.attribution.progress import Progress, steps_in
 
 
@@ -172,7 +179,7 @@ _TAIL = 32 << 10
 _LINES = 15
 _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
-    r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
+    r"\b(?:errors?|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
     r"refused|denied|unhealthy|terminat\w+|cannot|"
     r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|"
     r"hung|no progress|halt|unexpected\w*|"
@@ -190,7 +197,23 @@ _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
-    r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b",
+    r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b"
+    r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\d+` reached"
+    r"|\btotal training time\b"
+    r"|\bfinal (?:(?:test|eval\w*|val\w*|train\w*) )?(?:acc\w*|loss|score)\b"
+    r"|^\W*(?:all )?(?:done|finished|completed?|success)\W*$",
+    re.IGNORECASE,
+)
+_EXIT_ZERO = re.compile(
+    r"\bexit(?:ed|ing)?(?: with)?(?: (?:status|code))?[ :=]+0\b(?![.:\d])", re.IGNORECASE
+)
+_BADLY = re.compile(
+    r"(?<!no )(?<!\b0 )(?<!without )\b(?:errors?|fail\w*|exceptions?|kill\w*|cancel\w*|abort\w*|"
+    r"unsuccessful\w*|incomplete)\b",
+    re.IGNORECASE,
+)
+_COUNT_OF = re.compile(
+    r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
 _TELLS = 0.4  # confidence below which a line says nothing worth a word
@@ -231,7 +254,7 @@ def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> 
 
 def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None:
     """The failure a line states in plain words, and how sure that is; never more than a hint."""
-    if line.level in _QUIET or _HARMLESS.search(line.text):
+    if line.level in _QUIET or _HARMLESS.search(line.text) or _ended_well(line.text):
         return None
     inner = _INNER.search(line.text)
     if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
@@ -246,30 +269,54 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
 
 def states_a_failure(text: str) -> bool:
     """Whether a line says in plain words that something went wrong."""
-    return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
+    stated = _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
+    return stated and not _ended_well(text)
 
 
 def as_hint(event: Event) -> Event:
     return replace(event, certainty=Certainty.WEAK, survived=True)
 
 
-def how_it_stands(sources: Iterable[ReadableLog]) -> str:
-    """What is said of a job of whose failure nothing is known: that its log ends well, or in the
-    middle of its steps; empty where it does not show, or a failure is stated after them.
+def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] | None:
+    """Why there is no failure to name, and the words for it: all ranks exited with 0, whatever they
+    wrote; or, where a failure is `unexplained`, the logs end well or while steps are made.
+    """
+    ends = facts.failures
+    everybody = bool(ends) and {end.rank for end in ends} >= set(facts.ranks)
+    if everybody and all(end.exit_code == 0 and not end.failed for end in ends):
+        who = "the rank" if len(ends) == 1 else f"all {len(ends)} ranks"
+        return CycleState.ENDED_WELL, f"it ended well: {who} exited with code 0"
+    if unexplained and not any(end.failed for end in ends):
+        return how_it_ends(facts.logs)
+    return None
+
+
+def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None:
+    """Whether logs end well, or in the middle of their steps; None where it does not show, or a
+    failure is stated after them.
     """
     ends = [tail_of(source, _TAIL).rstrip() for source in sources if source.size]
     last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
     if any(map(_fails_at_last, last)):
-        return ""
-    if any(_ENDED_WELL.search(line) for lines in last for line in lines):
-        return "the log says that it ended well"
+        return None
+    if any(_ended_well(line) for lines in last for line in lines):
+        return CycleState.ENDED_WELL, "the log says that it ended well"
     if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
-        return "the log ends while steps are made: it may still be running"
-    return ""
+        words = "the log ends while steps are made: it may still be running"
+        return CycleState.STILL_RUNNING, words
+    return None
+
+
+def _ended_well(line: str) -> bool:
+    """Whether a line says that the work is done: in words, by an exit code, or by a full count."""
+    if _EXIT_ZERO.search(line) or (_ENDED_WELL.search(line) and not _BADLY.search(line)):
+        return True
+    full = _COUNT_OF.search(line)
+    return full is not None and full["at"] == full["of"] != "0"
 
 
 def _fails_at_last(lines: list[str]) -> bool:
     """Whether a failure is stated that neither a step nor a good end follows."""
     failures = [at for at, line in enumerate(lines) if states_a_failure(line)]
     after = lines[failures[-1] + 1 :] if failures else []
-    return bool(failures) and not any(_ENDED_WELL.search(line) or steps_in(line) for line in after)
+    return bool(failures) and not any(_ended_well(line) or steps_in(line) for line in after)

@@ -5,31 +5,37 @@ own account? did ranks wait for one that never came? did they only lose a peer? 
 unknown, and says so.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, Event
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, FROM_OUTSIDE, Event
+from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.timeline import (
     LOOK_AROUND,
     Facts,
     FoundCause,
     as_hint,
     by_rank,
-    how_it_stands,
+    how_it_ends,
     is_fatal,
     is_last_word,
     of_events,
     went_on,
 )
-from aorta.attribution.timeline.external import from_outside, lost_peer, never_came
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
 _SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _C = FailureClass
-_HOW_IT_SHOWS = {_C.ABORT, _C.USER_EXCEPTION, _C.UNKNOWN}
+_MAY_BE_HARDWARE = {
+    *FROM_OUTSIDE, _C.ILLEGAL_ACCESS, _C.ABORT, _C.SEGFAULT, _C.KILLED, _C.HANG,
+    _C.COLLECTIVE_TIMEOUT, _C.NETWORK_LOSS, _C.UNKNOWN, _C.NAN, _C.RENDEZVOUS_ERROR,
+    _C.DEVICE_ASSERT,
+}  # fmt: skip
+_OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
+_BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _SAME_PLACE = 8 << 10  # bytes
 _REFUSALS = {
     _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
@@ -55,21 +61,21 @@ def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
-    outside = from_outside(facts, first[0] if first else None)
+    outside = _from_outside(facts, first[0] if first else None)
     if outside is not None:
         return outside, 0
     if first is not None:
         return first
     waiting = by_rank(facts, Role.WAITING)
     if waiting or facts.stragglers.ranks:
-        return never_came(facts, waiting), 0
+        return _never_came(facts, waiting), 0
     cascades = {
         rank: event
         for rank, event in by_rank(facts, Role.CASCADE).items()
         if event.failure_class is not FailureClass.UNKNOWN
     }
     if cascades:
-        return lost_peer(facts, cascades), 0
+        return _lost_peer(facts, cascades), 0
     return _silent(facts), 0
 
 
@@ -81,19 +87,17 @@ def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
         return False
     event = cause.events[0]
     after = event.source.size - (event.offset if event.ends is None else event.ends)
-    return after > LOOK_AROUND and bool(how_it_stands([event.source]))
+    return after > LOOK_AROUND and how_it_ends([event.source]) is not None
 
 
 # ---- did a rank fail on its own account?
 
 
 def _own_causes(facts: Facts) -> list[FoundCause]:
-    causes = []
-    for who in _who_shows_events(facts):
-        cause = _own_cause(who, facts)
-        if cause is not None:
-            causes.append(cause)
-    return causes
+    shown: set[Who] = {event.who for event in facts.reading.events}
+    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
+    in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
+    return [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
 
 
 def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
@@ -116,7 +120,8 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
     wrapped = bool(wrappers) and all(
         event.offset in wrappers for event in spoken if event.is_exception
     )
-    if told is None and (wrapped or not followed) and _left_by_itself(failure):
+    by_itself = failure is None or (failure.died_of is None and not failure.hung)
+    if told is None and (wrapped or not followed) and by_itself:
         hint = facts.last_words.get(who)
         if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
             told = as_hint(hint)
@@ -136,10 +141,6 @@ def _said_just_before(told: Event, hint: Event | None) -> Event | None:
         return None
     above = 0 < told.offset - hint.offset <= _SAME_PLACE
     return as_hint(hint) if above else None
-
-
-def _left_by_itself(failure: RankEnd | None) -> bool:
-    return failure is None or (failure.died_of is None and not failure.hung)
 
 
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
@@ -213,7 +214,7 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
     """What says most; an abort is only how another line of the same moment shows."""
-    named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
+    named = [event for event in events if event.failure_class not in HOW_IT_SHOWS]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
         named
@@ -337,6 +338,126 @@ def _order(cause: FoundCause) -> float:
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
 
 
+# ---- causes that are no rank's own
+
+
+def _from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
+    """An event from outside that names this job or node, fits in time and explains the exit."""
+    events = [
+        event
+        for event in facts.reading.events
+        if event.is_outside
+        and not went_on(event)
+        and _is_ours(event, facts)
+        and _explains(event, own, facts)
+    ]
+    if not events:
+        return None
+    event = min(events, key=lambda event: event.time if event.time is not None else 0.0)
+    there = [rank for rank, where in facts.nodes.items() if where == event.node]
+    victim = there[0] if event.rank is None and len(there) == 1 else event.rank
+    if victim is None and own is not None and event.failure_class not in BY_SCHEDULER:
+        victim = own.rank
+    return replace(of_events([event], victim), node=event.node)
+
+
+def _is_ours(event: Event, facts: Facts) -> bool:
+    """Whether it happened on a node of this job, and not before the job began."""
+    nodes = {node.partition(".")[0] for node in facts.nodes.values()}
+    node = event.node.partition(".")[0] if event.node else None
+    if nodes and node is not None and node not in nodes and event.rank is None:
+        return False
+    known = event.time is not None and facts.began is not None
+    return not (known and event.time < facts.began - _BEFORE_IT_BEGAN)  # type: ignore[operator]
+
+
+def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
+    if event.failure_class in BY_SCHEDULER:
+        raised = any(_raised_by_itself(other) for other in facts.reading.events)
+        return not raised and not any(_crashed_before(event, end) for end in facts.reading.events)
+    if own is None or own.failure_class in _MAY_BE_HARDWARE:
+        return True
+    return (
+        own.failure_class is FailureClass.USER_EXCEPTION
+        and _OF_A_DEVICE.search(own.words) is not None
+    )
+
+
+def _crashed_before(event: Event, other: Event) -> bool:
+    """Whether a launcher told of a crash before the scheduler's word, which then is clean-up."""
+    if other.source != event.source or other.offset > event.offset:
+        return False
+    return any(end.failed and not end.was_asked_to_stop for end in other.ended)
+
+
+def _raised_by_itself(event: Event) -> bool:
+    """Whether a rank left by an exception of its own: one that a scheduler kills does not."""
+    of_an_end = event.failure_class in {*FROM_OUTSIDE, FailureClass.KILLED}
+    return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
+
+
+def _never_came(facts: Facts, waiting: dict[int | None, Event]) -> FoundCause:
+    events = list(waiting.values())
+    if events:
+        cause = of_events(sorted(events, key=lambda event: -(event.sequence or 0)), None)
+    else:
+        cause = FoundCause(
+            FailureClass.COLLECTIVE_TIMEOUT,
+            Certainty.LIKELY,
+            f"flight recorder {facts.stragglers.operation}",
+            facts.stragglers.words,
+            None,
+        )
+    named = tuple(sorted({event.blamed for event in events if event.blamed is not None}))
+    blamed = facts.stragglers.ranks or named or _behind(events) or _others(facts, waiting)
+    if not blamed:
+        return replace(cause, rank=None, ranks=())
+    return replace(cause, rank=min(blamed), ranks=tuple(blamed))
+
+
+def _behind(events: Sequence[Event]) -> tuple[int, ...]:
+    """Of ranks that all waited, those that had come least far."""
+    counted = {
+        event.rank: event.sequence for event in events if event.rank is not None and event.sequence
+    }
+    if len(set(counted.values())) < 2:
+        return ()
+    least = min(value for value in counted.values() if value is not None)
+    return tuple(rank for rank, value in counted.items() if value == least and rank is not None)
+
+
+def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
+    """The ranks that do not say so; of those that never reported only where they are few.
+
+    Who did not come to a meeting never wrote a word. Who did not come to a collective may have
+    written before it.
+    """
+    others = tuple(rank for rank in facts.ranks if rank not in known)
+    if others:
+        return others
+    at_start = all(e.failure_class is FailureClass.RENDEZVOUS_ERROR for e in known.values())
+    spoken = facts.progress.spoken | facts.progress.named if at_start else facts.progress.spoken
+    everybody = set(range(facts.world)) if facts.world is not None else set(spoken)
+    heard = {*facts.ranks, *spoken} if at_start else set(facts.ranks)
+    silent = everybody - heard
+    few = len(silent) * 2 < len(everybody)
+    return tuple(sorted(silent)) if few and (at_start or None not in known) else ()
+
+
+def _lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:
+    """Ranks lost a peer that says nothing: the one they name, or the one that is silent."""
+    events = list(cascades.values())
+    event = next((each for each in events if each.blamed is not None), events[0])
+    silent = _others(facts, cascades) if event.blamed is None else (event.blamed,)
+    kept = event.failure_class in {FailureClass.KILLED, FailureClass.UNKNOWN}
+    cause = replace(
+        of_events([event], min(silent, default=None)),
+        failure_class=event.failure_class if kept else FailureClass.NETWORK_LOSS,
+        certainty=Certainty.WEAK,
+    )
+    return replace(cause, ranks=silent)
+
+
 # ---- nothing but exits, or nothing at all
 
 
@@ -344,11 +465,8 @@ def _silent(facts: Facts) -> FoundCause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
-        stands = how_it_stands(facts.logs)
-        words = stands or "nothing in the evidence says why it ended"
-        # Where it ended well or still runs no words are asked for a class.
-        sure = Certainty.CERTAIN if stands else Certainty.WEAK
-        return FoundCause(FailureClass.UNKNOWN, sure, "", words, None, unexplained=True)
+        words = "nothing in the evidence says why it ended"
+        return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
     )
@@ -372,12 +490,6 @@ def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
             told = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
             return replace(told, signature=event.pattern, moment=cause.moment)
     return cause
-
-
-def _who_shows_events(facts: Facts) -> list[Who]:
-    shown: set[Who] = {event.who for event in facts.reading.events}
-    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
-    return sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
 
 
 def with_told_ends(facts: Facts) -> tuple[RankEnd, ...]:

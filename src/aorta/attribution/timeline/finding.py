@@ -22,6 +22,7 @@ from aorta.attribution.nouns import (
     Advice,
     Cascade,
     Certainty,
+    CycleState,
     EvidenceLine,
     FailureClass,
     Finding,
@@ -29,10 +30,11 @@ from aorta.attribution.nouns import (
     Role,
     Root,
 )
-from aorta.attribution.timeline import Facts, FoundCause, states_a_failure
+from aorta.attribution.timeline import Facts, FoundCause, states_a_failure, without_failure
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.core.failure import Failure, digest_of
 from aorta.core.raised import cause_of
+from aorta.core.templates import shortened
 from aorta.core.trial import Ended
 
 _DEMAND = re.compile(
@@ -68,6 +70,7 @@ _BY_WORDS = {ANY_EXCEPTION, QUOTED, "last_words"}
 _ENOUGH = 0.8
 _SPEECH = re.compile(r"[a-z]{2,}")  # closing brackets say nothing
 _LAST_FEW = 5  # lines after which nobody died of what stands before them
+_LONGEST_SUMMARY = 300
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
 
 
@@ -75,6 +78,9 @@ def conclude(facts: Facts) -> Finding:
     """The finding. What no pattern is certain of is named by the classifier."""
     facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
+    well = without_failure(facts, cause.unexplained)
+    if well is not None:
+        return _no_failure(*well, facts)
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root = _root(cause, facts)
@@ -97,6 +103,11 @@ def conclude(facts: Facts) -> Finding:
         made_steps=facts.progress.made,
         basis=basis,
     )
+
+
+def _no_failure(state: CycleState, words: str, facts: Facts) -> Finding:
+    steps = (facts.progress.first, facts.progress.last)
+    return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
 
 
 def _fingerprint(cause: FoundCause) -> str:
@@ -252,8 +263,15 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
 
 
 def _summary(cause: FoundCause) -> str:
+    """`rank 3: nan: loss is NaN`; `rank 5: collective_timeout, reported by rank 0: Watchdog ...`,
+    where the words are those of another rank than the one that is blamed.
+    """
     who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
-    return f"{who}{cause.failure_class}: {cause.words}"[:300]
+    by = cause.events[0] if cause.events else None
+    reported = ""
+    if by is not None and by.role in {Role.CASCADE, Role.WAITING} and by.rank != cause.rank:
+        reported = f", reported by {'others' if by.rank is None else f'rank {by.rank}'}"
+    return shortened(f"{who}{cause.failure_class}{reported}: {cause.words}", _LONGEST_SUMMARY)
 
 
 def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +21,14 @@ from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageRead
 from aorta.bisect.package import (
     Package,
     Versions,
-    checkout_lines,
     set_key,
+    version_script,
     version_variables,
     version_words,
 )
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
+from aorta.bisect.trials import OUTPUT_MOUNT, PreparedTest, ProbedCommand, VersionSets, build_step
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import options_of_run
@@ -38,6 +39,7 @@ from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
+_REMOVAL_SECONDS = 10.0  # that an engine may take to remove a container that has ended
 _ORDERED = "made.txt"  # the images of this run, each written down before it is made
 
 
@@ -68,11 +70,10 @@ class Images(VersionSets):
         self._build_env = {**self._cache_option, **spec.env}
         self._made: set[str] = set()
 
-    def order(self, trial: TrialSpec) -> BuildAndTest:
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         target = self._target(key)
-        needed = key not in self._made and not self._is_there(target)
         env = {
             **version_variables(self._packages, versions),
             **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
@@ -84,18 +85,17 @@ class Images(VersionSets):
             if workload := versions.get(WORKLOAD):
                 words = (*words, "--workload-version", workload)
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
-        first = self._in_its_container(test, key)
-        build = self._build_trial(versions, key, first) if needed else None
-        return BuildAndTest(key, build, test, version_words(self._packages, versions), first)
-
-    def _in_its_container(self, test: TrialSpec, key: str) -> TrialSpec | None:
-        """The test in the container that its version set is made in, once its image is kept: no
-        other is started for it. None where it needs one that starts otherwise.
-        """
-        place = test.environment
-        if place.kind not in ENGINES or any(o.startswith("--entrypoint") for o in place.options):
-            return None
-        return replace(test, environment=replace(place, container=f"{_TAG}-{key}"))
+        # The first test runs in the container that its version set is made in, once its image is
+        # kept, unless it needs one that starts otherwise.
+        place, first = test.environment, None
+        if place.kind in ENGINES and not any(o.startswith("--entrypoint") for o in place.options):
+            first = replace(test, environment=replace(place, container=f"{_TAG}-{key}"))
+        step = None
+        if key not in self._made and not self._is_there(target):
+            steps, push = self._steps(versions), self._pushed(key)
+            job = _image_job(self._base, steps, self._root, self._build_env, first, push)
+            step = self._build(job, key)
+        return PreparedTest(key, step, test, version_words(self._packages, versions), first)
 
     def _pushed(self, key: str) -> str | None:
         """The name under which a plugin's image is pushed, where a registry is named."""
@@ -130,29 +130,15 @@ class Images(VersionSets):
                 start = end
         return [*layers, self._packages[start:]]
 
-    def _layer(self, packages: Sequence[Package], versions: Versions) -> list[str]:
-        lines = [
-            line
-            for package in packages
-            if package.spec.is_git
-            for line in checkout_lines(package, versions[package.name])
-        ]
-        for package in packages:
-            if package.spec.build and self._must_build(package, versions):
-                path = shlex.quote(str(package.spec.path))
-                place = f"cd {path} && " if package.spec.is_git else ""
-                lines.append(f"({place}{package.spec.build}\n)")
-        return lines
-
     def _steps(self, versions: Versions) -> list[ImageStep]:
         """A layer each; the last one is the version set."""
         steps = []
         done: list[Package] = []
         for packages in self._layers():
             done += packages
-            exports = version_variables(done, versions)
-            lines = ["set -e", *(f"export {n}={shlex.quote(v)}" for n, v in exports.items())]
-            script = "\n".join([*lines, *self._layer(packages, versions)])
+            script = version_script(
+                packages, versions, done, lambda package: self._must_build(package, versions)
+            )
             steps.append(ImageStep(self._target(self._key(versions, done)), script))
         return steps
 
@@ -183,18 +169,6 @@ class Images(VersionSets):
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
-    def _build_trial(self, versions: Versions, key: str, first: TrialSpec | None) -> TrialSpec:
-        job = _image_job(
-            self._base.environment,
-            self._base.image,
-            self._steps(versions),
-            self._root,
-            self._build_env,
-            first=first,
-            push=self._pushed(key),
-        )
-        return self._build(job, key)
-
 
 def _ordered(root: Path) -> list[str]:
     kept = root / _ORDERED
@@ -210,24 +184,28 @@ def remove_images(root: Path, environment: Environment) -> None:
         return
     client, _ = client_of(ENGINES[environment.kind], environment.options)
     if names := tuple(dict.fromkeys(_ordered(root))):
-        # A container whose test was called off is still there; most are gone with their test.
-        own = (name.replace(":", "-") for name in names if name.startswith(_TAG))
+        # A container whose test was called off is still there; most are gone with their test, or
+        # are being removed at this moment.
+        own = [name.replace(":", "-") for name in names if name.startswith(_TAG)]
         ask(client, *client.engine.remove, *own)
+        listed = ("ps", "--all", "--quiet", *(f"--filter=name={name}" for name in own))
+        until = time.monotonic() + _REMOVAL_SECONDS
+        while ask(client, *listed).stdout.strip() and time.monotonic() < until:
+            time.sleep(0.1)
         ask(client, "image", "rm", "--force", *names)
     (root / _ORDERED).unlink(missing_ok=True)
 
 
 def _image_job(
-    environment: Environment,
-    image: str,
+    base: BaseImage,
     steps: Sequence[ImageStep],
     root: Path,
     env: Mapping[str, str],
-    *,
     first: TrialSpec | None = None,
     push: str | None = None,
 ) -> ImageJob:
     """Its images are written down before they are made. `first` is tested in its container."""
+    environment, image = base.environment, base.image
     root.mkdir(parents=True, exist_ok=True)
     with (root / _ORDERED).open("a", encoding="utf-8") as made:
         made.writelines(f"{name}\n" for name in (*(s.target for s in steps), push) if name)
@@ -253,8 +231,7 @@ def _image_job(
     )
 
 
-Ends = Sequence[tuple[PackageSpec, str, str]]
-"""Each package with its good and its bad version."""
+Ends = Sequence[tuple[PackageSpec, str, str]]  # each with its good and its bad version
 
 
 def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
@@ -281,12 +258,10 @@ def base_of(
     lines = ["set -e"]
     remotes: dict[str, str] = {}
     for package, good, bad in ends:
-        if not package.is_git:
-            continue
-        path = found.paths[package.name]
+        path = found.paths.get(package.name, "")
         repository = Repository(inside.git(path), path)
-        missing = [v for v in (good, bad, *package.cherry_pick) if not repository.has(v)]
-        if missing:
+        versions = (good, bad, *package.cherry_pick) if package.is_git else ()
+        if missing := [version for version in versions if not repository.has(version)]:
             variable = f"AORTA_REMOTE_{len(remotes)}"
             remotes[variable] = package.remote or "origin"
             fetch = f"git -c safe.directory='*' -C {shlex.quote(path)} fetch --quiet"
@@ -304,9 +279,9 @@ def _made(
     key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]
     pyxis = environment.kind is RuntimeKind.PYXIS
     target = str(root.absolute() / f"{key}.sqsh") if pyxis else f"aorta-bisect:base-{key}"
-    steps = [ImageStep(target, script)]
-    job = _image_job(environment, str(environment.image), steps, root, remotes)
-    fetch = build_trial(job, root / "fetch", name="fetch")
+    base = BaseImage(environment, str(environment.image), {})
+    job = _image_job(base, [ImageStep(target, script)], root, remotes)
+    fetch = build_step(job, root / "fetch", name="fetch")
     executor = run.request.executor()
     try:
         executor.start(fetch)

@@ -1,9 +1,9 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
 from aorta.bisect.containers.image import command_inside, plugin_words
@@ -34,19 +34,8 @@ _VERDICTS = {
 }
 
 
-@dataclass(frozen=True)
-class Family:
-    """The images of a family by their day, oldest first."""
-
-    images: Mapping[str, str]
-
-    @property
-    def days(self) -> list[str]:
-        return list(self.images)
-
-    @property
-    def ordinals(self) -> list[float]:
-        return [float(date.fromisoformat(text).toordinal()) for text in self.images]
+Family = Mapping[str, str]
+"""The images of a family by their day, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -63,40 +52,44 @@ class ContainerSides:
         return {"last_good": self.passing, "first_bad": self.failing}
 
 
-def family_in(containers: ContainersSpec) -> Family:
-    return family_of(containers, containers.url_template or JAX_URL_TEMPLATE)
-
-
 def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
 ) -> ContainerSides | Findings:
     search = _search(run, containers, family)
-    run.image_of = family.images.__getitem__
+    run.image_of = family.__getitem__
     command = command_inside(run.command(), environment)
-    experiment = ContainersExperiment(command, family.images, AXIS, plugin=containers.plugin)
+    experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    answer = run.stages.drive(STAGE, search, experiment, None, listeners, run.metric)
+    answer = run.drive(STAGE, search, experiment, None, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
-    if interval is None or run.stages.interrupted:
+    if interval is None or run.interrupted:
         return _unfinished(search, answer, family, interval)
     good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerSides(family.images[good], family.images[bad], interval.mass, (good, bad))
+    return ContainerSides(family[good], family[bad], interval.mass, (good, bad))
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
     spec = run.request.spec
     skip = spec.skip_precondition_checks
+    days = containers.threshold_days
+
+    def close_enough(found: Candidates) -> bool:
+        good, bad = _sides_in(family, found)
+        return (day(bad) - day(good)).days <= days
+
     return GallopBack(
         AXIS,
-        family.days,
-        family.ordinals,
+        list(family),
+        [float(day(text).toordinal()) for text in family],
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
-            confidence=spec.confidence, close_enough=_within(family, containers.threshold_days)
+            confidence=spec.confidence,
+            # A day is as near as two containers can be: without a threshold, go on until sure.
+            close_enough=close_enough if days > 1 else None,
         ),
         known_bad=skip and containers.end_date is not None,
         known_good=skip and containers.start_date is not None,
@@ -113,9 +106,11 @@ def _unfinished(
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
     code = exit_code(status, [answer])
-    if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
+    # No trial came so far as to run the command: nothing is known about the failure.
+    never_started = all("container did not start" in record.why for record in answer.records)
+    if search.verdict is GallopVerdict.UNTESTABLE and never_started:
         status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(status=status, warnings=[words], counted=counted([answer]), exit_code=code)
+    findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
     if interval is None:
         return findings
     good, bad = _sides_in(family, interval)
@@ -123,31 +118,15 @@ def _unfinished(
         findings,
         good={AXIS: good},
         bad={AXIS: bad},
-        containers={"last_good": family.images[good], "first_bad": family.images[bad]},
+        containers={"last_good": family[good], "first_bad": family[bad]},
         confidence=round(interval.mass, 4),
     )
 
 
-def _never_started(answer: Answer) -> bool:
-    """No trial came so far as to run the command: nothing is known about the failure."""
-    return all("container did not start" in record.why for record in answer.records)
-
-
-def _within(family: Family, days: int) -> Callable[[Candidates], bool] | None:
-    """A day is as near as two containers can be: without a threshold, go on until sure."""
-    if days == 1:
-        return None
-
-    def close_enough(found: Candidates) -> bool:
-        good, bad = _sides_in(family, found)
-        return (day(bad) - day(good)).days <= days
-
-    return close_enough
-
-
 def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
     """The last good day and the first bad one; the first state is older than all of them."""
-    return family.days[found.good[0] - 1], family.days[found.bad[0] - 1]
+    days = list(family)
+    return days[found.good[0] - 1], days[found.bad[0] - 1]
 
 
 class ContainersExperiment:
@@ -155,17 +134,12 @@ class ContainersExperiment:
     listed is untestable; a registry that does not answer is no fault of the day.
     """
 
-    def __init__(
-        self, test: ProbedCommand, images: Mapping[str, str], axis: str, *, plugin: bool
-    ) -> None:
-        self._test, self._images, self._axis, self._plugin = test, images, axis, plugin
-
-    @property
-    def oracle(self) -> Deciding:
-        return self._test.oracle
+    def __init__(self, test: ProbedCommand, family: Family, *, plugin: bool) -> None:
+        self._test, self._family, self._plugin = test, family, plugin
+        self.oracle: Deciding = test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        image = self._images[str(point[self._axis])]
+        image = self._family[str(point[AXIS])]
         place = replace(self._test.environment, image=image)
         if not is_at_hand(place) and is_gone(image):
             words = f"the registry has {image} no more"
@@ -181,8 +155,9 @@ _MOST_FAMILIES = 12
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
 
 
-def family_of(spec: ContainersSpec, template: str) -> Family:
+def family_of(spec: ContainersSpec) -> Family:
     """Every image of the family up to the end date, as the registry lists them."""
+    template = spec.url_template or JAX_URL_TEMPLATE
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
@@ -204,7 +179,7 @@ def family_of(spec: ContainersSpec, template: str) -> Family:
             "two are needed",
             where=name,
         )
-    return Family(images)
+    return images
 
 
 def _families_in(tags: Sequence[str], template: str) -> str:
@@ -220,8 +195,6 @@ def _families_in(tags: Sequence[str], template: str) -> str:
 
 
 def _is_day(text: str) -> bool:
-    try:
-        day(text)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(day(text))
+    return False

@@ -2,16 +2,14 @@
 
 import os
 import secrets
-import selectors
 import shlex
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Self, cast
+from typing import Self
 
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
@@ -22,7 +20,7 @@ from aorta.runtimes.containers import IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import ENGINES
 from aorta.runtimes.git import GitAnswer, RunGit
-from aorta.runtimes.launch import launch_for
+from aorta.runtimes.launch import Launch, launch_for
 from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE
 
 _OF_PYXIS = (
@@ -44,10 +42,8 @@ def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) 
         if containers.bazel_cache.startswith("/"):
             _make_directory(Path(containers.bazel_cache), "--bazel-cache")
         return containers.bazel_cache
-    builds = [package.build for package in packages if package.build]
-    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not any(
-        CACHE_OPTION in b for b in builds
-    ):
+    is_used = any(CACHE_OPTION in (package.build or "") for package in packages)
+    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not is_used:
         return None
     place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
     _make_directory(place, "the default Bazel cache")
@@ -75,7 +71,14 @@ def environment_of(
     return Environment(
         "bisection",
         RUNTIME_KINDS[containers.runtime],
-        mounts=(*_absolute(containers.mounts), *mounts),
+        mounts=(
+            # Relative sources are relative to where the user stands.
+            *(
+                f"{Path(source).expanduser().absolute()}:{rest}"
+                for source, _, rest in (mount.partition(":") for mount in containers.mounts)
+            ),
+            *mounts,
+        ),
         options=(*_defaults(containers, dev), *containers.options),
     )
 
@@ -109,16 +112,7 @@ def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
     return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
 
 
-def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:
-    """Relative sources are relative to where the user stands."""
-    return tuple(
-        f"{Path(source).expanduser().absolute()}:{rest}"
-        for source, _, rest in (mount.partition(":") for mount in mounts)
-    )
-
-
 _GIT = "git -c safe.directory='*'"
-_PATIENCE = 3600  # an image may have to be pulled first
 _FAREWELL = 10.0  # seconds for a shell that has nothing more to read
 
 
@@ -146,25 +140,83 @@ class ImageReader:
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch
         self._answers: dict[tuple[str, ...], GitAnswer] = {}
-        self._shell: ContainerShell | None = None
-
-    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        if self._shell is None:
-            self._scratch.mkdir(parents=True, exist_ok=True)
-            self._shell = ContainerShell(self.environment, self._scratch)
-        return self._shell.run(argv)
-
-    def close(self) -> None:
-        """Until the next question nothing runs, and nothing of an allocation is in use."""
-        if self._shell is not None:
-            self._shell.close()
-            self._shell = None
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._launch: Launch | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def run(self, *argv: str) -> GitAnswer:
+        """One command. Its answer ends with an unguessable mark, and its stderr stands before."""
+        shell = self._shell or self._start()
+        mark = secrets.token_hex(16)
+        question = (
+            f"err=$( (\n{shlex.join(argv)}\n) 2>&1 >&3 </dev/null ); code=$?; "
+            f"printf '\\n%s %s\\n%s\\n%s\\n' {mark} $code \"$err\" {mark}\n"
+        )
+        assert shell.stdin
+        assert shell.stdout
+        with suppress(BrokenPipeError):  # why is on its stderr
+            shell.stdin.write(question.encode())
+            shell.stdin.flush()
+        end = f"\n{mark}\n".encode()
+        said = bytearray()
+        while not said.endswith(end) and (new := os.read(shell.stdout.fileno(), 1 << 16)):
+            said += new
+        if not said.endswith(end):
+            raise self._ended_early(shell.wait())
+        out, _, rest = said.removesuffix(end).decode("utf-8", "replace").partition(f"\n{mark} ")
+        code, _, err = rest.partition("\n")
+        return GitAnswer(int(code), out, err)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        place = self.environment
+        own = ONCE if place.kind is RuntimeKind.PYXIS else ("--interactive",)
+        place = replace(place, options=(*place.options, *own))
+        words = ("sh", "-c", "exec 3>&1; exec sh")
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        launch = launch_for(
+            TrialSpec(words, self._scratch, self._scratch, "question", environment=place)
+        )
+        self._complaint = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the shell
+        self._shell = subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            env=launch.environ(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaint,
+        )
+        self._launch = launch
+        return self._shell
+
+    def _ended_early(self, code: int) -> InfrastructureError:
+        self._complaint.seek(0)
+        said = self._complaint.read().decode("utf-8", "replace")
+        refusal = self._launch.refusal(code, said) if self._launch else None
+        return InfrastructureError(
+            f"the container did not start: {refusal or f'its shell ended with {code}'}",
+            where=str(self.environment.image),
+        )
+
+    def close(self) -> None:
+        """Until the next question nothing runs, and nothing of an allocation is in use."""
+        shell, launch = self._shell, self._launch
+        if shell is None or launch is None:
+            return
+        self._shell = None
+        try:
+            shell.communicate(timeout=_FAREWELL)
+        except subprocess.TimeoutExpired:
+            shell.kill()
+            shell.communicate()
+        finally:
+            self._complaint.close()
+            for cleanup in launch.cleanup:
+                subprocess.run(cleanup, capture_output=True, check=False)
 
     def contents(
         self, packages: Sequence[PackageSpec], build_scripts: str | None = None
@@ -173,30 +225,22 @@ class ImageReader:
         lines = [line for package in packages for line in _question(package)]
         if build_scripts:
             lines += _library_question(build_scripts)
-        answer = self.run("sh", "-c", "\n".join(lines))
-        versions: dict[str, str] = {}
-        paths: dict[str, str] = {}
-        variables: dict[str, str] = {}
-        scripts: set[str] = set()
-        for line in answer.stdout.splitlines():
-            kind, _, rest = line.partition("\t")
-            name, _, value = rest.partition("\t")
-            if kind == "path":
-                paths[name] = value
-            elif kind == "version" and value:
-                versions[name] = value
-            elif kind == "variable" and value:
-                variables[name] = value
-            elif kind == "script":
-                scripts.add(name)
-        return ImageContents(versions, paths, variables, frozenset(scripts))
+        found: dict[str, dict[str, str]] = {
+            kind: {} for kind in ("path", "version", "variable", "script")
+        }
+        for line in self.run("sh", "-c", "\n".join(lines)).out.splitlines():
+            kind, name, value = [*line.split("\t", 2), "", ""][:3]
+            if kind in found and value:
+                found[kind][name] = value
+        return ImageContents(
+            found["version"], found["path"], found["variable"], frozenset(found["script"])
+        )
 
     def git(self, path: str) -> RunGit:
         def run(arguments: Sequence[str]) -> GitAnswer:
             key = (path, *arguments)
             if key not in self._answers:
-                done = self.run("sh", "-c", f"{_GIT} -C {shlex.join(key)}")
-                self._answers[key] = GitAnswer(done.returncode, done.stdout, done.stderr)
+                self._answers[key] = self.run("sh", "-c", f"{_GIT} -C {shlex.join(key)}")
             return self._answers[key]
 
         return run
@@ -206,82 +250,6 @@ class ImageReader:
         if image == self.environment.image:
             return self
         return ImageReader(replace(self.environment, image=image), self._scratch)
-
-
-class ContainerShell:
-    """A shell in a container. Each answer ends with an unguessable mark on both streams."""
-
-    def __init__(self, environment: Environment, scratch: Path) -> None:
-        self._image = str(environment.image)
-        own = ONCE if environment.kind is RuntimeKind.PYXIS else ("--interactive",)
-        place = replace(environment, options=(*environment.options, *own))
-        trial = TrialSpec(("sh",), scratch, scratch, "question", environment=place)
-        self._launch = launch_for(trial)
-        self._process = subprocess.Popen(
-            self._launch.argv,
-            cwd=self._launch.cwd,
-            env=self._launch.environ(os.environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def run(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        mark = secrets.token_hex(16)
-        question = (
-            f"(\n{shlex.join(argv)}\n) </dev/null; code=$?; "
-            f"printf '\\n%s %s\\n' {mark} $code; printf '\\n%s 0\\n' {mark} >&2\n"
-        )
-        assert self._process.stdin
-        with suppress(BrokenPipeError):  # why is on its stderr
-            self._process.stdin.write(question.encode())
-            self._process.stdin.flush()
-        out, err = self._answer(f"\n{mark} ".encode())
-        code = int(out[1]) if out[1] else self._process.wait()
-        texts = [said.decode("utf-8", "replace") for said in (out[0], err[0])]
-        if not out[1]:
-            refusal = self._launch.refusal(code, texts[1]) or f"its shell ended with {code}"
-            raise InfrastructureError(f"the container did not start: {refusal}", where=self._image)
-        return subprocess.CompletedProcess(argv, code, *texts)
-
-    def _answer(self, mark: bytes) -> list[tuple[bytes, bytes]]:
-        """What stands before and behind the mark, of both streams; nothing where one ended."""
-        deadline = time.monotonic() + _PATIENCE
-        said = {self._process.stdout: b"", self._process.stderr: b""}
-        with selectors.DefaultSelector() as waiting:
-            for stream in said:
-                assert stream
-                waiting.register(stream, selectors.EVENT_READ)
-            while waiting.get_map():
-                ready = waiting.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    raise InfrastructureError(
-                        f"a question had no answer in {_PATIENCE} s", where=self._image
-                    )
-                for key, _ in ready:
-                    stream = cast("IO[bytes]", key.fileobj)
-                    new = os.read(stream.fileno(), 1 << 16)
-                    said[stream] += new
-                    is_whole = mark in said[stream] and said[stream].endswith(b"\n")
-                    if not new or is_whole:
-                        waiting.unregister(stream)
-        parts = (content.partition(mark) for content in said.values())
-        return [(before, behind.strip()) for before, _, behind in parts]
-
-    def close(self) -> None:
-        process = self._process
-        try:
-            for stream in (process.stdin, process.stdout, process.stderr):
-                assert stream
-                with suppress(BrokenPipeError):
-                    stream.close()
-            process.wait(_FAREWELL)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        finally:
-            for cleanup in self._launch.cleanup:
-                subprocess.run(cleanup, capture_output=True, check=False)
 
 
 def _library_question(build_scripts: str) -> list[str]:

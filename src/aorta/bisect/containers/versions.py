@@ -1,7 +1,5 @@
 """The way in through containers: the two days between which it broke, then which of the versions
 inside them did it.
-
-What no listed version explains is told as the difference of the two environments themselves.
 """
 
 import math
@@ -19,7 +17,7 @@ from aorta.bisect.containers.build import (
     remove_images,
     reproduce_inside,
 )
-from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_in
+from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_of
 from aorta.bisect.containers.image import (
     ImageContents,
     ImageReader,
@@ -28,26 +26,23 @@ from aorta.bisect.containers.image import (
     environment_of,
 )
 from aorta.bisect.findings import Findings, counted, findings_of
-from aorta.bisect.investigation import Investigation, investigate
+from aorta.bisect.investigation import Investigation, SearchSetup, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.report import ShownStates, shown_of
+from aorta.bisect.report import ShownStates, shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
-from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.snapshot import differences
 from aorta.runtimes.containers import sweep
 from aorta.runtimes.git import Repository
-from aorta.scrub.secrets import safe_value
 
 
 def bisect_in_containers(request: ResolvedRequest) -> Findings:
     containers = request.spec.containers
     assert containers is not None
-    family = family_in(containers) if containers.family else None
+    family = family_of(containers) if containers.family else None
     cache = bazel_cache_of(containers, package_specs(request.spec))
     environment = environment_of(containers, cache=cache)
     with BisectRun(request) as run:
@@ -59,24 +54,21 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
-            return run.write(sides, {})
+            return write_answer(run, sides, {})
         between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
-            run.write(_known_so_far(run, sides), {})
+            # Stopped outside any search: the containers are known, the versions in them are not.
+            known = Findings(
+                status="partial",
+                containers=sides.document,
+                **counted(list(run.answers.values())),
+                warnings=["stopped before the versions inside the two containers were searched"],
+            )
+            write_answer(run, known, {})
             raise
-        return run.write(findings, shown)
-
-
-def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
-    """Stopped outside any search: the containers are known, the versions in them are not."""
-    return Findings(
-        status="partial",
-        containers=sides.document,
-        counted=counted(list(run.stages.answers.values())),
-        warnings=["stopped before the versions inside the two containers were searched"],
-    )
+        return write_answer(run, findings, shown)
 
 
 def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
@@ -85,10 +77,10 @@ def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
     lines: list[str] = []
     days: list[str] = []
     if containers.family:
-        family = family_in(containers)
-        days = family.days
+        family = family_of(containers)
+        days = list(family)
         lines.append(f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}")
-        lines.append(f"           {family.images[days[-1]]} first, then back in growing steps")
+        lines.append(f"           {family[days[-1]]} first, then back in growing steps")
     else:
         lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
     lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
@@ -102,15 +94,8 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
     if spec.packages and not all(_is_of_the_preset(package) for package in spec.packages):
         return spec.packages
-    given = {package.name: package for package in spec.packages}
-    return [
-        package.model_copy(
-            update={"good": given[package.name].good, "bad": given[package.name].bad}
-        )
-        if package.name in given
-        else package
-        for package in JAX_PACKAGES
-    ]
+    ends = {package.name: {"good": package.good, "bad": package.bad} for package in spec.packages}
+    return [package.model_copy(update=ends.get(package.name)) for package in JAX_PACKAGES]
 
 
 def _is_of_the_preset(package: PackageSpec) -> bool:
@@ -133,7 +118,7 @@ class ContainerBisection:
 
     @property
     def root(self) -> Path:
-        return self.run.stages.path / PRIVATE / "images"
+        return self.run.path / PRIVATE / "images"
 
     def search(self) -> tuple[Findings, ShownStates]:
         image = self.sides.failing or self.sides.passing
@@ -159,14 +144,22 @@ class ContainerBisection:
         self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
     ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
-        packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
+        packages = []
+        for package, good, bad in ends:
+            if package.is_git:
+                path = found.paths[package.name]
+                repository = Repository(inside.git(path), path)
+                repository.remote_address()  # for the answer, which must start no container again
+                packages.append(git_package(package, repository, good, bad, spec))
+            else:
+                packages.append(library(package, good, bad))
         inside.close()  # a search takes hours
         command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
             return Images(self.root, base, those, spec, self.bazel_cache)
 
-        outcome = investigate(run.setting(images, command=command), packages)
+        outcome = investigate(SearchSetup(run, command, images), packages)
         findings = self._findings(outcome)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
@@ -176,17 +169,15 @@ class ContainerBisection:
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
     def _findings(self, outcome: Investigation) -> Findings:
-        answers = list(self.run.stages.answers.values())
-        findings = findings_of(outcome, answers)
-        findings = replace(
-            findings,
-            warnings=(*self.warnings, *findings.warnings),
-            containers=self.sides.document,
-            counted=counted(answers, outcome),
-        )
-        if findings.status in {"inconsistent", "did_not_reproduce"}:
-            return self._with_hidden_variable(findings)
-        return findings
+        findings = findings_of(outcome, list(self.run.answers.values()))
+        warnings = [*self.warnings, *findings.warnings]
+        both = self.sides.passing and self.sides.failing
+        if findings.status in {"inconsistent", "did_not_reproduce"} and both:
+            warnings.append(
+                "no listed version explains the difference of the two containers; take an "
+                "`aorta env probe` in each and compare them with --diff"
+            )
+        return replace(findings, warnings=warnings, containers=self.sides.document)
 
     def _ends(
         self, inside: ImageReader, found: ImageContents
@@ -268,8 +259,7 @@ class ContainerBisection:
             bad={AXIS: bad},
             containers=sides.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
-            counted=counted(list(run.stages.answers.values())),
-            differences=self._differences(places),
+            **counted(list(run.answers.values())),
             reproduce={
                 side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")
                 for side, image in places.items()
@@ -279,54 +269,3 @@ class ContainerBisection:
             side: (STAGE, Point.of({AXIS: name}).config_key)
             for side, name in zip(("good", "bad"), sides.names, strict=True)
         }
-
-    def _with_hidden_variable(self, findings: Findings) -> Findings:
-        passing, failing = self.sides.passing, self.sides.failing
-        if not passing or not failing:
-            return findings
-        found = self._differences({"good": passing, "bad": failing})
-        words = (
-            "a hidden variable: no listed version explains the difference of the two containers; "
-            f"their environments differ in {len(found)} places"
-        )
-        warnings = (*findings.warnings, words)
-        return replace(findings, differences=found, warnings=warnings, culprits=())
-
-    def _differences(self, images: Mapping[str, str]) -> list[dict[str, Any]]:
-        """As `aorta env probe --diff` inside both; without a Python there, of their variables."""
-        snapshots: dict[str, dict[str, Any]] = {}
-        for side, image in images.items():
-            place = replace(self.environment, image=image)
-            scratch = self.root / f"snapshot-{side}"
-            scratch.mkdir(parents=True, exist_ok=True)
-            taken = snapshot_of(place, {}, self.run.request.executor(), scratch, scratch)
-            if not is_captured(taken):
-                with ImageReader(place, scratch) as inside:
-                    taken = _variables_in(inside)
-            snapshots[side] = taken
-        return [
-            {"field": difference.path, "good": difference.before, "bad": difference.after}
-            for difference in differences(snapshots["good"], snapshots["bad"])
-        ]
-
-
-def _package(
-    spec: PackageSpec,
-    good: str,
-    bad: str,
-    inside: ImageReader,
-    found: ImageContents,
-    whole: BisectSpec,
-) -> Package:
-    if not spec.is_git:
-        return library(spec, good, bad)
-    path = found.paths[spec.name]
-    repository = Repository(inside.git(path), path)
-    repository.remote_address()  # for the answer, which must not start a container again
-    return git_package(spec, repository, good, bad, whole)
-
-
-def _variables_in(inside: ImageReader) -> dict[str, Any]:
-    lines = inside.run("env").stdout.splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
-from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
+from aorta.bisect.environments.ends import (
+    ABSENT,
+    PYTHON,
+    Asked,
+    EnvironmentEnd,
+    EnvironmentEnds,
+)
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions, clone_lines
-from aorta.bisect.report import shown_of
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.core.errors import UsageError
@@ -43,15 +49,19 @@ class EnvironmentAnswer:
     warnings: Sequence[str]
 
     def write(self, outcome: Investigation, version_sets: Environments) -> Findings:
-        found = findings_of(outcome, list(self.run.stages.answers.values()))
+        found = findings_of(outcome, list(self.run.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
+        partner = found.partner
+        if partner is None and together and len(culprits) > 1:
+            second = culprits[1]
+            partner = {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
         had = {side: version_sets.installed(getattr(found, side)) for side in ("good", "bad")}
         found = replace(
             found,
             culprits=culprits,
             status="pair" if together else found.status,
-            partner=found.partner or _partner_among(culprits, together=together),
+            partner=partner,
             range=() if together else found.range,
             skipped=[
                 said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
@@ -64,14 +74,14 @@ class EnvironmentAnswer:
         reproduce: dict[str, str] = {}
         texts: dict[str, str] = {}
         for side, _, what in _SIDES:
-            versions, file = getattr(found, side), self.run.stages.path / f"{side}.txt"
+            versions, file = getattr(found, side), self.run.path / f"{side}.txt"
             title = f"the environment that {what}"
             texts[side] = _requirements_text(self.recipe, packages, versions, had[side], title)
             write_atomically(file, texts[side])
             reproduce[side] = self._reproduce(packages, versions, file)
-        written = self.run.write(replace(found, reproduce=reproduce), shown_of(outcome))
+        written = write_answer(self.run, replace(found, reproduce=reproduce), shown_of(outcome))
         for side, link, _ in _SIDES:
-            place = self.run.stages.path / link
+            place = self.run.path / link
             if place.is_dir():
                 write_atomically(place / f"{side}.txt", texts[side])
                 write_atomically(place / "reproduce.sh", f"{reproduce[side]}\n")
@@ -167,16 +177,6 @@ def _requirements_text(
     )
 
 
-def _partner_among(
-    culprits: Sequence[Mapping[str, Any]], *, together: bool
-) -> dict[str, Any] | None:
-    """The second of two that a failure takes."""
-    if not together or len(culprits) < 2:
-        return None
-    second = culprits[1]
-    return {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
-
-
 def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
     return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID, "kind": kind}
 
@@ -188,31 +188,32 @@ def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, A
     """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
     asked = Asked.of(spec, directory)
     index = PackageIndex(asked.sources)
-    good, bad = (side.versions for side in asked.sides)
-    python = asked.good.python or this_python()
+    python = asked.good.python or asked.bad.python or this_python()
+    good, bad = (
+        EnvironmentEnd(
+            side.name,
+            side.python or python,
+            "",
+            side.requirements,
+            side.versions,
+            variables=asked.variables_of(side),
+        )
+        for side in asked.sides
+    )
+    ends = EnvironmentEnds(good, bad)
     packages: list[dict[str, Any]] = []
-    for name in dict.fromkeys((*good, *bad)):
-        ends = good.get(name, ABSENT), bad.get(name, ABSENT)
-        if ends[0] != ends[1]:
-            releases = 2 if ABSENT in ends else len(index.between(name, *ends, python))
-            packages.append(_planned(name, ends, "package", releases - 1))
-    if asked.good.python and asked.bad.python and asked.good.python != asked.bad.python:
-        packages.append(_planned("python", (asked.good.python, asked.bad.python), "python", 1))
-    before, after = asked.good.variables, asked.bad.variables
-    if before is not None and after is not None:
-        for name in dict.fromkeys((*before, *after)):
-            ends = before.get(name) or ABSENT, after.get(name) or ABSENT
-            if ends[0] != ends[1]:
-                packages.append(_planned(name, ends, "variable", 1))
+    for name in ends.names:
+        versions, kind = (good.version(name), bad.version(name)), ends.kind_of(name)
+        steps = 1
+        if kind == "package" and ABSENT not in versions:
+            steps = len(index.between(name, *versions, python)) - 1
+        said = {"package": name, "good": versions[0], "bad": versions[1]}
+        packages.append({**said, "kind": kind, "commits": steps})
     if not packages:
         raise UsageError("nothing differs between the two environments")
     most = max(package["commits"] for package in packages)
     expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
     return {"packages": packages, "changes": len(packages), "expected_builds": expected}
-
-
-def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:
-    return {"package": name, "good": ends[0], "bad": ends[1], "kind": kind, "commits": steps}
 
 
 def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -224,6 +225,5 @@ def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
         )
     yield (
         f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and "
-        "as many trials "
-        "for one culprit, more trials if it is flaky"
+        "as many trials for one culprit, more trials if it is flaky"
     )

@@ -9,7 +9,7 @@ are linked from stays.
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import ResolvedRequest
-from aorta.bisect.trials import BuildAndTest, VersionSets
+from aorta.bisect.trials import PreparedTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.checkout import TreeJob
 from aorta.runtimes.package_index import Sources
@@ -41,18 +41,12 @@ class EnvironmentRecipe:
         changed = self.ends.packages
         found = {n: line for n, line in self.ends.good.lines.items() if n not in changed}
         for name in changed:
-            line = self._line(name, versions[name])
-            if line is not None:
-                found[name] = line
+            version = versions[name]
+            ends = (e for e in (self.ends.good, self.ends.bad) if e.versions.get(name) == version)
+            if version != ABSENT:
+                end = next(ends, None)
+                found[name] = end.lines[name] if end else f"{name}=={version}"
         return found
-
-    def _line(self, name: str, version: str) -> str | None:
-        if version == ABSENT:
-            return None
-        for end in (self.ends.good, self.ends.bad):
-            if end.versions.get(name) == version:
-                return end.lines[name]
-        return f"{name}=={version}"
 
     def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
         """The same with packages anywhere between their two ends, where they need not stay."""
@@ -74,7 +68,7 @@ class EnvironmentRecipe:
         may write over the files it finds, and those are linked from the installer's cache.
         """
         present = {n: line for n, line in self.requirements(versions).items() if n not in built}
-        violated = unmet(self.ends.good.installed) | unmet(self.ends.bad.installed)
+        violated = unmet(self.ends.good) | unmet(self.ends.bad)
         names = sorted({*violated, *built})
         return [
             present.get(name, f"{name}; {_NOWHERE}")
@@ -108,19 +102,18 @@ class Environments(VersionSets):
         recipe: EnvironmentRecipe,
         packages: Sequence[Package],
         directory: Path,
-        *,
         build_timeout: float | None = None,
     ) -> None:
         super().__init__(root, packages, build_timeout)
         self._recipe, self._directory = recipe, directory
 
-    def order(self, trial: TrialSpec) -> BuildAndTest:
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
         build = None if mark.exists() else self._build(self._job(versions, key, mark), key)
-        return BuildAndTest(key, build, self._at(trial, place, versions))
+        return PreparedTest(key, build, self._at(trial, place, versions))
 
     def adopt(self, versions: Versions, place: Path) -> None:
         """An environment that was made before the search began."""
@@ -134,6 +127,9 @@ class Environments(VersionSets):
         built = {p.name for p in self._git()}
         requirements = recipe.requirements(versions)
         loose = recipe.loose(versions, free) if free else {}
+        # The versions that make the state. What comes from no index has none to be told by.
+        named = (p.name for p in self._packages if p.firm and p.name not in built)
+        firm = {name: versions[name] for name in named if "==" in requirements.get(name, "")}
         return EnvironmentJob(
             str(self._root / key),
             recipe.interpreter(versions),
@@ -142,15 +138,9 @@ class Environments(VersionSets):
             recipe.overrides(versions, built),
             trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
-            firm=self._firm(versions, built),
+            firm=firm,
             listed=str(self._listed(key)),
         ).of(recipe.sources)
-
-    def _firm(self, versions: Versions, built: Collection[str]) -> dict[str, str]:
-        """The versions that make the state. What comes from no index has none to be told by."""
-        lines = self._recipe.requirements(versions)
-        named = (p.name for p in self._packages if p.firm and p.name not in built)
-        return {name: versions[name] for name in named if "==" in lines.get(name, "")}
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""
@@ -212,24 +202,4 @@ def command_in_states(request: ResolvedRequest, asked: Asked) -> tuple[str, ...]
             path = Path(os.path.normpath(request.directory / word))
             if path.parent == home:
                 command[place] = path.name
-    for words in _not_of_the_environment(request.directory, command, asked):
-        request.say(f"!!! {words}")
     return tuple(command)
-
-
-def _not_of_the_environment(directory: Path, command: Sequence[str], asked: Asked) -> Iterator[str]:
-    """What would be the same in every state, whatever is installed there."""
-    program = directory / command[0]
-    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
-        yield (
-            f"{command[0]} is of one virtual environment, whatever the state: write "
-            f"{program.name} alone"
-        )
-    lines = {**asked.good.requirements, **asked.bad.requirements}
-    for name in (name for name, line in lines.items() if not line.startswith("-e ")):
-        module = directory / name.replace("-", "_")
-        if (module / "__init__.py").exists() or module.with_suffix(".py").exists():
-            yield (
-                f"{module.name} of this directory may be imported instead of the installed one: "
-                "go elsewhere, or add --extra-env PYTHONSAFEPATH=1"
-            )

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from packaging.markers import UndefinedEnvironmentName
@@ -19,47 +20,21 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.environments.sides import interpreter_of, read_side
 from aorta.bisect.spec import EnvironmentsSpec
-from aorta.bisect.trials import build_trial
+from aorta.bisect.trials import build_step
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import TrialEnd
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import Sources, sources_of
 from aorta.runtimes.pythons import find_uv, marker_environment
 from aorta.runtimes.venv_job import EnvironmentJob, distributions
 
-ABSENT = (
-    "absent"  # the version of a package that is not installed, and of a variable that is not set
-)
+# The version of a package that is not installed, and of a variable that is not set.
+ABSENT = "absent"
 PYTHON = "python"
 GOOD_END, BAD_END = "good-end", "bad-end"
 _KEPT = "environments.json"
-
-
-@dataclass(frozen=True)
-class Installed:
-    """One end: versions and requirements by canonical name; `around` is for markers."""
-
-    versions: Mapping[str, str]
-    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    requires_python: Mapping[str, str] = field(default_factory=dict)
-    python: str = ""
-    around: Mapping[str, str] = field(default_factory=dict)
-
-    def requirements(self, name: str) -> Iterable[Requirement]:
-        """What is asked for here, extras aside."""
-        for line in self.asks.get(name, ()):
-            try:
-                found = Requirement(line)
-                if found.marker is None or found.marker.evaluate({**self.around, "extra": ""}):
-                    yield found
-            except (InvalidRequirement, UndefinedEnvironmentName):
-                continue
-
-    def satisfies(self, wanted: Requirement) -> bool:
-        version = self.versions.get(canonicalize_name(wanted.name))
-        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
 
 @dataclass(frozen=True)
@@ -75,10 +50,23 @@ class EnvironmentEnd:
     requires_python: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str | None] = field(default_factory=dict)
 
-    @property
-    def installed(self) -> Installed:
-        around = marker_environment(self.python)
-        return Installed(self.versions, self.asks, self.requires_python, self.python, around)
+    def requirements(self, name: str) -> Iterable[Requirement]:
+        """What a package asks for here, extras aside."""
+        for line in self.asks.get(name, ()):
+            try:
+                found = Requirement(line)
+                if found.marker is None or found.marker.evaluate(self._around):
+                    yield found
+            except (InvalidRequirement, UndefinedEnvironmentName):
+                continue
+
+    @cached_property
+    def _around(self) -> dict[str, str]:
+        return {**marker_environment(self.python), "extra": ""}
+
+    def satisfies(self, wanted: Requirement) -> bool:
+        version = self.versions.get(canonicalize_name(wanted.name))
+        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
     def version(self, name: str) -> str:
         if name == PYTHON:
@@ -159,16 +147,15 @@ class Asked:
         sources = sources_of(
             spec.index_url or next(iter(said.get("index_url", ())), None),
             [*spec.extra_index_url, *said.get("extra_index_url", ())],
-            [*(_whole(place, directory) for place in spec.find_links), *said.get("find_links", ())],
+            [
+                *(p if "://" in p else os.path.normpath(directory / p) for p in spec.find_links),
+                *said.get("find_links", ()),
+            ],
             no_index=spec.no_index or "no_index" in said,
             pre=spec.pre or "pre" in said,
             yanked=spec.yanked,
         )
         return cls(good, bad, sources)
-
-
-def _whole(place: str, directory: Path) -> str:
-    return place if "://" in place else os.path.normpath(directory / place)
 
 
 # -- making them
@@ -186,24 +173,26 @@ def make_ends(
     warnings = list(_notes(asked))
     pythons = [interpreter_of(side, warnings) for side in asked.sides]
     say(f"making both environments with {'uv' if find_uv() else 'pip'}")
-    builds = [
-        _build_trial(side, program, place, asked.sources, timeout)
-        for side, (_, program), place in zip(asked.sides, pythons, _places(root), strict=True)
-    ]
-    ended = _run_both(executor, builds)
+    places = (root / GOOD_END, root / BAD_END)
+    builds = []
+    for side, (_, program), end in zip(asked.sides, pythons, places, strict=True):
+        lines = list(side.requirements.values())
+        job = EnvironmentJob(str(end), program, lines, no_deps=side.is_pinned).of(asked.sources)
+        builds.append(build_step(job, root / f"{end.name}.d", timeout, end.name))
+    place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
+    while len(ended) < len(builds):
+        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
+            place.start(waiting.pop(0))
+        ended |= {end.trial_id: end for end in place.wait(None)}
     for side, build in zip(asked.sides, builds, strict=True):
         _check(side, ended[build.id])
     good, bad = (
         _read_end(side, place, python, asked.variables_of(side))
-        for side, place, python in zip(asked.sides, _places(root), pythons, strict=True)
+        for side, place, python in zip(asked.sides, places, pythons, strict=True)
     )
     both = EnvironmentEnds(good, bad, tuple(warnings))
     write_private(kept, asdict(both))
     return both
-
-
-def _places(root: Path) -> tuple[Path, Path]:
-    return root / GOOD_END, root / BAD_END
 
 
 def _notes(asked: Asked) -> Iterator[str]:
@@ -226,23 +215,6 @@ def write_private(place: Path, content: object) -> None:
     fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(content), encoding="utf-8")
     fresh.replace(place)
-
-
-def _build_trial(
-    side: EnvironmentSide, interpreter: str, place: Path, sources: Sources, timeout: float | None
-) -> TrialSpec:
-    requirements = list(side.requirements.values())
-    job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
-    return build_trial(job, place.parent / f"{place.name}.d", timeout, place.name)
-
-
-def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
-    place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
-    while len(ended) < len(builds):
-        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
-            place.start(waiting.pop(0))
-        ended |= {end.trial_id: end for end in place.wait(None)}
-    return ended
 
 
 def _check(side: EnvironmentSide, end: TrialEnd) -> None:
@@ -279,7 +251,6 @@ def _read_end(
 
 
 # -- what can be new while the rest is old
-# --------------------------------------------------------------------------
 #
 # What a package asks for is about two packages at a time, and both ends were installed, so every
 # such rule has one form: if this one is new, that one is new as well. The sets that can be
@@ -287,7 +258,7 @@ def _read_end(
 # comes after what it needs has no other prefixes.
 
 
-def unmet(end: Installed) -> set[str]:
+def unmet(end: EnvironmentEnd) -> set[str]:
     """Packages installed against somebody's wish: a resolver must not refuse them."""
     return {
         canonicalize_name(wanted.name)
@@ -298,7 +269,7 @@ def unmet(end: Installed) -> set[str]:
 
 
 def must_move_with(
-    good: Installed, bad: Installed, changed: Collection[str]
+    good: EnvironmentEnd, bad: EnvironmentEnd, changed: Collection[str]
 ) -> dict[str, frozenset[str]]:
     """By each changed package all that must be new where it is new, itself included."""
     tolerated = unmet(good) | unmet(bad)
@@ -320,7 +291,7 @@ def must_move_with(
     return _closed(needs)
 
 
-def _runs_with(end: Installed, name: str, python: str) -> bool:
+def _runs_with(end: EnvironmentEnd, name: str, python: str) -> bool:
     try:
         wanted = end.requires_python.get(name)
         return not wanted or SpecifierSet(wanted).contains(python, prereleases=True)

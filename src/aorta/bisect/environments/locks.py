@@ -123,16 +123,10 @@ def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSi
     for package in packages:
         by_name.setdefault(str(package.get("name")), []).append(package)
     roots = [p for p in packages if {"editable", "virtual"} & (p.get("source") or {}).keys()]
-    waiting = [
-        dependency
-        for root in roots
-        for dependency in [
-            *root.get("dependencies", []),
-            *(root.get("dev-dependencies") or {}).get("dev", []),
-        ]
-    ]
-    if not roots:
-        waiting = [{"name": name} for name in by_name]
+    waiting = [] if roots else [{"name": name} for name in by_name]
+    for root in roots:
+        waiting += root.get("dependencies", [])
+        waiting += (root.get("dev-dependencies") or {}).get("dev", [])
     requirements: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     while waiting:
@@ -148,12 +142,9 @@ def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSi
                 seen.add((name, extra))
                 optional = entry.get("optional-dependencies") or {}
                 waiting += optional.get(extra, []) if extra else entry.get("dependencies", [])
-        line = _locked_by_uv(entry)
-        if line:
+        if line := _locked_by_uv(entry):
             requirements[canonicalize_name(name)] = line
-    named = dict.fromkeys(
-        str((entry.get("source") or {}).get("registry", "")) for entry in packages
-    )
+    named = dict.fromkeys(str((p.get("source") or {}).get("registry", "")) for p in packages)
     options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
     left_out = tuple(str(root["name"]) for root in roots)
     return EnvironmentSide(path.name, requirements, options=tuple(options), left_out=left_out)

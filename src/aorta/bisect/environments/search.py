@@ -8,6 +8,7 @@ timeline; then the commits between two releases, where a repository is at hand.
 """
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Collection, Sequence
@@ -42,9 +43,8 @@ from aorta.bisect.investigation import (
     with_merges,
 )
 from aorta.bisect.package import Package, Versions, git_package, revision_of
-from aorta.bisect.run import BisectRun, ResolvedRequest
+from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.checkout import forget_trees
@@ -54,6 +54,7 @@ from aorta.runtimes.pythons import pythons_between
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
+from aorta.workloads.startable import check_startable, did_you_mean
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
@@ -68,17 +69,15 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
-            root = run.stages.path / PRIVATE / "environments"
+            root = run.path / PRIVATE / "environments"
             ends = _ends_of(run, asked, root)
             nothing_ran = False
-            return _between(
-                run, EnvironmentRecipe(ends, asked.sources), root, command_in_states(request, asked)
-            )
+            recipe = EnvironmentRecipe(ends, asked.sources)
+            return _between(run, recipe, root, command_in_states(request, asked))
     except UsageError:
-        if (
-            run is not None and nothing_ran
-        ):  # the same command again, once it is mended, is a new run
-            shutil.rmtree(run.stages.path, ignore_errors=True)
+        # The same command again, once it is mended, is a new run.
+        if run is not None and nothing_ran:
+            shutil.rmtree(run.path, ignore_errors=True)
         raise
 
 
@@ -90,7 +89,28 @@ def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
     ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
     if not ends.names:
         raise UsageError("nothing differs between the two environments", where=where)
+    _check_named(request, ends)
+    if request.resume is None:
+        _check_startable(request, root)
     return ends
+
+
+def _check_named(request: ResolvedRequest, ends: EnvironmentEnds) -> None:
+    """Refuses the repository of a package that neither environment has."""
+    known = {*ends.good.versions, *ends.bad.versions}
+    for package in request.spec.packages:
+        if canonicalize_name(package.name) not in known:
+            near = did_you_mean(canonicalize_name(package.name), known)
+            raise UsageError(
+                f"neither environment has this package{near}", where=f"--repository {package.name}"
+            )
+
+
+def _check_startable(request: ResolvedRequest, root: Path) -> None:
+    """Refuses a program that neither this machine nor one of the two environments has."""
+    path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
+    own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
+    check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
 
 
 def _between(
@@ -121,13 +141,15 @@ class _EnvironmentSearch:
         ends = self.recipe.ends
         named = [*ends.packages, *ends.python]
         self.needs = {
-            **must_move_with(ends.good.installed, ends.bad.installed, named),
+            **must_move_with(ends.good, ends.bad, named),
             **{name: frozenset({name}) for name in ends.variables},
         }
         self.steps = [
             _named(name, (ends.good.version(name), ends.bad.version(name)))
             for name in in_order(self.needs)
         ]
+        command = replace(self.run.command(), command=self.command)
+        self.setting = SearchSetup(self.run, command, self.version_sets)
         self.index = PackageIndex(self.recipe.sources)
         self.searched: list[FinishedSearch] = []  # those that lead to the answer
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
@@ -135,13 +157,8 @@ class _EnvironmentSearch:
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
-        return Environments(
-            self.root,
-            self.recipe,
-            packages,
-            request.directory,
-            build_timeout=request.spec.build_timeout,
-        )
+        timeout = request.spec.build_timeout
+        return Environments(self.root, self.recipe, packages, request.directory, timeout)
 
     def remove(self) -> None:
         """Every environment and checkout of this run, from the disk and from git's own list."""
@@ -149,33 +166,28 @@ class _EnvironmentSearch:
         for repository in self.repositories:
             forget_trees(repository)
 
-    def setting(self) -> SearchSetup:
-        command = replace(self.run.command(), command=self.command)
-        return self.run.setting(self.version_sets, command=command)
-
     # -- which packages, which releases, which commit
 
     def investigate(self) -> Investigation:
-        setting = self.setting()
         self._adopt_ends()
-        setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
+        self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
         main = search_versions(
-            setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
+            self.setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
         )
         self.searched.append(main)
-        needed = self._without_followers(self._needed(setting, main))
+        needed = self._without_followers(self._needed(main))
         partner = None
-        if needed and (releases := self._releases(setting, main, needed)):
+        if needed and (releases := self._releases(main, needed)):
             self.searched.append(releases)
             if self.run.request.checks and not self._is_cut_short:
-                partner = partner_of(setting, releases)
-        if needed and (commits := self._commits(setting, self.searched[-1])):
+                partner = partner_of(self.setting, releases)
+        if needed and (commits := self._commits(self.searched[-1])):
             self.searched.append(commits)
         return Investigation(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
     def _is_cut_short(self) -> bool:
-        return self.run.stages.interrupted is not None
+        return self.run.interrupted is not None
 
     def _adopt_ends(self) -> None:
         """The two that were made to see what is in them are the two ends of the search."""
@@ -187,7 +199,7 @@ class _EnvironmentSearch:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
         return None if is_installable(new, self.needs) else "its packages ask for other versions"
 
-    def _needed(self, setting: SearchSetup, main: FinishedSearch) -> set[str]:
+    def _needed(self, main: FinishedSearch) -> set[str]:
         """The changed names without which it does not fail; empty while the answer is not sure."""
         if main.interval is None or not main.is_sure or main.search.ends is not EndsVerdict.DIFFER:
             return set()
@@ -199,7 +211,7 @@ class _EnvironmentSearch:
             others = [p for p in self.steps if p.name in reached - moved]
             if not others:
                 break
-            found = self._partner(setting, last, needed, moved, others)
+            found = self._partner(last, needed, moved, others)
             differ = found.search.ends is EndsVerdict.DIFFER
             if found.fails_alone or found.interval is None or not differ:
                 break
@@ -222,7 +234,7 @@ class _EnvironmentSearch:
             canonicalize_name(wanted.name)
             for name in needed
             for end in (self.recipe.ends.good, self.recipe.ends.bad)
-            for wanted in end.installed.requirements(name)
+            for wanted in end.requirements(name)
             if any(one.operator in {"==", "==="} for one in wanted.specifier)
         }
         return needed - pinned or needed
@@ -237,7 +249,6 @@ class _EnvironmentSearch:
 
     def _partner(
         self,
-        setting: SearchSetup,
         before: FinishedSearch,
         needed: Collection[str],
         moved: set[str],
@@ -250,9 +261,9 @@ class _EnvironmentSearch:
             else p.fixed_at(p.versions[-1 if p.name in moved else 0], firm=p.name in moved)
             for p in self.steps
         ]
-        setting.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
+        self.run.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
         found = search_versions(
-            setting,
+            self.setting,
             f"partner-of-{len(needed)}",
             packages,
             assume=self._known(packages),
@@ -262,9 +273,7 @@ class _EnvironmentSearch:
         self.beside.append(found)
         return found
 
-    def _releases(
-        self, setting: SearchSetup, main: FinishedSearch, needed: Collection[str]
-    ) -> FinishedSearch | None:
+    def _releases(self, main: FinishedSearch, needed: Collection[str]) -> FinishedSearch | None:
         """None where no release lies between, or where those packages alone do not show it."""
         companions = self._companions(needed)
         packages = [
@@ -275,9 +284,9 @@ class _EnvironmentSearch:
         ]
         if all(len(p.versions) <= 2 for p in packages):
             return None
-        setting.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
+        self.run.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
         found = search_versions(
-            setting,
+            self.setting,
             _RELEASES,
             packages,
             assume=self._known(packages),
@@ -322,10 +331,8 @@ class _EnvironmentSearch:
         moved = [p for p in packages if p.moves]
         seen = self._seen()
         found: dict[Vector, Counts] = {}
-        for side, vector in (
-            (0, tuple(0 for _ in moved)),
-            (-1, tuple(len(p.versions) - 1 for p in moved)),
-        ):
+        ends = tuple(0 for _ in moved), tuple(len(p.versions) - 1 for p in moved)
+        for side, vector in zip((0, -1), ends, strict=True):
             counts = seen.get(frozenset((p.name, p.versions[side]) for p in packages))
             if counts is not None:
                 found[vector] = counts
@@ -336,14 +343,13 @@ class _EnvironmentSearch:
         for found in (*self.searched, *self.beside):
             for vector, counts in found.search.trials.items():
                 key = frozenset(found.versions(vector).items())
-                seen[key] = max(
-                    seen.get(key, (0, 0)), counts, key=sum
-                )  # a later search was told of earlier trials
+                # A later search knows of earlier trials.
+                seen[key] = max(seen.get(key, (0, 0)), counts, key=sum)
         return seen
 
     # -- commits
 
-    def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
+    def _commits(self, found: FinishedSearch) -> FinishedSearch | None:
         """Between two releases, where their package's repository is at hand and has both."""
         interval, single = found.interval, found.single
         if interval is None or single is None or self._is_cut_short:
@@ -361,24 +367,19 @@ class _EnvironmentSearch:
                 "searched"
             )
             return None
-        package = git_package(
-            spec,
-            repository,
-            ends[0],
-            ends[1],
-            self.run.request.spec.model_copy(update={"find_fix": True}),
-        )
+        whole = self.run.request.spec.model_copy(update={"find_fix": True})
+        package = git_package(spec, repository, ends[0], ends[1], whole)
         self.repositories.add(repository.where)
         others = found.versions(interval.bad)
         packages = [
             package if p.name == step.name else p.fixed_at(others[p.name], firm=False)
             for p in self.steps
         ]
-        setting.say(
+        self.run.say(
             f"which commit of {step.name} between {step.versions[rank]} and "
             f"{step.versions[rank + 1]}?"
         )
-        commits = search_versions(setting, COMMITS, with_merges(packages), before=found.mass)
+        commits = search_versions(self.setting, COMMITS, with_merges(packages), before=found.mass)
         if commits.interval is not None:
             return commits
         self.beside.append(commits)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,8 +53,13 @@ def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
             "a virtual environment",
             where=f"{option} {given}",
         ) from None
+    reader = _requirements_file
+    if path.suffix == ".json" or text.lstrip().startswith("{"):
+        reader = _snapshot
+    elif path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
+        reader = read_lock
     try:
-        side = _reader_of(path, text)(path, text)
+        side = reader(path, text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as wrong:
         raise UsageError(f"it cannot be read: {wrong}", where=f"{option} {given}") from None
     except UsageError as wrong:
@@ -62,14 +67,6 @@ def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
     if not side.requirements and not side.variables:
         raise UsageError("it names no package", where=f"{option} {given}")
     return replace(side, name=given)
-
-
-def _reader_of(path: Path, text: str) -> Callable[[Path, str], EnvironmentSide]:
-    if path.suffix == ".json" or text.lstrip().startswith("{"):
-        return _snapshot
-    if path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
-        return read_lock
-    return _requirements_file
 
 
 # -- requirements.txt and pip freeze
@@ -85,15 +82,9 @@ def _requirements_file(path: Path, text: str) -> EnvironmentSide:
             options += [option] if option[0] else []
             continue
         name, requirement = _requirement(line, file, where)
-        if name and requirement:
-            _put(requirements, name, requirement, where)
+        if requirements.setdefault(name, requirement) != requirement:
+            raise UsageError(f"{name} stands twice, with two requirements; keep one", where=where)
     return EnvironmentSide(path.name, requirements, options=tuple(options))
-
-
-def _put(requirements: dict[str, str], name: str, line: str, where: str) -> None:
-    if requirements.get(name, line) != line:
-        raise UsageError(f"{name} stands twice, with two requirements; keep one", where=where)
-    requirements[name] = line
 
 
 def _lines(path: Path, text: str, seen: set[Path]) -> Iterator[tuple[Path, int, str]]:
@@ -147,8 +138,8 @@ def _beside(value: str, file: Path) -> str:
     return value if "://" in value else str((file.parent / value).resolve())
 
 
-def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | None]:
-    """The canonical name and the line to install; nothing where its marker excludes it."""
+def _requirement(line: str, file: Path, where: str) -> tuple[str, str]:
+    """The canonical name and the line to install."""
     if line.startswith(("-e ", "--editable")):
         target = line.split(maxsplit=1)[1] if " " in line else line.partition("=")[2]
         egg = _EGG.search(target)
@@ -163,9 +154,8 @@ def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | N
     except InvalidRequirement as wrong:
         path = (file.parent / line.partition(";")[0].strip()).resolve()
         if path.suffix == ".whl" and path.exists():
-            return canonicalize_name(
-                path.name.split("-")[0]
-            ), f"{path.name.split('-')[0]} @ {path.as_uri()}"
+            name = path.name.split("-")[0]
+            return canonicalize_name(name), f"{name} @ {path.as_uri()}"
         said = str(wrong).splitlines()[0]
         raise UsageError(
             f"{line!r} is no requirement: {said}; expected name==version", where=where

@@ -9,9 +9,10 @@ from operator import is_
 from typing import Any
 
 from aorta.reduce.source.program import DEFINITIONS, Edit, Program
-from aorta.reduce.source.stack import as_text
+from aorta.reduce.source.stack import as_text, with_value
 from aorta.reduce.source.tree import (
     Function,
+    all_blocks,
     count_lines,
     defined_by,
     function_at,
@@ -33,22 +34,16 @@ def values_seen(program: Program) -> Iterator[Edit]:
             continue
         inside = {id(node) for node in statements(scope or program.tree)}
         for number, node in enumerate(statements(program.tree)):
-            if id(node) not in inside or not isinstance(node, ast.Assign):
-                continue
-            target = node.targets[0]
-            value = frame.values.get(target.id) if isinstance(target, ast.Name) else None
-            made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
-            if value is None or not made or not program.may_stand(value):
-                continue
-            if value != ast.unparse(node.value):
-                yield Edit(ast.unparse(node), partial(_with_value, program.text, number, value))
+            seen = with_value(program, node, frame) if id(node) in inside else node
+            if ast.unparse(seen) != ast.unparse(node):
+                yield Edit(ast.unparse(node), partial(_replaced, program.text, number, seen))
 
 
-def _with_value(text: str, number: int, value: str) -> str:
+def _replaced(text: str, number: int, new: ast.stmt) -> str:
     tree = ast.parse(text)
-    node = statements(tree)[number]
-    assert isinstance(node, ast.Assign)
-    node.value = ast.parse(value, mode="eval").body
+    old = statements(tree)[number]
+    for block in all_blocks(tree):
+        block[:] = [new if node is old else node for node in block]
     return as_text(tree.body)
 
 

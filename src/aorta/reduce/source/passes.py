@@ -22,6 +22,7 @@ from aorta.reduce.source.tree import (
     written,
 )
 
+_OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
 _LEAVES = (ast.Break, ast.Continue)
 
 
@@ -37,6 +38,19 @@ def never_executed(program: Program) -> Iterator[Edit]:
 
 def tidied(program: Program) -> Iterator[Edit]:
     yield Edit("", partial(tidy, program.text))
+
+
+def in_one_process(program: Program) -> Iterator[Edit]:
+    """Loaders without workers: what fails in them then fails where it can be looked at."""
+
+    def made() -> str:
+        tree = ast.parse(program.text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
+        return tidy(written(tree))
+
+    yield Edit("", made)
 
 
 def unwrapped(program: Program) -> Iterator[Edit]:

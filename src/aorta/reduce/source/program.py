@@ -15,6 +15,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
 _TYPE_OF_NUMBERS = re.compile(r"(?:dtype=(?:torch\.|')|device\('?)(\w+)")
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _OTHER_NAME = {"float64": "double", "float16": "half", "int64": "long", "int32": "int"}
 
 
@@ -51,6 +52,11 @@ class TraceFacts:
     message: str = ""
     frames: tuple[UserFrame, ...] = ()
     in_library: bool = False  # a library's function raised it
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the hook saw it fail; of a worker process there is the traceback's text alone."""
+        return bool(self.frames) and self.frames[-1].first_line > 0
 
     @property
     def executed(self) -> frozenset[int]:
@@ -119,15 +125,18 @@ class Edit:
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails; `stores` how many statements set an entry of the container that lacks one. Values of
-    configurations may stand for what made them; from `free` 1 on those of the loop's turn that
-    failed too, and from 2 on any: the less, the more of what makes the failure stays in sight.
+    what fails; `stores` how many statements set an entry of the container that lacks one. `data` is
+    the text of the files it read, where the same statements had handled other data before: then
+    what was read may stand for reading it. Values of configurations may stand for what made them;
+    from `free` 1 on those of the loop's turn that failed too, and from 2 on any: the less, the more
+    of what makes the failure stays in sight.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
     stores: tuple[str, int] = ("", 0)
+    data: str = ""
     free: int = 0
 
     @cached_property
@@ -145,12 +154,28 @@ class Program:
             if any(node.lineno <= n <= (node.end_lineno or 0) for n in lines)
         )
 
-    def may_stand(self, value: str) -> bool:
-        """Whether this value may stand for what made it: never where a check of the user's own
-        fails, which would then fail for nothing.
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        return frozenset(f"{float(number):.6g}" for number in _NUMBER.findall(self.data))
+
+    def may_stand(self, value: str, free: int = 2) -> bool:
+        """Whether this value may stand for what made it. Where a check of the user's own fails,
+        only configurations and data may: it would fail for nothing otherwise.
         """
-        free = self.free > 1 or value.startswith(_OF_A_CONFIGURATION)
-        return free and not self.kept and not self.is_blamed(value)
+        freely = self.free >= free and not self.kept
+        known = freely or value.startswith(_OF_A_CONFIGURATION) or self.is_data(value)
+        return known and not self.is_blamed(value)
+
+    def is_data(self, value: str) -> bool:
+        """Whether every text and number of this value stands in the data that it read."""
+        found = list(_leaves(ast.parse(value, mode="eval").body)) if self.data else []
+        return bool(found) and all(
+            leaf in self.data if isinstance(leaf, str) else f"{leaf:.6g}" in self._numbers
+            for leaf in found
+        )
+
+    def is_row_number(self, value: str) -> bool:
+        return value.isdigit() and int(value) < self.data.count("\n")
 
     def is_blamed(self, value: str) -> bool:
         """Whether the failure's words name the type of numbers, or the device, that it has."""
@@ -159,6 +184,22 @@ class Program:
         return any(
             word in message for name in types for word in (name, _OTHER_NAME.get(name, name))
         )
+
+
+def _leaves(node: ast.expr) -> Iterator[str | float]:
+    """The texts and numbers of a literal; nan, which is no data, for what is none."""
+    match node:
+        case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
+            yield value
+        case ast.UnaryOp(operand=inner):
+            yield from _leaves(inner)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _leaves(part)
+        case ast.Call(func=ast.Attribute(attr="array" | "tensor"), args=[inner]):
+            yield from _leaves(inner)
+        case _:
+            yield float("nan")
 
 
 Pass = Callable[[Program], Iterator[Edit]]

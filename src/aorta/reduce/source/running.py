@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from aorta.core.trial import TrialEnd, Verdict
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
-from aorta.engine.rundir import write_atomically, writing
-from aorta.reduce.experiment import ImpatientJudges, ReductionExperiment
+from aorta.engine.rundir import writing
+from aorta.reduce.experiment import DATA, ImpatientJudges, ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
@@ -37,6 +38,7 @@ from aorta.reduce.source.trials import (
     SourceOracle,
     entry_of,
     facts_file,
+    keep_facts,
     lay_out,
     must_hold,
     read_facts_of,
@@ -122,9 +124,7 @@ class SourceRun:
             written = facts_file(self.private / record.path)
             place = self._facts_place(str(record.point[AXIS]), record.point.replica)
             if written.is_file() and not place.is_file():
-                with writing(place):
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(place, written.read_bytes())
+                keep_facts(self.private / record.path, place)
             return keep(record, end)
 
         return kept
@@ -148,8 +148,7 @@ class SourceRun:
                 f"its source stays as it is: it reads {large}, of more than 64 MiB: make its data "
                 "smaller first, without --source"
             )
-        same = facts.message == again.message
-        told = told_by(facts, self._source, always=same)
+        told = told_by(facts, again, self._source)
         self.oracle = SourceOracle(self.experiment.oracle, self.failure, told)
         self.initial_lines = sum(map(count_lines, sources.values()))
         self.initial_files = len(sources) + len(self._data(facts))
@@ -157,7 +156,7 @@ class SourceRun:
         self.search = SourceSearch(
             first,
             lambda candidate: self._facts(candidate.digest),
-            must_hold,
+            partial(must_hold, data="\n".join(filter(None, map(self._text, self._data(facts))))),
             self._small_text,
             dict(self.before.best.values),
         )
@@ -168,19 +167,33 @@ class SourceRun:
 
     def _small_text(self, name: str) -> str | None:
         """A file's content that may stand in the script; None if it is long or no text."""
-        data = (self.cwd / name).read_bytes()
+        text = self._text(name)
+        return text if text is not None and len(text) <= _MOST_IN_SCRIPT else None
+
+    def _text(self, name: str) -> str | None:
         try:
-            return data.decode() if len(data) <= _MOST_IN_SCRIPT else None
+            return self._file(name).read_text("utf-8")
         except UnicodeDecodeError:
             return None
 
+    @property
+    def _roots(self) -> tuple[Path, Path]:
+        """Where the program's files lie: what other axes made smaller before the rest."""
+        return self.private / "source" / DATA, self.cwd
+
+    def _file(self, name: str) -> Path:
+        made, given = (root / name for root in self._roots)
+        return made if made.is_file() else given
+
     def _data(self, facts: TraceFacts) -> tuple[str, ...]:
-        """Files that it read; they go with the script."""
-        found = [self.cwd / name for name in facts.opened]
-        return tuple(path.relative_to(self.cwd).as_posix() for path in found if path.is_file())
+        """Files that it read, other than by an import; they go with the script."""
+        modules = {module.file for module in facts.modules}
+        made = [str(f.relative_to(self._roots[0])) for f in sorted(self._roots[0].rglob("*"))]
+        names = dict.fromkeys((*made, *facts.opened))
+        return tuple(n for n in names if n not in modules and self._file(n).is_file())
 
     def _too_large(self, facts: TraceFacts) -> str | None:
-        large = (n for n in self._data(facts) if (self.cwd / n).stat().st_size > _MOST_BYTES)
+        large = (n for n in self._data(facts) if self._file(n).stat().st_size > _MOST_BYTES)
         return next(large, None)
 
     def _one_file(
@@ -318,7 +331,7 @@ class SourceRun:
             return None
         folder = self.private / "source" / "best"
         with writing(folder):
-            lay_out(best, self.cwd, folder)
+            lay_out(best, self._roots, folder)
             head = self._head(folder / REPRO, rate)
             (folder / REPRO).write_text(f"{head}{self._shipped_text(best)}", encoding="utf-8")
         words = list(self.entry.command)

@@ -19,6 +19,7 @@ from aorta.reduce.source.expressions import (
 )
 from aorta.reduce.source.passes import (
     functions_inlined,
+    in_one_process,
     never_executed,
     statements_left_out,
     tidied,
@@ -56,9 +57,9 @@ _SMALL: tuple[Pass, ...] = (
     names_left_out,
 )
 ROUNDS = (
-    Round((never_executed, tidied)),
-    Round((from_inside,), over=LONG),
-    Round((flattened,)),
+    Round((never_executed, tidied, in_one_process)),
+    Round((from_inside,), over=LONG, free=1),
+    Round((from_inside, flattened)),
     Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened), 2),
     Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
@@ -67,7 +68,7 @@ ROUNDS = (
     Round((*_SMALL, parts_left_out)),
 )
 
-_FIRST_FREE = next(number for number, one in enumerate(ROUNDS) if one.free)
+_FIRST_FREE = next(n for n, one in enumerate(ROUNDS) if one.free and one.over == SHORT)
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class SourceSearch:
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
-        if not self.accepted:
+        if not self._must.facts.is_seen:
             self._must = self._must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
         self._moved = True

@@ -39,6 +39,8 @@ def from_inside(program: Program) -> Iterator[Edit]:
     """The failing statement of a function on the stack by itself, the innermost function first:
     its variables, or the function's parameters, as they were seen.
     """
+    if not program.free and not program.data:
+        return
     frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
     for depth, frame in reversed(list(enumerate(frames))):
         for is_whole in (False, True):
@@ -51,7 +53,7 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     tree = ast.parse(program.text)
     scope = function_at(tree, frame.function, frame.first_line)
     level = _level(program, scope, frame, False, False) if scope else None
-    plain = _as_plain(level.failing) if level else None
+    plain = _as_plain(program, level.failing) if level else None
     if scope is None or level is None or plain is None:
         return None
     names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
@@ -60,11 +62,20 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     seen = [
         ast.parse(f"{name} = {value}").body[0]
         for name, value in frame.values.items()
-        if name in names and not program.is_blamed(value)
+        if name in names and (_is_made(value) or _may_be_given(program, value))
     ]
     lines = {frame.line for frame in program.facts.frames}
     before = [n for n in tree.body if not any(is_in(n, line) for line in lines) or _defines(n)]
     return as_text(_needed([*before, *seen, *(level.before if is_whole else []), plain]))
+
+
+def _may_be_given(program: Program, value: str) -> bool:
+    return program.may_stand(value, free=1) or program.is_row_number(value)
+
+
+def _is_made(value: str) -> bool:
+    """Whether it is a call of a class of the user's."""
+    return value.partition("(")[0].isidentifier() and value.endswith(")")
 
 
 def _defines(node: ast.stmt) -> bool:
@@ -111,7 +122,7 @@ def _straight(
         if whole_loops and isinstance(last, (ast.For, ast.While)):
             break
     else:
-        last = _as_plain(last) if last is not None else None
+        last = _as_plain(program, last) if last is not None else None
     if last is None:
         return None
     line = [*body, last]
@@ -126,9 +137,9 @@ def _level(
         return None
     found: list[ast.stmt] = []
     for block, index in way:
-        found += [_with_value(program, n, frame) if values else n for n in block[:index]]
+        found += [with_value(program, n, frame) if values else n for n in block[:index]]
         node = block[index]
-        if node is way[-1][0][way[-1][1]]:
+        if node is way[-1][0][way[-1][1]] or _is_kept_condition(program, node):
             return _Level(found, node)
         if isinstance(node, ast.For):
             if whole_loops:
@@ -147,17 +158,23 @@ def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -
     """What the failing turn of a loop was given, where that is known and may stand for what made
     it; else what the first turn is given.
     """
-    names = sorted(defined_by(ast.Assign([node.target], ast.Constant(0))))
-    if (
-        program.kept
-        or not program.free
-        or not names
-        or not all(name in frame.values for name in names)
-        or any(program.is_blamed(frame.values[name]) for name in names)
-    ):
-        return first_of(node)
-    values = ", ".join(frame.values[name] for name in names)
-    return ast.parse(f"{', '.join(names)} = {values}").body[0]
+    values = seen_for(node.target, frame)
+    if values and all(_may_be_given(program, value) for value in values.values()):
+        return _assigned(values)
+    return first_of(node)
+
+
+def seen_for(target: ast.expr, frame: UserFrame) -> dict[str, str]:
+    """The names that an assignment to it binds, with the values seen; empty where one is not."""
+    parts = [n for n in ast.walk(target) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
+    names = [part.id for part in parts if isinstance(part, ast.Name) and part.id in frame.values]
+    return {name: frame.values[name] for name in names} if len(names) == len(parts) else {}
+
+
+def _assigned(values: dict[str, str]) -> ast.Assign:
+    made = ast.parse(f"{', '.join(values)} = {', '.join(values.values())}").body[0]
+    assert isinstance(made, ast.Assign)
+    return made
 
 
 def first_of(node: ast.For | ast.AsyncFor) -> ast.stmt:
@@ -172,18 +189,29 @@ def bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
     ]
 
 
-def _with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
-    """An assignment of what was seen, where that may stand for what made it."""
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        value = frame.values.get(node.targets[0].id)
-        made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
-        if value is not None and made and program.may_stand(value):
-            return ast.Assign(node.targets, ast.parse(value, mode="eval").body)
+def with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
+    """An assignment of what was seen, where that may stand for what made it; else the statement."""
+    if isinstance(node, ast.Assign) and ast.unparse(node) not in program.kept:
+        values = seen_for(node.targets[0], frame)
+        parts = list(ast.walk(node.value))
+        made = any(isinstance(part, ast.Call) for part in parts)
+        read = any(isinstance(part, ast.Subscript) for part in parts)
+        if all(
+            (made and program.may_stand(value)) or (read and program.is_data(value))
+            for value in values.values()
+        ):
+            return _assigned(values) if values else node
     return node
 
 
-def _as_plain(node: ast.stmt) -> ast.stmt | None:
+def _is_kept_condition(program: Program, node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in program.kept
+
+
+def _as_plain(program: Program, node: ast.stmt) -> ast.stmt | None:
     """A statement that may stand at the top level."""
+    if _is_kept_condition(program, node):
+        return node
     if isinstance(node, ast.Return):
         return ast.Expr(node.value) if node.value is not None else None
     if isinstance(node, ast.For):

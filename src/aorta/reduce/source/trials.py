@@ -17,10 +17,11 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.raised import Raised
 from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
-from aorta.engine.rundir import writing
+from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.program import Program, TraceFacts, read_facts
+from aorta.reduce.source.program import Program, TraceFacts, UserFrame, read_facts
 from aorta.reduce.source.search import AXIS, Candidate
+from aorta.reduce.source.stack import seen_for
 from aorta.reduce.source.tree import (
     Function,
     blocks_of,
@@ -100,7 +101,7 @@ class SourceExperiment:
             if point[AXIS] != ORIGINAL:
                 candidate = self.candidate(str(point[AXIS]))
                 laid = folder / _PROGRAM
-                lay_out(candidate, root, laid)
+                lay_out(candidate, (folder, root), laid)
                 trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
         before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         is_original = point[AXIS] == ORIGINAL
@@ -127,15 +128,29 @@ class SourceExperiment:
         return hook
 
 
-def lay_out(candidate: Candidate, source: Path, folder: Path) -> None:
-    """The script, and beside it the files that it needs of the original's directory."""
+def lay_out(candidate: Candidate, sources: Sequence[Path], folder: Path) -> None:
+    """The script, and beside it the files that it needs, each of the first folder that has it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / REPRO).write_text(candidate.text, encoding="utf-8")
     for name in candidate.beside:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source / name, target)
+        shutil.copy(next(p for s in sources if (p := s / name).is_file()), target)
+
+
+def keep_facts(trial_dir: Path, place: Path) -> None:
+    """What the trial's hook wrote, kept at `place`: files that other axes had laid out for it are
+    named as they lie beside a script, and lie in `data` beside `place`.
+    """
+    folder = (trial_dir / DATA).absolute()
+    text = facts_file(trial_dir).read_text("utf-8", "replace").replace(f"{folder}/", "")
+    data = place.parent / DATA
+    with writing(data):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not data.exists():
+            shutil.copytree(folder, data, ignore=shutil.ignore_patterns(_FACTS, _PROGRAM))
+    write_atomically(place, text)
 
 
 def facts_file(trial_dir: Path) -> Path:
@@ -155,7 +170,7 @@ class Told:
     what it was done to.
     """
 
-    message: str = ""  # as it is written, where it is the same each time
+    message: str = ""  # as it is written; each of these is empty where runs differ in it
     is_check: bool = False
     operation: tuple[str, ...] = ()
     form: str = ""  # of the statement, whatever its variables are called
@@ -163,9 +178,9 @@ class Told:
     is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
-def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -> Told:
-    """Of the innermost frame of the user's; `always`: every run said the same message."""
-    message = facts.message.partition("\n")[0] if always else ""
+def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str]) -> Told:
+    """Of the innermost frame of the user's; `again` is what a second run showed."""
+    message = facts.message.partition("\n")[0] if facts.message == again.message else ""
     if not facts.frames:
         return Told(message)
     frame = facts.frames[-1]
@@ -175,7 +190,8 @@ def told_by(facts: TraceFacts, sources: Callable[[str], str], *, always: bool) -
     operation = () if is_check or frame.position is None else _operation_at(tree, frame.position)
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     form = _form(way) if way is not None else ""
-    return Told(message, is_check, operation, form, frame.operands, is_whole)
+    same = again.frames and again.frames[-1].operands == frame.operands
+    return Told(message, is_check, operation, form, frame.operands if same else (), is_whole)
 
 
 def _form(node: ast.stmt) -> str:
@@ -272,23 +288,41 @@ class SourceOracle:
         if not facts.frames:
             return ""
         laid = trial_dir / DATA / _PROGRAM
-        now = told_by(facts, lambda name: (laid / name).read_text("utf-8"), always=False)
+        now = told_by(facts, facts, lambda name: (laid / name).read_text("utf-8"))
         if now.is_check != self.told.is_check:
             return "the script itself raises it" if now.is_check else "no check of it failed"
-        if now.operation != self.told.operation:
+        if self.told.operation and now.operation != self.told.operation:
             return f"another operation raised it: {' '.join(now.operation)}"
         if now.form != self.told.form:
             return f"another statement raised it: {now.form}"
-        if now.operands != self.told.operands:
+        if self.told.operands and now.operands != self.told.operands:
             return f"the operation has other operands: {', '.join(now.operands)}"
         if self.told.is_whole and not now.is_whole:
             return "a name on the way to the failure is missing"
         return ""
 
 
-def must_hold(program: Program) -> Program:
-    """The first program that fails, with what every smaller one must still hold."""
+def must_hold(program: Program, data: str) -> Program:
+    """The first program that fails, with what every smaller one must still hold. `data` is what it
+    read; where the statements on the stack had handled some of it before, the rest may be wrong.
+    """
+    program = replace(program, data=data if _has_passed(program) else "")
     return replace(program, kept=_kept_in(program), stores=_stores_in(program))
+
+
+def _has_passed(program: Program) -> bool:
+    """Whether a statement after one that was on the stack, in the same function, has run: the
+    function, or the turn of a loop, had ended well before.
+    """
+    executed = program.facts.executed
+    for frame in program.facts.frames:
+        way = path_to(_scope_of(program, frame), frame.line)
+        after = [n for block, index in way for n in block[index + 1 :]]
+        if any(
+            n in executed for one in after for n in range(one.lineno, (one.end_lineno or 0) + 1)
+        ):
+            return True
+    return False
 
 
 def _stores_in(program: Program) -> tuple[str, int]:
@@ -313,12 +347,7 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     if not facts.frames or facts.in_library:
         return ()
     frame = facts.frames[-1]
-    scope: ast.AST = program.tree
-    for node in ast.walk(program.tree):
-        if not isinstance(node, Function) or node.name != frame.function:
-            continue
-        if node.lineno <= frame.line <= (node.end_lineno or 0):
-            scope = node
+    scope = _scope_of(program, frame)
     way = path_to(scope, frame.line)
     steps = [block[index] for block, index in way]
     if not steps or not isinstance(steps[-1], (ast.Raise, ast.Assert)):
@@ -332,6 +361,23 @@ def _kept_in(program: Program) -> tuple[str, ...]:
         and defined_by(node) & names
         and node.lineno in facts.executed
         and not isinstance(node, (ast.Import, ast.ImportFrom))
+        and not _is_read(program, node, frame)
     ]
     conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
     return (ast.unparse(steps[-1]), *conditions, *makers)
+
+
+def _scope_of(program: Program, frame: UserFrame) -> ast.AST:
+    """The function of a frame, or the program."""
+    scope: ast.AST = program.tree
+    for node in ast.walk(program.tree):
+        if isinstance(node, Function) and node.name == frame.function:
+            scope = node if node.lineno <= frame.line <= (node.end_lineno or 0) else scope
+    return scope
+
+
+def _is_read(program: Program, node: ast.stmt, frame: UserFrame) -> bool:
+    """Whether it takes its values from the data as they stand there, without a call."""
+    plain = not any(isinstance(part, ast.Call) for part in ast.walk(node))
+    values = seen_for(node.targets[0], frame) if isinstance(node, ast.Assign) and plain else {}
+    return bool(values) and all(map(program.is_data, values.values()))

@@ -73,11 +73,15 @@ _PANEL, _GAP, _TOP = 104, 40, 22
 
 @dataclass(frozen=True)
 class CandidateTried:
-    """A candidate: when it was decided, its size along the axis, whether it was accepted."""
+    """A candidate: after which trial, its size along the axis, the mark of what became of it."""
 
     trial: int
     size: float
-    accepted: bool
+    mark: str
+
+    @property
+    def accepted(self) -> bool:
+        return self.mark == "accepted"
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,9 @@ def _panel(
         *y_axis(up, left, right),
         line(left, floor, right, floor, "floor") if floor is not None else None,
         step_line([*kept, end]),
-        marks("rejected", ((across(t.trial), up(t.size)) for t in track.tried if not t.accepted)),
-        marks("accepted", kept[1:]),
+        *(
+            marks(kind, [(across(t.trial), up(t.size)) for t in track.tried if t.mark == kind])
+            for kind in dict.fromkeys(t.mark for t in track.tried)
+        ),
         label(right + 6, end[1] + 4, short(track.final), "value"),
     ]

@@ -66,17 +66,25 @@ def _context(path: Path, at: int) -> list[dict[str, Any]]:
     ]
 
 
-def answer(finding: Document, decision: Document, action_taken: str = "") -> Headline:
-    """`Rank 3 on node-7 died of hardware_fault (94 % sure): restart without the node`."""
+def answer(
+    finding: Document, decision: Document, action_taken: str = "", ended: str = ""
+) -> Headline:
+    """`Rank 3 on node-7 began it: hardware fault (probability 94 %): restart`. `ended`: what became
+    of the job, where that is more than the decision.
+    """
+    if words(finding, "state", "failed") != "failed":
+        summary = words(finding, "summary")
+        return Headline(f"{summary[:1].upper()}{summary[1:]}", Tone.FINE, action_taken)
     kind = words(finding, "class", "unknown")
     confidence = number(finding, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     root = section(finding, "root")
     who = _who(root)
     action = words(decision, "action")
-    said = _ACTIONS.get(action, action.lower())
+    said = ended or _ACTIONS.get(action, action.lower())
     sentence = f"{who} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
-    tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if action == "STOP" else Tone.FOUND
+    stopped = ended or action == "STOP"
+    tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if stopped else Tone.FOUND
     told = [words(finding, "summary"), words(decision, "reason"), action_taken]
     unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
     more = " ".join(f"{each.strip().rstrip('.')}." for each in unique)
@@ -91,8 +99,9 @@ def _who(root: Document) -> str:
 
 def facts(finding: Document) -> list[tuple[str, object]]:
     root = section(finding, "root")
+    failed = words(finding, "state", "failed") == "failed"
     candidates = [
-        ("Class", words(finding, "class")),
+        ("Class", words(finding, "class") if failed else ""),
         ("First failure", f"rank {words(root, 'rank')}" if words(root, "rank") else ""),
         ("Node", words(root, "node")),
         ("Device", words(root, "device")),

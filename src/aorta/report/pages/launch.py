@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from aorta.core.errors import Exit
 from aorta.core.stats import counted
 from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -77,28 +78,37 @@ def page(run: OpenedRun) -> Page:
 def _answer(
     run: OpenedRun, infos: Sequence[Document], finding: Document, decision: Document
 ) -> Headline:
-    ending = words(section(run.material, "ending"), "reason") or words(
-        section(infos[-1] if infos else {}, "ending"), "reason"
-    )
+    ended = section(run.material, "ending") or section(infos[-1] if infos else {}, "ending")
+    ending = words(ended, "reason")
+    job_end = _job_end(run, count(ended, "exit_code"))
     lives = counted(len(infos), "cycle")
     if run.state != "done" and not finding:
         sentence = f"{standing(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
         why = words(decision, "reason")
-        return findings.answer(
-            finding, decision, f"After {lives}" + ("" if why in ending else f". {ending}")
-        )
+        known = words(decision, "action") == "STOP" and why in ending
+        told = f"After {lives}" + ("" if known or not ending else f". {ending}")
+        return findings.answer(finding, decision, told, job_end)
     last = infos[-1] if infos else {}
     failed = [row for row in rows(last, "ranks") if _failed(row)]
     if not infos:
         return Headline("No cycle has been written down", Tone.UNSURE)
     if failed:
-        action = words(decision, "action")
-        said = f": {action.lower()}" if action else ""
+        action = job_end or words(decision, "action").lower()
+        said = f": {action}" if action else ""
         sentence = f"{counted(len(failed), 'rank')} failed in cycle {words(last, 'cycle')}{said}"
-        return Headline(sentence, Tone.FAILED, words(decision, "reason"))
+        return Headline(sentence, Tone.FAILED, ending or words(decision, "reason"))
     return Headline(f"The job finished after {lives}", Tone.FINE, ending)
+
+
+def _job_end(run: OpenedRun, exit_code: int) -> str:
+    """What became of a job that ended, whatever was decided about its last cycle; empty while it
+    runs. A decision to restart may come to nothing: no progress for too long, no restart left.
+    """
+    if run.running or not exit_code:
+        return ""
+    return "stop" if exit_code == Exit.STOP else f"the job ended with exit code {exit_code}"
 
 
 def _before(infos: Sequence[Document]) -> str:

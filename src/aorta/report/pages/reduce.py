@@ -43,6 +43,13 @@ from aorta.report.pages.common import (
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 
 _MOST_LINES = 400
+_MARKS = {
+    "accepted": ("yes", "accepted: still fails"),
+    "rejected": ("no", "rejected: no longer fails"),
+    "other": ("overtaken", "overtaken: fails, but a smaller one had been accepted by then"),
+    "error": ("not decided", "not decided: could not be told"),
+}
+"""What became of a candidate, by its mark: in the table, and in the legend."""
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -64,10 +71,19 @@ def _slim(line: Document) -> dict[str, Any]:
         },
         "kept": {name: words(value, "kept") for name, value in values.items() if section(value)},
         "accepted": line.get("accepted") is True,
+        "mark": _mark(line),
         "why": words(line, "why"),
         "trials": len(items(line, "outcomes")) or 1,
         "median_sec": number(line, "median_sec"),
     }
+
+
+def _mark(line: Document) -> str:
+    if line.get("accepted") is True:
+        return "accepted"
+    return {"reproduces": "other", "could not tell": "error"}.get(
+        words(line, "verdict"), "rejected"
+    )
 
 
 def _size(value: object) -> float | None:
@@ -119,7 +135,7 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
         return Headline(sentence, Tone.FOUND, words(result, "signature"))
     if status == "not_reduced":
         return Headline(
-            "Nothing could be made smaller: every smaller candidate stopped failing",
+            "Nothing could be made smaller: no smaller candidate was seen to fail",
             Tone.UNSURE,
             why,
         )
@@ -158,19 +174,19 @@ def tracks_of(run: OpenedRun, result: Document) -> list[AxisTrack]:
     return tracks
 
 
-Candidate = tuple[int, Mapping[str, float], bool]
-"""After how many trials, the size of each axis, accepted or not."""
+Candidate = tuple[int, Mapping[str, float], str]
+"""After how many trials, the size of each axis, and the mark of what became of it."""
 
 
 def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterable[CandidateTried]:
     """Where this axis was tried at another size than the answer so far."""
     best = initial
-    for trial, sizes, accepted in candidates:
+    for trial, sizes, mark in candidates:
         size = sizes.get(name)
         if size is None or size == best:
             continue
-        yield CandidateTried(trial, size, accepted)
-        if accepted:
+        yield CandidateTried(trial, size, mark)
+        if mark == "accepted":
             best = size
 
 
@@ -178,7 +194,7 @@ def _from_trace(run: OpenedRun) -> list[Candidate]:
     spent, found = 0, []
     for line in rows(run.material, "trace"):
         spent += max(1, count(line, "trials"))
-        found.append((spent, section(line, "sizes"), line.get("accepted") is True))
+        found.append((spent, section(line, "sizes"), words(line, "mark")))
     return found
 
 
@@ -190,19 +206,16 @@ def picture_of(tracks: Sequence[AxisTrack], trials: int = 0) -> Figure | None:
     says = "; ".join(f"{t.name} from {_short(t.initial)} to {_short(t.final)}" for t in tracks)
     table = Table(
         ["axis", "after trial", "value", "accepted"],
-        [
-            [t.name, m.trial, _short(m.size), "yes" if m.accepted else "no"]
-            for t in tracks
-            for m in t.tried
-        ],
+        [[t.name, m.trial, _short(m.size), _MARKS[m.mark][0]] for t in tracks for m in t.tried],
         frozenset({1, 2}),
     )
+    seen = {"accepted", "rejected", *(tried.mark for t in tracks for tried in t.tried)}
     return Figure(
         "How each axis shrank, on a logarithmic scale",
         lambda width: draw_shrinking(tracks, most, width, says),
         says,
         table,
-        [("accepted", "accepted: still fails"), ("rejected", "rejected: no longer fails")],
+        [(mark, says) for mark, (_, says) in _MARKS.items() if mark in seen],
     )
 
 

@@ -24,13 +24,13 @@ from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import Repository, laid_out
 from aorta.solve.reproducer import (
     ReproducerFound,
-    has_reduced_command,
     original,
     reduced_command,
+    reduced_spec,
     run_command,
     smallest,
 )
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import (
     environment_of,
     good_containers,
@@ -57,18 +57,15 @@ class _Between:
     spec: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Bisect:
-    name: str = "bisect"
+class Bisect(Stage):
+    name = "bisect"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to look for"
         if state.request.good is not None:
             return ""
         if environment_of(state.request).isolated:
             return "no good end is known: give the container that worked, or its date, with --good"
-        repository = repository_of(original(state).cwd)
+        repository = repository_of(subject_of(state.request).cwd)
         if repository is None:
             return "no good end is known, and this is no git checkout: give what worked with --good"
         return "" if len(repository.main_line()) > 1 else "the repository has no older revision"
@@ -188,39 +185,19 @@ class Bisect:
                 place,
                 answer=answer,
             )
-        if not has_reduced_command(state):  # then all of this was seen on the original
+        if reduced_spec(state) is None:  # then all of this was seen on the original
             return StageResult(self.name, "done", "", place, answer=answer)
         if state.is_spent:
             why = f"not checked on the original: {state.is_spent}"
             return StageResult(self.name, "done", why, place, answer=answer)
-        check = self._checked_between if between.kind == "revisions" else self._checked_again
-        holds, why = check(state, findings, between)
+        holds, why = self._checked(state, findings, between)
         status: Status = "done" if holds else "no_answer"
         return StageResult(self.name, status, why, place, answer={**answer, "original": holds})
 
-    def _checked_between(
-        self, state: State, findings: Findings, _between: _Between
-    ) -> tuple[bool, str]:
-        """The original, and not its reduction, in both revisions beside the change that was found;
+    def _checked(self, state: State, findings: Findings, between: _Between) -> tuple[bool, str]:
+        """The original, and not its reduction, between the two ends that are one change apart:
         whether it says the same, and what to say of that.
         """
-        if len(findings.culprits) != 1:
-            return True, _NOT_ON_THE_ORIGINAL
-        first = original(state)
-        (culprit,) = findings.culprits
-        for side, wanted in (("bad", True), ("good", False)):
-            with _checkout(state, str(culprit[side])) as cwd:
-                there = replace(first, cwd=cwd)
-                tally = self._tried(state, there, first.enough_clean(), f"original-{side}")
-            if (tally.reproduced > 0) is not wanted:
-                how = "does not fail" if wanted else "fails too"
-                return False, _of_the_reduced(culprit, f"{str(culprit[side])[:12]} {how} there")
-        return True, ""
-
-    def _checked_again(
-        self, state: State, findings: Findings, between: _Between
-    ) -> tuple[bool, str]:
-        """The same question of the original, between the two ends that are one change apart."""
         nearest = _nearest(findings, between)
         if nearest is None:
             return True, _NOT_ON_THE_ORIGINAL
@@ -231,7 +208,9 @@ class Bisect:
             return True, ""
         if found.exit_code in {Exit.BUDGET, Exit.INFRASTRUCTURE}:
             return True, f"not checked on the original: {_last(found) or found.status}"
-        return False, _of_the_reduced(findings.culprits[0], f"{found.status}: {_last(found)}")
+        brings = f"{str(findings.culprits[0]['bad'])[:12]} brings the failure of the reduced"
+        said = f"{found.status}: {_last(found)}"
+        return False, f"{brings} reproducer, and not that of the original: {said}"
 
 
 def _refuted(state: State, revision: str) -> Path:
@@ -264,9 +243,9 @@ def _given(state: State) -> _Between | None:
     return _Between("environments", asked.good, cwd, {"environments": environments})
 
 
-def _revisions(repository: Repository, good: str) -> _Between:
+def _revisions(repository: Repository, good: str, bad: str = "HEAD") -> _Between:
     top = Path(repository.where)
-    package = PackageSpec(name=slug(top.name) or "repository", path=".", good=good, bad="HEAD")
+    package = PackageSpec(name=slug(top.name) or "repository", path=".", good=good, bad=bad)
     return _Between("revisions", good, top, {"packages": (package,)})
 
 
@@ -274,6 +253,12 @@ def _nearest(findings: Findings, between: _Between) -> _Between | None:
     """The two sides that a bisection found, as ends of another; None if unnamed."""
     if findings.status == "range" or findings.output_dir is None:
         return None
+    if between.kind == "revisions":
+        if len(findings.culprits) != 1:
+            return None
+        (culprit,) = findings.culprits
+        top = Repository.on_host(between.directory)
+        return _revisions(top, str(culprit["good"]), str(culprit["bad"]))
     if between.kind == "environments":
         sides = {side: str(Path(findings.output_dir) / f"{side}.txt") for side in ("good", "bad")}
         spec = {"environments": between.spec["environments"].model_copy(update=sides)}
@@ -284,13 +269,6 @@ def _nearest(findings: Findings, between: _Between) -> _Between | None:
     (day,) = findings.culprits
     days = {"start_date": day["good"], "end_date": day["bad"]}
     return replace(between, spec={"containers": containers.model_copy(update=days)})
-
-
-def _of_the_reduced(culprit: Mapping[str, Any], why: str) -> str:
-    return (
-        f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not "
-        f"that of the original: {why}"
-    )
 
 
 def _interpreter(state: State) -> Path:

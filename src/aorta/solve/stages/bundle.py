@@ -7,18 +7,15 @@ from pathlib import Path
 
 from aorta.bundle.request import BundleRequest, bundle
 from aorta.core.errors import AortaError
-from aorta.solve.state import StageResult, State
+from aorta.solve.state import Stage, StageResult, State
 
 _TICKET = "solve"
 
 
 @dataclass(frozen=True)
-class Bundle:
-    name: str = "bundle"
-    check: bool = True
-
-    def why_not(self, state: State) -> str:
-        return "" if state.is_done("reproduce") else "there is nothing to ship"
+class Bundle(Stage):
+    name = "bundle"
+    check: bool = True  # run what was packed elsewhere
 
     def __call__(self, state: State) -> StageResult:
         request = BundleRequest(
@@ -29,11 +26,14 @@ class Bundle:
             check=self.check,
             allow_binary=state.request.allow_binary,
         )
+        older = list(state.path.glob("*.tar.gz"))  # of a run that was stopped
         try:
             packed = bundle(request)
         except AortaError as wrong:
             return StageResult(self.name, "failed", str(wrong))
         assert packed is not None  # nobody was asked
+        for path in older:
+            path.unlink(missing_ok=True)
         checked = packed.checked
         ran = None if checked is None else {"reproduced": checked.reproduced, "of": checked.of}
         answer = {"path": str(packed.path), "sha256": packed.sha256, "elsewhere": ran}

@@ -1,42 +1,40 @@
 """Where do the numbers part? The failing run beside a clean one that an earlier stage found."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from aorta.core.errors import Exit
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
 from aorta.solve.reproducer import ReproducerFound, original, reduced_command, smallest
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import environment_of
 
 NUMERIC = frozenset({"nan"})
 
 
-@dataclass(frozen=True)
-class Diverge:
-    name: str = "diverge"
+class Diverge(Stage):
+    name = "diverge"
+    only_if = "the failure is one of numbers, and something was found that makes it stop"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to look at"
         if state.known("reproduce").get("class") not in NUMERIC:
             return "the failure is not one of numbers"
         if environment_of(state.request).isolated:
             return "operations are compared on this machine, and it fails in a container"
-        if _good_side(state) == _CleanSide():
+        if not _good_side(state):
             return "no clean configuration is known to compare it with"
         return ""
 
     def __call__(self, state: State) -> StageResult:
         folder = state.folder(self.name)
-        good, bad = _good_side(state), _bad_side(state)
+        bad = _bad_side(state)
         request = DivergeRequest(
             command=bad.command if isinstance(bad.command, str) else tuple(bad.command),
             cwd=bad.cwd,
             bad_set=bad.env,
-            good_mitigations=good.mitigations,
-            good=good.revision,
+            **_good_side(state),
             mitigations_files=state.request.mitigations_files,
             timeout=state.request.timeout,
             max_wall_clock=state.seconds_left(self.name),
@@ -64,28 +62,22 @@ class Diverge:
         return StageResult(self.name, "done", "", run_dir, answer=answer)
 
 
-@dataclass(frozen=True)
-class _CleanSide:
-    """What an earlier stage found not to fail; nothing where none did."""
-
-    mitigations: tuple[str, ...] = ()
-    revision: str | None = None
-
-
-def _good_side(state: State) -> _CleanSide:
-    """The cure where there is one, else the last good revision."""
+def _good_side(state: State) -> dict[str, Any]:
+    """What an earlier stage found not to fail, as options of diverge: the cure where there is one,
+    else the last good revision; nothing where there is neither.
+    """
     cure = state.known("triage").get("cure")
     if cure:
-        return _CleanSide(mitigations=tuple(cure["mitigations"]))
+        return {"good_mitigations": tuple(cure["mitigations"])}
     found = state.known("bisect")
     if state.is_done("bisect") and found["between"] == "revisions" and len(found["culprits"]) == 1:
-        return _CleanSide(revision=str(found["culprits"][0]["good"]))
-    return _CleanSide()
+        return {"good": str(found["culprits"][0]["good"])}
+    return {}
 
 
 def _bad_side(state: State) -> ReproducerFound:
     """The reproducer as it ships; or, for another revision, the command in a checkout."""
-    if _good_side(state).revision is None:
+    if "good" not in _good_side(state):
         return smallest(state)
     command, env = reduced_command(state)
     return replace(original(state), command=command, env=env)

@@ -1,26 +1,19 @@
 """Is it a node or the job? The original on chosen nodes of the cluster, as many as it runs on."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.request import IsolateRequest, isolate
 from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.reproducer import original
-from aorta.solve.shared import SharedExecutor
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import SharedExecutor, Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import oracle_of, subject_of
 
 
-@dataclass(frozen=True)
-class Isolate:
-    name: str = "isolate"
+class Isolate(Stage):
+    name = "isolate"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to place"
         if not state.request.on_several_nodes:
             return "it runs on one node; with --executor slurm --nodes N nodes are compared"
         return ""
@@ -46,7 +39,7 @@ class Isolate:
                     layers=EnvironmentLayers(
                         subject_of(asked).environment, (), asked.mitigations_files, first.env
                     ),
-                    oracle=oracle_of(_of_any_node(first.oracle, usable)),
+                    oracle=oracle_of(first.oracle),
                     timeout=asked.timeout,
                     max_wall_clock=state.seconds_left(self.name),
                     executor=shared,
@@ -63,12 +56,3 @@ class Isolate:
             status = "budget" if report.status == "partial" else "no_answer"
         why = "" if status == "done" else report.sentence
         return StageResult(self.name, status, why, str(report.run_dir), answer=answer)
-
-
-def _of_any_node(oracle: Mapping[str, Any], nodes: Sequence[str]) -> Mapping[str, Any]:
-    """The failure as another node would say it: `srun: error: n1: task 0` may be of any."""
-    if "pattern" not in oracle:
-        return oracle
-    named = "|".join(re.escape(re.escape(node)) for node in nodes)
-    whole = rf"(?<![\w-])(?:{named})(?![\w-])"
-    return {**oracle, "pattern": re.sub(whole, r"\\S+", str(oracle["pattern"]))}

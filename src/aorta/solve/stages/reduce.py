@@ -1,10 +1,12 @@
 """The smallest workload that still fails, on axes that were given, or found without being told:
-what the command line, its scripts and one run of it give away.
+what the command line, its scripts and one run of it give away. And one short script out of the
+program itself, after everything around it is small.
 """
 
 import json
 import os
 import shlex
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +22,12 @@ from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
+from aorta.solve.reproducer import reduced_spec
 from aorta.solve.solution import Solution, write_summary
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import Command, Subject, subject_of
 
+_GIT_SECONDS = 30
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
 
@@ -98,12 +102,8 @@ class SummaryOfBest:
             self.state.views.written(self.state.path)
 
 
-@dataclass(frozen=True)
-class Reduce:
-    name: str = "reduce"
-
-    def why_not(self, state: State) -> str:
-        return "" if state.is_done("reproduce") else "there is no failure to look for"
+class Reduce(Stage):
+    name = "reduce"
 
     def __call__(self, state: State) -> StageResult:
         """With every axis that can be guessed; with the plain ones where that does not fail."""
@@ -133,27 +133,31 @@ class Reduce:
             )
             return StageResult(self.name, "no_answer", why)
         rate = known.get("rate") or {}
-        report = reduce(
-            ReduceRequest(
-                spec=Path(spec.file),
-                run_dir=folder,
-                ticket=state.request.ticket,
-                seen=HitCount(rate.get("reproduced", 0), rate.get("of", 0)),
-                layers=EnvironmentLayers(
-                    subject.environment, mitigations_files=state.request.mitigations_files
-                ),
-                timeout=state.request.timeout,
-                max_wall_clock=state.seconds_left(self.name),
-                executor=state.executor(self.name),
-                resume=state.resume(folder),
-            ),
-            lambda: [*state.views.listeners(self.name), SummaryOfBest(state, folder)],
-        )
-        Stopped.check(report.ending)
-        answer, reason = report.to_json(), report.ending.reason
-        return StageResult(
-            self.name, *status_of(answer, reason), str(report.run_dir), answer=answer
-        )
+        seen = HitCount(rate.get("reproduced", 0), rate.get("of", 0))
+        return _ran(state, self.name, folder, spec=Path(spec.file), seen=seen)
+
+
+def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
+    """What `aorta reduce` finds; the summary is written whenever it has found something smaller."""
+    asked = state.request
+    layers = EnvironmentLayers(
+        subject_of(asked).environment, mitigations_files=asked.mitigations_files
+    )
+    request = ReduceRequest(
+        run_dir=folder,
+        ticket=asked.ticket,
+        layers=layers,
+        timeout=asked.timeout,
+        max_wall_clock=state.seconds_left(stage),
+        executor=state.executor(stage),
+        resume=state.resume(folder),
+        **more,
+    )
+    report = reduce(request, lambda: [*state.views.listeners(stage), SummaryOfBest(state, folder)])
+    Stopped.check(report.ending)
+    answer = report.to_json()
+    status = status_of(answer, report.ending.reason)
+    return StageResult(stage, *status, str(report.run_dir), answer=answer)
 
 
 def status_of(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
@@ -164,3 +168,37 @@ def status_of(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
     if answer["status"] == "reduced":
         return "done", ""
     return "no_answer", answer["why"]
+
+
+class Source(Stage):
+    """A change that the bisection named is the known fix: the script must end well without it."""
+
+    name = "source"
+
+    def __call__(self, state: State) -> StageResult:
+        subject, oracle = subject_of(state.request), state.known("reproduce")["oracle"]
+        spec = reduced_spec(state) or draft(state, subject, oracle)
+        folder, fix = state.folder(self.name), _fix(state)
+        return _ran(state, self.name, folder, spec=spec, source=True, fixed_by=fix)
+
+
+def _fix(state: State) -> Path | None:
+    """What undoes the change that the bisection named, as a patch of the program's directory; None
+    where there is none.
+    """
+    if not state.is_done("bisect"):
+        return None
+    place = state.path / "fix.patch"
+    for culprit in state.known("bisect").get("culprits") or []:
+        revisions = [str(culprit.get(side) or "") for side in ("bad", "good")]
+        done = subprocess.run(
+            ("git", "diff", "--relative", *revisions, "--", "*.py"),
+            cwd=subject_of(state.request).cwd,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+        if done.returncode == 0 and done.stdout:
+            write_atomically(place, done.stdout)
+            return place
+    return None

@@ -32,12 +32,18 @@ from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.reproducer import run_command
-from aorta.solve.state import StageResult, State, Status
-from aorta.solve.still_running import VARIABLES, end_after, stands_at
+from aorta.solve.state import Stage, StageResult, State, Status
 from aorta.solve.subject import Subject, subject_of
-from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
+from aorta.solve.symptoms import (
+    NOT_A_NUMBER,
+    STACKS_ON_ABORT,
+    end_after,
+    nan_words,
+    stands_at,
+    symptom_of,
+)
 
-LOOK = "look"
+LOOK = "reproduce-look"  # trials before it is known what counts as the failure
 MOST_LOOKS = 20
 _PATIENCE = 0.75  # of the budget, for a first run
 _OPENED = "opened.json"
@@ -60,15 +66,13 @@ _PERHAPS_MISTAKES = frozenset(
 """So are these, unless they come and go: a second run tells."""
 
 
-@dataclass(frozen=True)
-class Reproduce:
-    name: str = "reproduce"
-
-    def why_not(self, _state: State) -> str:
-        return ""
+class Reproduce(Stage):
+    name = "reproduce"
 
     def __call__(self, state: State) -> StageResult:
         subject = subject_of(state.request)
+        if state.request.oracle is not None:
+            state.views.say(f"looked for: {_sought(state.request.oracle)}")
         if "reduce" in subject.known and subject.oracle is not None:
             return _from_reduction(subject.known["reduce"], subject)
         try:
@@ -126,6 +130,18 @@ def _is_mistake(state: State, subject: Subject, seen: _Seen) -> tuple[bool, HitC
     ends = _failing_ends(state, report, symptoms=False)
     same = [end for end in ends if _failure(end, subject)["class"] == failure["class"]]
     return bool(same), HitCount(len(same), report.tally.evidence)
+
+
+def _sought(oracle: Mapping[str, Any]) -> str:
+    """What counts as the failure, where the command line says so.
+
+    >>> _sought({"kind": "regex", "pattern": "nan", "stream": "both"})
+    "'nan' in what it writes, whatever its exit code"
+    """
+    if oracle["kind"] != "regex":
+        return ", ".join(f"{key} {value}" for key, value in oracle.items() if value)
+    exits = "in a run that fails" if oracle.get("with_failure") else "whatever its exit code"
+    return f"{oracle['pattern']!r} in what it writes, {exits}"
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
@@ -220,7 +236,9 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
 
         report = run_command(
             state,
-            replace(subject, env={**subject.env, **VARIABLES}, oracle=_to_the_end(subject.oracle)),
+            replace(
+                subject, env={**subject.env, **STACKS_ON_ABORT}, oracle=_to_the_end(subject.oracle)
+            ),
             stage="reproduce",
             counted_as=LOOK,
             folder=state.run.private / LOOK / name,
@@ -229,7 +247,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
             listeners=[watch],
         )
     _keep_opened(state, opened)
-    if ended.is_so and limit is not None:
+    if ended.is_set() and limit is not None:
         raise _StillRunning(_still_running(report, limit))
     _check_possible(state, report)
     return report

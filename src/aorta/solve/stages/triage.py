@@ -1,7 +1,6 @@
 """What makes it stop? The smallest stack on the cheapest reproducer, then tried on the original."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.documents import validated
@@ -12,11 +11,11 @@ from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
-from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of
-from aorta.triage.optimize import StackReport
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
+from aorta.triage.stack_report import StackReport
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
@@ -24,13 +23,11 @@ _SURE = 0.5  # of the class of a failure
 _MISTAKES = frozenset({"bad_config", "bad_arguments", "import_error", "syntax_error"})
 
 
-@dataclass(frozen=True)
-class Triage:
-    name: str = "triage"
+class Triage(Stage):
+    name = "triage"
+    only_if = "a mitigation is a plausible cure for the failure"
 
     def why_not(self, state: State) -> str:
-        if not state.is_done("reproduce"):
-            return "there is no failure to mend"
         if not candidates(state):
             kind = state.known("reproduce").get("class")
             return f"no mitigation is a plausible cure for {kind} on {platform_here()}"
@@ -53,12 +50,11 @@ class Triage:
             state.listeners(self.name),
         )
         assert isinstance(finished, StackReport)
-        found = finished.optimized
-        Stopped.check(found.ending)
-        answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
+        Stopped.check(finished.ending)
+        answer: dict[str, Any] = {"optimize": finished.content(), "on": _where(subject)}
         status, why = _status(finished)
-        if found.recommended is not None:
-            seen, works, why = self._verified(state, subject, found.recommended.to_json())
+        if finished.recommended is not None:
+            seen, works, why = self._verified(state, subject, finished.recommended.to_json())
             answer["cure" if works else "refuted"] = seen
             status = "done" if works else "no_answer"
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
@@ -160,6 +156,6 @@ def _status(finished: StackReport) -> tuple[Status, str]:
         return "failed", ending.detail
     if ending.reason is Reason.BUDGET:
         return "budget", ending.detail
-    if finished.optimized.status == "found":
+    if finished.status == "found":
         return "done", ""
-    return "no_answer", finished.no_answer or finished.optimized.status
+    return "no_answer", finished.no_answer or finished.status

@@ -23,6 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_ITEMS, MOST_CHARACTERS = 40, 400
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/.venv/", "/lib/python3")
 MOST_MADE = 500
+MOST_NUMBERS = 16  # of an array that is written out
+TRACEBACK = "Traceback (most recent call last):"
 MADE: dict[int, tuple[object, str | None]] = {}  # by id; held, so that an id stays its own
 PLAIN = (type(None), bool, int, str, bytes)
 
@@ -161,18 +163,21 @@ class Observer:
         reads = "r" in str(arguments[1]) or (arguments[1] is None and not (arguments[2] or 0) & 3)
         if reads and name not in self.opened:
             self.opened.add(name)
-            file = "" if name.endswith((".py", ".pyc")) else self.user_file(name)
+            file = "" if name.endswith(".pyc") else self.user_file(name)
             if file and os.path.isfile(name):
                 self.write(opened=file)
 
     def on_exception(self, wrong: BaseException) -> None:
         wrong = first_cause(wrong)
         frames, trace = [], wrong.__traceback__
+        said = str(wrong)
+        if TRACEBACK in said:
+            frames, said = self.in_worker(said)
+            trace = None
         while trace is not None:
             frames.append(self.frame(trace, wrong))
             trace = trace.tb_next
         last = max((i for i, frame in enumerate(frames) if frame["file"]), default=-1)
-        said = str(wrong)
         self.write(
             raised={
                 "type": type(wrong).__name__,
@@ -181,6 +186,18 @@ class Observer:
                 "in_library": last + 1 < len(frames),
             }
         )
+
+    def in_worker(self, text: str) -> tuple[list[dict[str, Any]], str]:
+        """The frames and the message of a traceback that another process wrote."""
+        frames: list[dict[str, Any]] = []
+        lines = text[text.rindex(TRACEBACK) :].rstrip('\n"').splitlines()
+        for line in lines:
+            parts = line.split('"')
+            if line.startswith('  File "') and len(parts) == 3:
+                _, _, number, _, function = parts[2].split()
+                frame = {"file": self.user_file(parts[1]), "function": function}
+                frames.append({**frame, "first_line": 0, "line": int(number[:-1]), "values": {}})
+        return frames, lines[-1].partition(": ")[2]
 
     def frame(self, trace: TracebackType, wrong: BaseException) -> dict[str, Any]:
         code = trace.tb_frame.f_code
@@ -285,7 +302,9 @@ def kind_of(value: Any, wrong: BaseException) -> str:
     if getattr(wrong, "obj", None) is value and hasattr(value, "__dict__"):
         return "object with %s" % ", ".join(sorted(vars(value)))
     if kind is dict and isinstance(wrong, KeyError):
-        return "dict of %d: %s" % (len(value), ", ".join(map(repr, list(value)[:MOST_ITEMS])))
+        # A representation may hold an address, which is another one in every run.
+        keys = [expression(k) or getattr(k, "__name__", "?") for k in list(value)[:MOST_ITEMS]]
+        return "dict of %d: %s" % (len(value), ", ".join(map(str, keys)))
     if kind in (list, tuple) and isinstance(wrong, IndexError):
         return "%s of %d" % (kind.__name__, len(value))
     return kind.__name__ if kind.__module__ == "builtins" else "object"
@@ -329,6 +348,8 @@ def _expression(value: Any, depth: int) -> str | None:
     if module.split(".")[0] == "torch":
         return _tensor(value, name)
     if (module, name) == ("numpy", "ndarray") and value.dtype.kind in "fiub":
+        if _is_small(value.size, value):
+            return "numpy.array(%r, dtype=%r)" % (value.tolist(), str(value.dtype))
         filled = value.max().item() if value.size and value.dtype.kind in "iu" else 0
         return "numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, str(value.dtype))
     if (module, name) in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
@@ -373,6 +394,11 @@ def _collection(value: Any, kind: type, depth: int) -> str | None:
     return "[%s]" % ", ".join(inside)
 
 
+def _is_small(size: int, value: Any) -> bool:
+    """Whether its numbers, which are finite, may be written out."""
+    return 0 < size <= MOST_NUMBERS and bool((value - value == 0).all())
+
+
 def _tensor(value: Any, name: str) -> str | None:
     if name == "dtype":
         return str(value)
@@ -385,6 +411,8 @@ def _tensor(value: Any, name: str) -> str | None:
     shape, kind = tuple(value.shape), str(value.dtype)
     if value.device.type != "cpu":
         return None
+    if _is_small(value.numel(), value):
+        return "torch.tensor(%r, dtype=%s)" % (value.tolist(), kind)
     if value.is_floating_point():
         return "torch.zeros(%r, dtype=%s)" % (shape, kind)
     filled = value.max().item() if value.numel() else 0
