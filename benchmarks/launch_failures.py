@@ -48,12 +48,11 @@ class Agents:
     host: str = "127.0.0.1"
     spaces: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    conf: str = ""
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def start(self, node: int, port: int) -> "subprocess.Popen[bytes]":
         conf = f"is_host={str(node == 0).lower()},keep_alive_interval=1,keep_alive_max_attempt=3"
-        conf += f",last_call_timeout=5,read_timeout=10{self.conf}"
+        conf += ",last_call_timeout=5,read_timeout=10"
         address = self.host if not self.spaces else f"10.99.0.{node + 1}"
         command = [
             *(sys.executable, "-m", "aorta", "launch", "--nnodes", "1:2", "--max-restarts", "3"),
@@ -299,10 +298,7 @@ def main() -> None:
             "the same, and SIGTERM for the other", _freeze_host_then_term, word="stopped by"
         ),
         lambda: _observe(
-            "the leader is killed right after it decided",
-            _kill_leader_after_decision,
-            word="lost",
-            conf=",keep_alive_interval=5",
+            "the leader is killed right after it decided", _kill_leader_after_decision, word="lost"
         ),
     ]
     for row in rows:

@@ -57,7 +57,7 @@ GLOO = """
 def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: Site) -> None:
     job = script(site.folder, SILENT_HANG)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(3))),
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(4))),
         str(job),
     )
     assert end.code == 0, end
@@ -75,7 +75,7 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
 def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
     job = script(site.folder, BEATS)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(3))),
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(4))),
         str(job),
     )
     assert end.code == 0, end

@@ -52,7 +52,7 @@ class DecidingAgent(TorchAgent):
         hang_timeout: float | None,
         **torch_options: Any,
     ) -> None:
-        super().__init__(spec, logs, **torch_options)
+        super().__init__(spec=spec, logs_specs=logs, **torch_options)
         self._logs = logs
         self._handler = rendezvous
         self._sources = sources
@@ -227,13 +227,12 @@ class DecidingAgent(TorchAgent):
         return FailedCycle(cycle.start, (cycle.evidence or self._evidence(cycle),))
 
     def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
-        """What all agents know about a cycle, once all have told; None while some have not."""
-        try:
-            if not self._handler.job_store.has_all_evidence(start):
-                return None
-            return FailedCycle(start, self._handler.job_store.evidence(start))
-        except StoreLostError:
-            return None
+        """What all agents know about a cycle, once all have reported; None while some have not."""
+        store = self._handler.job_store
+        with suppress(StoreLostError):
+            if store.has_all_evidence(start):
+                return FailedCycle(start, store.evidence(start))
+        return None
 
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
         ranks = [worker.global_rank for worker in self.group.workers]

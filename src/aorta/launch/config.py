@@ -201,12 +201,11 @@ def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
 
 def _read(file: Path) -> object:
     try:
-        content = yaml.safe_load(file.read_text())
+        return yaml.safe_load(file.read_text()) or {}
     except OSError as wrong:
         raise SpecError(f"cannot be read: {wrong.strerror}", where=str(file)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as wrong:
         raise SpecError(f"is not YAML: {wrong}", where=str(file)) from None
-    return {} if content is None else content
 
 
 def _checked_url(url: str) -> str:

@@ -267,7 +267,8 @@ class LeaderDecides:
         if ending is not None:
             self.last = failed, ruling
         else:
-            log.info("cycle %s: %s", start.cycle_id, ruling.words)
+            how = f"{verdict.action.value} ({verdict.source}, {ruling.elapsed_ms} ms)"
+            log.info("cycle %s: %s: %s", start.cycle_id, how, verdict.reason)
         return ending, so_far, verdict.finding
 
     def _ending(

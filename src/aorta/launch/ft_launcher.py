@@ -80,17 +80,12 @@ def add_flags(parser: ArgumentParser) -> None:
     """Every flag of ft_launcher's."""
     group = parser.add_argument_group("ft_launcher's own")
     seconds: dict[str, Any] = {"metavar": "SECONDS|null", "type": _seconds}
+    actions = "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as here by default."
     flags: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("--ft-cfg-path", {"metavar": "FILE"}, "ft_launcher's name for --ft-config."),
         ("--ft-rank-heartbeat-timeout", seconds, "ft_launcher's name for --ft-hang-timeout."),
-        (
-            *("--ft-initial-rank-heartbeat-timeout", seconds),
-            "The same; the larger of the two counts.",
-        ),
-        (
-            *("--ft-attribution-stop-action", {"choices": ["log", "no-restart"]}),
-            "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as here by default.",
-        ),
+        ("--ft-initial-rank-heartbeat-timeout", seconds, "The same; the larger one counts."),
+        ("--ft-attribution-stop-action", {"choices": ["log", "no-restart"]}, actions),
         ("--ft-no-restart-exit-code", {"metavar": "CODE"}, "93; no other code is used here."),
         *((f"--ft-{name.replace('_', '-')}", {}, SUPPRESS) for name in _NOT_HERE),
         ("--ft-ignore-missing-cfg", {"action": "store_true"}, SUPPRESS),

@@ -62,9 +62,6 @@ class Shown:
         hidden = self._streams(self.redirects, local_rank, world)
         return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
 
-    def filters_of(self, stream: Std) -> tuple[str, ...]:
-        return self.out_filters if stream is Std.OUT else self.err_filters
-
     def _wanted(self, local_rank: int) -> bool:
         return not self.only or local_rank in self.only
 
@@ -353,10 +350,11 @@ class CycleLogs(LogsSpecs):
             sinks.append(_Sink(_to_screen(stream)))
         if stream in self.shown.tee_of(local_rank, world):
             sinks.append(_Sink(_to_screen(stream), prefix))
-            filters = tuple(word.encode() for word in self.shown.filters_of(stream))
-            if filters:
+            words = self.shown.out_filters if stream is Std.OUT else self.shown.err_filters
+            if words:
                 filtered = path.with_name(f"filtered_{env['GROUP_RANK']}{path.suffix}")
-                sinks.append(_Sink(_to_file(filtered), prefix, filters))
+                only = tuple(word.encode() for word in words)
+                sinks.append(_Sink(_to_file(filtered), prefix, only))
         if self.merged_prefix is not None and self._start is not None:
             merged = Path(f"{self.merged_prefix}_cycle{self._start.cycle}.log")
             sinks.append(_Sink(_to_file(merged), f"{env['RANK']}: ".encode()))

@@ -202,12 +202,6 @@ class Ruling:
     ending: JobEnding | None = None
 
     @property
-    def words(self) -> str:
-        verdict = self.verdict
-        how = f"{verdict.source}, {self.elapsed_ms} ms"
-        return f"{verdict.action.value} ({how}): {verdict.reason}"
-
-    @property
     def document(self) -> dict[str, Any]:
         return {
             **self.verdict.decision,

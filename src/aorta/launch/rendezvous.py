@@ -36,6 +36,7 @@ from aorta.launch.store_server import Meeting, WorkerStore
 log = logging.getLogger(__name__)
 
 _LEADER_GRACE = 5.0  # beyond the decision timeout, before followers give a leader up
+_EVIDENCE_WITHIN = 3.0  # of the other agents, after the last cycle; within that grace
 _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at who is there, while the leader decides
 _CLOSER_LOOKS, _OTHERS_LOOK = 0.1, 1.0  # seconds between two looks at who has joined
 _LOOKS_PER_SECOND = 160.0  # by all who wait to join
@@ -73,6 +74,7 @@ class DecidingRendezvous(RendezvousHandler):
     ) -> None:
         self.job_store = job_store
         self.start: CycleStart | None = None
+        self.keep_alive = meeting.keep_alive  # seconds between two heartbeats of a node
         self._meeting = meeting
         self._decider = decider
         self._decision_timeout = decision_timeout
@@ -133,16 +135,11 @@ class DecidingRendezvous(RendezvousHandler):
 
     # -- what the agent asks
 
-    @property
-    def keep_alive(self) -> float:
-        """Seconds between two heartbeats of a node."""
-        return self._meeting.keep_alive
-
     def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
         """The ending of a job whose last cycle failed: no further round is joined."""
         if is_leader:
-            deadline = time.monotonic() + self._decision_timeout
-            lost: Collection[Node] = ()
+            deadline = time.monotonic() + _EVIDENCE_WITHIN
+            lost = self._beats.silent(self._members)
             while not (lost or self.job_store.has_all_evidence(start)):
                 if time.monotonic() >= deadline:
                     break

@@ -53,23 +53,18 @@ class Meeting:
     def of(
         cls, parameters: RendezvousParameters, rank: int | None, master: tuple[str, int] | None
     ) -> "Meeting":
-        def seconds(name: str, default: int) -> float:
-            try:
-                value = parameters.get_as_int(name, default)
-            except ValueError:
-                value = -1
-            least = 0 if name == "last_call_timeout" else 1
-            if value is None or value < least:
-                told = parameters.get(name)
-                raise UsageError(f"--rdzv-conf {name}={told}: expected a number from {least} on")
-            return float(value)
+        def seconds(name: str, default: int, least: int = 1) -> float:
+            given = str(parameters.get(name, default))
+            if not given.isdecimal() or int(given) < least:
+                raise UsageError(f"--rdzv-conf {name}={given}: expected a number from {least} on")
+            return float(given)
 
         return cls(
             run_id=parameters.run_id,
             least=parameters.min_nodes,
             most=parameters.max_nodes,
             join_timeout=seconds("join_timeout", _DEFAULT_JOIN),
-            last_call=seconds("last_call_timeout", _DEFAULT_LAST_CALL),
+            last_call=seconds("last_call_timeout", _DEFAULT_LAST_CALL, least=0),
             keep_alive=seconds("keep_alive_interval", _DEFAULT_INTERVAL),
             most_missed=int(seconds("keep_alive_max_attempt", _DEFAULT_MISSED)),
             read_timeout=seconds("read_timeout", _DEFAULT_READ),

@@ -28,7 +28,6 @@ from torch.distributed.elastic.agent.server.api import (
     DEFAULT_ROLE,
     RunResult,
     WorkerGroup,
-    WorkerSpec,
 )
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import (
@@ -38,8 +37,6 @@ from torch.distributed.elastic.multiprocessing.api import (
 )
 from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname
 from torch.distributed.launcher.api import LaunchConfig
-
-from aorta.launch.output import CycleLogs
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +77,6 @@ class TorchAgent(LocalElasticAgent):
     """Torch's local agent, under names of our own. A subclass says what happens in `go` and around
     the start and the stop of the workers.
     """
-
-    def __init__(self, spec: WorkerSpec, logs: CycleLogs, **torch_options: Any) -> None:
-        super().__init__(spec=spec, logs_specs=logs, **torch_options)
 
     @abstractmethod
     def go(self) -> RunResult:
