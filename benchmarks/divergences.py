@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.diverge.comparing import Parting
-from aorta.diverge.stream import HOOK
+from aorta.diverge.comparing import Comparison, Parting, compare
+from aorta.diverge.stream import HOOK, Stream
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,24 @@ class Planted:
     module: str | None = None
     status: str = "found"
     ranks: int = 1
+    dtype: str = ""  # what is requested of the good side
+
+    def runs(self) -> list["Run"]:
+        """Two of each side."""
+        if not self.dtype:
+            return TWO_OF_EACH
+        drawn: dict[str, Any] = {"same_random": True}
+        return [*[("bad", drawn)] * 2, *[("good", {**drawn, "dtype": self.dtype})] * 2]
+
+    def compared(
+        self, bad: Sequence[Sequence[Stream]], good: Sequence[Sequence[Stream]]
+    ) -> Comparison:
+        return compare(bad, good, any_type=bool(self.dtype))
 
 
 def planted() -> dict[str, Planted]:
     """All of them, by name: thirty written before the code they measure, thirty after it."""
-    modules = ("divergences_before", "divergences_after", "divergences_unseen")
+    modules = ("divergences_before", "divergences_after", "divergences_unseen", "divergences_blind")
     return {
         name: one
         for module in (f"benchmarks.{name}" for name in modules)

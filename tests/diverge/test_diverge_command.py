@@ -304,13 +304,6 @@ PRECISION = """
         model.zero_grad()
         model(torch.randn(16, 32)).square().mean().backward()
 """
-SUMS = """
-    import os, torch
-
-    x = torch.randn(6400, requires_grad=True)
-    total = torch.stack([p.sum() for p in x.chunk(64)]).sum() if os.environ["SIDE"] == "bad" else x.sum()
-    (total / 100).tanh().backward()
-"""
 SIDES = ("--bad-set", "SIDE=bad", "--good-set", "SIDE=good")
 
 
@@ -325,11 +318,14 @@ def test_one_layer_in_bfloat16_is_named_with_its_type(tmp_path: Path) -> None:
     assert "computes in bfloat16 on the bad side and in float32 on the good side" in done.stdout
 
 
-def test_a_sum_in_chunks_is_the_same_sum(tmp_path: Path) -> None:
-    command = script(tmp_path, QUICKLY + textwrap.dedent(SUMS) + AND_OUT)
-    done = aorta("diverge", *SIDES, "--", *command, cwd=tmp_path, timeout=170)
+def test_a_precision_that_was_requested_is_no_difference(tmp_path: Path) -> None:
+    command = script(tmp_path, QUICKLY + textwrap.dedent(PRECISION) + AND_OUT)
+    requested = ("--bad-set", "SIDE=bad", "--good-set", "SIDE=bad", "--good-dtype", "float32")
+    done = aorta("diverge", *requested, "--", *command, cwd=tmp_path, timeout=170)
     assert done.exit_code == 0
     assert "No operation differs by more than rounding explains" in done.stdout
+    assert "computes in another precision, as requested" in done.stdout
+    assert "the first is aten::addmm in layers.4" in done.stdout
     assert "agrees where both sides read its results again" in done.stdout
 
 

@@ -22,6 +22,7 @@ from aorta.diverge.rounding import (
     Stretch,
     difference,
     epsilon,
+    hidden_behind,
     judge,
     judge_stretch,
     one_is_low,
@@ -63,6 +64,7 @@ class Alignment:
 
     pairs: tuple[Pair, ...]
     beside: tuple[Pair, ...]  # do not read the same, and give other numbers
+    written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
 
@@ -81,7 +83,8 @@ class _Side:
         self.operations = stream.operations
         self.by_index = stream.by_index()
         self.partner: dict[int, int] = {}
-        self.apart: dict[int, float] = {}  # of an operation with a partner
+        self.apart: dict[Writer, float] = {}  # of the results of operations with a partner
+        self.hidden: dict[int, float] = {}  # of any: what no sample shows
         self._stretches: dict[int, Stretch] = {}
         self.read = stream.all_read()
         self.groups: dict[object, list[Operation]] = {}
@@ -144,15 +147,27 @@ class _Side:
                 self._stretches[one.index] = self._behind_what_it_read(one)
         return self._stretches[operation.index]
 
+    def hidden_before(self, operation: Operation) -> list[float]:
+        """Of each input: how far apart it may be although no sample shows it."""
+        return [
+            max((self.hidden.get(index, 0.0) for index, _ in writers), default=0.0)
+            for writers in operation.inputs
+        ]
+
+    def _carried(self, by: Writer) -> float:
+        return max(self.apart.get(by, 0.0), self.hidden.get(by[0], 0.0))
+
     def _behind_what_it_read(self, operation: Operation) -> Stretch:
         if operation.index in self.partner:
-            return Stretch(1.0, 0.0, self.apart.get(operation.index, 0.0))
+            results = range(len(operation.outputs))
+            carried = (self._carried((operation.index, result)) for result in results)
+            return Stretch(1.0, 0.0, max(carried, default=0.0))
         read = self.read_by(operation)
         squares, coarsest, inherited = roundings(operation, read, 1.0) ** 2, epsilon(operation), 0.0
         for writers, factor in zip(operation.inputs, passed_on(operation, read), strict=True):
-            for index in {i for i, _ in writers}:
+            for index, result in {*writers}:
                 if index in self.partner:
-                    inherited = max(inherited, factor * self.apart.get(index, 0.0))
+                    inherited = max(inherited, factor * self._carried((index, result)))
                 elif (before := self._stretches.get(index)) is not None:
                     squares += (factor * before.roundings) ** 2
                     coarsest = max(coarsest, before.epsilon)
@@ -176,6 +191,9 @@ class _Walk:
                 self._pair_by_agreement(operation)
             if operation.index in self.first.partner:
                 pairs.append(self._judged(operation))
+            else:
+                read, before = self.first.read_by(operation), self.first.hidden_before(operation)
+                self.first.hidden[operation.index] = hidden_behind(operation, read, before, 0.0)
         beside = tuple(self._beside())
         in_first = {pair.first.index for pair in beside}
         in_second = {pair.second.index for pair in beside}
@@ -184,6 +202,7 @@ class _Walk:
         return Alignment(
             tuple(pairs),
             beside,
+            tuple(self._written_over()),
             tuple(o for o in only_first if o.index not in in_first),
             tuple(o for o in only_second if o.index not in in_second),
         )
@@ -193,13 +212,22 @@ class _Walk:
         inherited = 0.0
         for mine, theirs in zip(a.inputs, b.inputs, strict=False):
             apart = self._reads_apart(mine, theirs)
-            known = (self.first.apart.get(index, 0.0) for index, _ in mine)
-            inherited = max(inherited, apart.difference if apart is not None else max(known))
-        read, noise = self.first.read_by(a), self.noise.of(a, b)
-        judged = judge(a, b, read, inherited, noise, any_type=self.any_type)
+            known = apart.difference if apart is not None else self._carried_into(mine, theirs)
+            inherited = max(inherited, known)
+        read, noise, before = (
+            self.first.read_by(a),
+            self.noise.of(a, b),
+            self.first.hidden_before(a),
+        )
+        most = max(inherited, *before, 0.0)
+        judged = judge(a, b, read, most, noise, any_type=self.any_type)
         least = min(judged.difference, self.noise.least.get(a.index, math.inf))
-        judged = replace(judged, difference=least)
-        self.first.apart[a.index] = self.second.apart[b.index] = judged.difference
+        judged = replace(judged, difference=least, inherited=inherited)
+        for result, apart_by in enumerate(judged.results):
+            apart_at = min(apart_by, self.noise.least.get(a.index, math.inf))
+            self.first.apart[a.index, result] = self.second.apart[b.index, result] = apart_at
+        hidden = hidden_behind(a, read, before, inherited)
+        self.first.hidden[a.index] = self.second.hidden[b.index] = hidden
         return Pair(a, b, judged)
 
     # -- partners ----------------------------------------------------------------------------------
@@ -263,7 +291,7 @@ class _Walk:
         """
         partners = [(self.first.partner.get(index), result) for index, result in mine]
         if partners == list(theirs):
-            known = max((self.first.apart.get(index, 0.0) for index, _ in mine), default=0.0)
+            known = max((self.first.apart.get(by, 0.0) for by in mine), default=0.0)
             return Judged(known, math.inf, known)
         if len(mine) != 1 or len(theirs) != 1:
             return None
@@ -272,6 +300,19 @@ class _Walk:
             return None
         makers = self.first.by_index[mine[0][0]], self.second.by_index[theirs[0][0]]
         return self._digests_apart(a, b, *makers)
+
+    def _carried_into(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
+        """How far apart a tensor may be that was written in parts, or is a part of what was."""
+        stretches = [
+            side.stretch(side.by_index[index])
+            for side, writers in ((self.first, mine), (self.second, theirs))
+            for index, _ in writers
+            if index in side.by_index
+        ]
+        coarsest = [stretch.epsilon for stretch in stretches] or [0.0]
+        rounding = max((stretch.roundings for stretch in stretches), default=0.0)
+        inherited = max((stretch.inherited for stretch in stretches), default=0.0)
+        return inherited + rounding * (max if self.any_type else min)(coarsest)
 
     def _apart(self, a: Operation, b: Operation) -> Judged:
         """How far apart the results are of two operations that did not read the same."""
@@ -284,7 +325,7 @@ class _Walk:
 
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
-        apart = difference(x, y)
+        apart = difference(x, y, typical=self.any_type)
         stretches = (self.first.stretch(a), self.second.stretch(b))
         kinds = [EPSILON.get(digest.dtype, 0.0) for digest in (x, y)]
         at_least = max(kinds) if self.any_type else min(kinds)
@@ -293,6 +334,21 @@ class _Walk:
         return replace(judged, other_type=other_type)
 
     # -- without partners --------------------------------------------------------------------------
+
+    def _written_over(self) -> Iterable[Pair]:
+        """What one side has at its end and the other writes over in place, by an operation without
+        a partner whose result it has at its own end.
+        """
+        for mine, theirs in ((self.first, self.second), (self.second, self.first)):
+            for last in theirs.without_partner(theirs.operations):
+                if last.index in theirs.read or not last.op.endswith("_") or not last.inputs:
+                    continue
+                before = {theirs.partner.get(index) for index, _ in last.inputs[0]} - {None}
+                for kept in (mine.by_index[i] for i in before if i is not None):
+                    if kept.index not in mine.read and kept.shapes[1] == last.shapes[1]:
+                        a, b = (kept, last) if mine is self.first else (last, kept)
+                        if (judged := self._apart(a, b)).is_guilty:
+                            yield Pair(a, b, judged)
 
     def _beside(self) -> Iterable[Pair]:
         """What is left of each step, by a diff over places and shapes; then the results that

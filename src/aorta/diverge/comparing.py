@@ -16,7 +16,7 @@ from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import Judged, one_is_low, outputs_apart
+from aorta.diverge.rounding import Judged, one_is_low, other_types, outputs_apart
 from aorta.diverge.stream import Operation, Stream
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
@@ -99,6 +99,8 @@ class Comparison:
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
+    # That compute in another precision because that was requested, on the bad side of one rank.
+    requested: tuple[Operation, ...] = ()
     # (index, step, difference) of one rank, for the page.
     curve: tuple[tuple[int, int, float], ...] = ()
 
@@ -145,6 +147,9 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
         compared=len(both),
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
+        requested=tuple(
+            a for a, b, _ in alignment.pairs if any_type and not _moves(a) and other_types(a, b)
+        ),
         curve=tuple((p.first.index, p.first.step, p.judged.difference) for p in both),
     )
 
@@ -188,6 +193,7 @@ class _Blame:
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         found = [self._of_pair(guilty[0])] if guilty else []
         found += [self._of_flow(pair) for pair in self._surviving()[:1]]
+        found += [self._of_flow(pair) for pair in self.alignment.written_over[:1]]
         return min(found, key=_when, default=None)
 
     def parting(self, pair: Pair) -> Parting:

@@ -145,6 +145,13 @@ class DivergeReport:
                 f"  compared {compared.compared} operations, {len(compared.unmatched)} without "
                 f"a partner, in {self.trials} runs"
             )
+            if compared.requested:
+                at = compared.requested[0]
+                where = f"{at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
+                yield (
+                    f"  computes in another precision, as requested, in {len(compared.requested)} "
+                    f"operations: the first is {where}"
+                )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
         for note in self.notes:

@@ -32,6 +32,8 @@ _TF32 = 2.0**-11
 _WEIGHT = 590.0  # the root mean square of the weights of a weighed sum, 1 to 1021
 # Between what is typical and what is too much: sixteen samples see up to three deviations.
 _SLACK = 8.0
+# The same over all elements, for another precision: measured, it was never half of that.
+_TYPICAL_SLACK = 4.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
@@ -49,19 +51,28 @@ _ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std
 _NORMALISING = re.compile(r"norm|std|var|rsqrt|log")
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
+_UPDATES = re.compile(r"(_foreach_)?(add|sub|addcmul|addcdiv|lerp)|_fused_\w+")
+_FLIPS = 0.05  # expected elements of a result that jump, below which none is
 _DISCRETE = re.compile(
     r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
 )
 
 
-def difference(a: Digest, b: Digest) -> float:
-    """How far two tensors part: 0 if they are the same, infinity if they cannot be compared."""
+def difference(a: Digest, b: Digest, *, typical: bool = False) -> float:
+    """How far two tensors part: 0 if they are the same, infinity if they cannot be compared.
+    `typical`: of all elements together instead of the worst, which is what another precision
+    changes and what operations pass on.
+    """
     if a.size != b.size or len(a.values) != len(b.values):
         return math.inf
-    scale = max(_finite(a.rms), _finite(b.rms))
-    worst = max(map(lambda x, y: _parting(x, y, scale), a.values, b.values), default=0.0)
-    worst = max(worst, _parting(a.low, b.low, scale), _parting(a.high, b.high, scale))
-    if worst > 0 or scale == 0:
+    scale = max(_scale(a), _scale(b))
+    parted = [_parting(x, y, scale) for x, y in zip(a.values, b.values, strict=True)]
+    ends = [_parting(a.low, b.low, scale), _parting(a.high, b.high, scale)]
+    if typical and math.inf not in (*parted, *ends):
+        squares = math.fsum(part * part for part in parted)
+        return max(math.sqrt(squares / max(1, len(parted))), _parting(_scale(a), _scale(b), scale))
+    worst = max((*parted, *ends))
+    if worst > 0 or scale == 0 or not a.is_finite:
         return worst
     # None of sixteen samples differs, so fewer than one element in sixteen does, and what they
     # differ by adds up as its root: sums tell how much.
@@ -82,6 +93,14 @@ def _parting(x: float, y: float, scale: float) -> float:
     return abs(x - y) / max(scale, abs(x), abs(y))
 
 
+def _scale(digest: Digest) -> float:
+    """The root mean square, of what is finite in it."""
+    if math.isfinite(digest.rms):
+        return digest.rms
+    finite = [value for value in digest.values if math.isfinite(value)]
+    return math.sqrt(math.fsum(v * v for v in finite) / len(finite)) if finite else 0.0
+
+
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
@@ -95,6 +114,11 @@ def outputs_apart(mine: Operation, theirs: Operation) -> float:
 def types_differ(a: Digest, b: Digest) -> bool:
     """Whether one side has another precision. Two kinds of whole numbers are the same one."""
     return a.dtype != b.dtype and (a.dtype in EPSILON or b.dtype in EPSILON)
+
+
+def other_types(mine: Operation, theirs: Operation) -> bool:
+    pairs = zip(mine.outputs, theirs.outputs, strict=False)
+    return any(types_differ(a, b) for a, b in pairs)
 
 
 def one_is_low(mine: Operation, theirs: Operation) -> bool:
@@ -112,6 +136,7 @@ class Judged:
     expected: float  # by rounding, and by what it inherited
     inherited: float  # the largest difference among its inputs
     other_type: bool = False  # the sides compute in another precision, and nobody asked for that
+    results: tuple[float, ...] = ()  # the difference of each
 
     @property
     def is_guilty(self) -> bool:
@@ -131,14 +156,21 @@ def judge(
     `inherited`: how far that was apart. `learned`: how far two runs of one side part here.
     `any_type`: another precision was asked for, so the coarser of both is what counts.
     """
-    apart = outputs_apart(bad, good)
-    pairs = zip(bad.outputs, good.outputs, strict=False)
-    other_type = not any_type and any(types_differ(a, b) for a, b in pairs)
+    pairs = list(zip(bad.outputs, good.outputs, strict=False))
+    other_type = not any_type and other_types(bad, good)
+    results = tuple(difference(a, b, typical=any_type) for a, b in pairs)
     if _is_discrete(bad):
         # A jump turns any inherited difference into a large one; with the same inputs it must not
         # jump at all.
         expected = math.inf if inherited > 0 else _SLACK * learned
-        return Judged(apart, expected, inherited, other_type)
+        return Judged(max(results, default=0.0), expected, inherited, other_type, results)
+    # Of each result that may be judged: how far it parts, and how much of what it adds up cancels.
+    parted = [
+        (apart, _cancelled(bad, inputs, a))
+        for apart, (a, _) in zip(results, pairs, strict=True)
+        if inherited == 0 or not a.dtype.startswith(_WHOLE)
+    ]
+    apart, cancelled = max(parted, key=lambda one: one[0] / one[1], default=(0.0, 1.0))
     both = (epsilon(bad), epsilon(good))
     if any_type:
         kinds = (kind for op in (bad, good) for _, kind, _ in op.input_shapes)
@@ -146,8 +178,10 @@ def judge(
     else:
         least = min(both)
     own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
-    expected = max(_SLACK * max(own, learned), 2 * _turned_round(bad, inputs, inherited))
-    return Judged(apart, expected, inherited, other_type)
+    own = max(own * cancelled, learned)
+    slack = _TYPICAL_SLACK if any_type else _SLACK
+    expected = max(slack * own, 2 * _turned_round(bad, inputs, inherited))
+    return Judged(apart, expected, inherited, other_type, results)
 
 
 @dataclass(frozen=True)
@@ -171,7 +205,8 @@ def judge_stretch(
     inherited = max(stretch.inherited for stretch in stretches)
     rounding = 2 * least * max(stretch.roundings for stretch in stretches)
     own = min(rounding, math.sqrt(least) / _SLACK) + 2 * inherited
-    return Judged(apart, _SLACK * max(own, learned), inherited)
+    slack = _TYPICAL_SLACK if any_type else _SLACK
+    return Judged(apart, slack * max(own, learned), inherited)
 
 
 def passed_on(operation: Operation, inputs: Sequence[Digest | None]) -> list[float]:
@@ -210,6 +245,27 @@ def epsilon(operation: Operation) -> float:
 def _is_discrete(operation: Operation) -> bool:
     whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
     return whole or _DISCRETE.fullmatch(_short(operation)) is not None
+
+
+def hidden_behind(
+    operation: Operation,
+    inputs: Sequence[Digest | None],
+    hidden: Sequence[float],
+    inherited: float,
+) -> float:
+    """How far apart its results may be, over all elements, although no sample shows it: few
+    elements jumped, here or before. `hidden`: the same of each input.
+    """
+    found = max(hidden, default=0.0)
+    first = inputs[0] if inputs else None
+    if found > 0 and _UPDATES.fullmatch(_short(operation)) and first is not None:
+        # Of what is added to the first input, only as much as that changes it.
+        changed = [difference(first, out, typical=True) for out in operation.outputs[:1]]
+        found = max(hidden[0], *(min(1.0, by) * found for by in changed))
+    size = max((d.size for d in operation.outputs), default=0)
+    jumps = _is_discrete(operation) or any(d.dtype.startswith(_WHOLE) for d in operation.outputs)
+    # As large a share of the elements jumps as what was inherited.
+    return max(found, math.sqrt(inherited)) if jumps and size * inherited > _FLIPS else found
 
 
 def _short(operation: Operation) -> str:
@@ -282,6 +338,17 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
     elif not _FACTORS.fullmatch(name):
         steep = min(largest / out, _MOST_STEEP)
     return max(1.0, steep)
+
+
+def _cancelled(operation: Operation, inputs: Sequence[Digest | None], out: Digest) -> float:
+    """How much smaller a mean, or the gradient of a bias, is than what is added up for it."""
+    first = inputs[0] if inputs else None
+    if first is None or len(out.shape) != 1 or not out.size < first.size or not _finite(out.rms):
+        return 1.0
+    natural = _finite(first.rms) / out.rms
+    if operation.op.endswith("_backward"):
+        return max(1.0, natural * math.sqrt(first.size / out.size))
+    return max(1.0, natural) if "batch_norm" in operation.op else 1.0
 
 
 def _spread_inverse(digest: Digest) -> float:

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 SAMPLES = 16
+# Samples further apart than that are moved by one each: else those of a matrix are of one column.
+ONE_COLUMN = 4
 SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 256  # records between two fetches from the device
 _SEGMENT = 50_000  # records in a file of the ring
@@ -269,6 +271,7 @@ def _statistics(elements: list[float]) -> list[float]:
     if any(math.isnan(x) for x in elements):
         low = high = math.nan
     stride = len(elements) // SAMPLES
+    stride -= stride > ONE_COLUMN
     return [norm, sum(elements), low, high, *elements[: stride * SAMPLES : stride]]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aorta.diverge.hook.aorta_recorder import SAMPLES, SMALL, Recorder, Widths
+    from aorta.diverge.hook.aorta_recorder import ONE_COLUMN, SAMPLES, SMALL, Recorder, Widths
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import SAMPLES, SMALL, Recorder, Widths
+    from aorta_recorder import ONE_COLUMN, SAMPLES, SMALL, Recorder, Widths
 
 _NUMBERS = 4 + SAMPLES + 1
 _LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
@@ -108,7 +108,9 @@ def _weights(torch: Any, starts: Any, lengths: Any, size: int) -> Any:
 
 def _samples(torch: Any, flat: Any, starts: Any, lengths: Any) -> Any:
     every = torch.arange(SAMPLES, device=flat.device)
-    return flat[starts[:, None] + (lengths // SAMPLES)[:, None] * every]
+    strides = lengths // SAMPLES
+    strides -= (strides > ONE_COLUMN).long()
+    return flat[starts[:, None] + strides[:, None] * every]
 
 
 def _rows(torch: Any, values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:
@@ -126,7 +128,7 @@ def _statistics(torch: Any, tensor: Any) -> tuple[Any, ...]:
     flat = tensor.detach().reshape(-1)
     if flat.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         flat = flat.to(torch.float64)
-    stride = flat.numel() // SAMPLES
+    stride = flat.numel() // SAMPLES - 1
     low, high = torch.aminmax(flat)
     sums = [torch.linalg.vector_norm(flat, dtype=torch.float64), flat.sum(dtype=torch.float64)]
     samples = [low.view(1), high.view(1), flat[: stride * SAMPLES : stride].clone()]
