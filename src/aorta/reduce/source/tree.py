@@ -148,6 +148,8 @@ def _read_too_early(tree: ast.Module, top: set[str]) -> set[str]:
         read = set().union(*(used_by(part) for part in _read_at_once(node)), set())
         if list(blocks_of(node)) and not isinstance(node, DEFINITIONS):
             read -= defined_by(node)
+        inner = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
+        read -= {part.id for one in inner for part in ast.walk(one) if isinstance(part, ast.Name)}
         early |= (read & top) - bound - _KNOWN
         bound |= defined_by(node)
     return early
@@ -158,7 +160,7 @@ def _read_at_once(node: ast.stmt) -> list[ast.AST]:
         return [*node.decorator_list, *node.bases]
     if isinstance(node, Function):
         return [*node.decorator_list, *node.args.defaults]
-    later = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, *DEFINITIONS)
+    later = (ast.Lambda, ast.GeneratorExp, *DEFINITIONS)
     return [] if any(isinstance(part, later) for part in ast.walk(node)) else [node]
 
 
@@ -238,6 +240,8 @@ def tidy(text: str) -> str:
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
+    once = {ast.dump(node): node for node in reversed(tree.body) if isinstance(node, IMPORTS)}
+    tree.body = [n for n in tree.body if not isinstance(n, IMPORTS) or once[ast.dump(n)] is n]
     for _ in range(10):
         before = ast.dump(tree)
         _drop_unused(tree)
