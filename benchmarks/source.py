@@ -336,7 +336,7 @@ def _seconds() -> float:
 
 
 def _measured(case: Case, checkout: Path) -> Row:
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         place = Path(made) / "program"
         shutil.copytree(checkout / case.folder, place, symlinks=True)
         planted = place / case.file

@@ -6,13 +6,14 @@ from copy import copy
 from functools import partial
 from math import isqrt
 from operator import is_
-from typing import Any
 
-from aorta.reduce.source.program import DEFINITIONS, Edit, Program
-from aorta.reduce.source.stack import as_text, with_value
+from aorta.reduce.source.program import Edit, Program
+from aorta.reduce.source.stack import with_value
 from aorta.reduce.source.tree import (
+    DEFINITIONS,
     Function,
     all_blocks,
+    as_text,
     count_lines,
     defined_by,
     function_at,
@@ -29,7 +30,7 @@ _LARGE = 100  # a number that may make it slow
 def values_seen(program: Program) -> Iterator[Edit]:
     """What an assignment was seen to make, instead of how it is made."""
     for frame in program.facts.frames:
-        scope = function_at(program.tree, frame.function, frame.first_line)
+        scope = function_at(program.tree, frame.function, frame.line)
         if scope is None and frame.function != "<module>":
             continue
         inside = {id(node) for node in statements(scope or program.tree)}
@@ -109,24 +110,18 @@ def _changed(
     return None if in_vain else smaller
 
 
-def _without(items: list[Any], index: int) -> list[Any]:
-    return [*items[:index], *items[index + 1 :]]
-
-
-def _decorator(node: ast.AST, count: int) -> str:
-    if not isinstance(node, DEFINITIONS) or len(node.decorator_list) <= count:
+def _listed(node: ast.AST, count: int) -> str:
+    """A decorator, or a base of a class."""
+    if not isinstance(node, DEFINITIONS):
         return ""
-    said = f"@{ast.unparse(node.decorator_list[count])} {node.name}"
-    node.decorator_list = _without(node.decorator_list, count)
-    return said
-
-
-def _base(node: ast.AST, count: int) -> str:
-    if not isinstance(node, ast.ClassDef) or len(node.bases) <= count:
+    parts = [*node.decorator_list, *getattr(node, "bases", ())]
+    if len(parts) <= count:
         return ""
-    said = f"{node.name}({ast.unparse(node.bases[count])})"
-    node.bases = _without(node.bases, count)
-    return said
+    gone = parts[count]
+    node.decorator_list = [part for part in node.decorator_list if part is not gone]
+    if isinstance(node, ast.ClassDef):
+        node.bases = [part for part in node.bases if part is not gone]
+    return f"{node.name} {ast.unparse(gone)}"
 
 
 def _entries(node: ast.AST, count: int) -> str:
@@ -198,8 +193,7 @@ def _once(node: ast.AST, count: int) -> str:
 
 
 _PARTS: tuple[Callable[[ast.AST, int], str], ...] = (
-    _decorator,
-    _base,
+    _listed,
     _once,
     _argument,
     _keywords,
@@ -230,33 +224,18 @@ def _without_copies(text: str) -> str:
     copies: dict[str, ast.expr] = {}
     body: list[ast.stmt] = []
     for whole in tree.body:
-        for node in _one_by_one(whole):
-            if isinstance(node, (*DEFINITIONS, ast.Import, ast.ImportFrom)):
-                body.append(node)
-                continue
-            node = _Inserted(copies).visit(node)  # noqa: PLW2901
-            for name in defined_by(node):
-                copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
-            copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-            if copied and _is_copied(node.value):
-                copies[node.targets[0].id] = node.value
-            else:
-                body.append(node)
+        if isinstance(whole, (*DEFINITIONS, ast.Import, ast.ImportFrom)):
+            body.append(whole)
+            continue
+        node = _Inserted(copies).visit(whole)
+        for name in defined_by(node):
+            copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
+        copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if copied and _is_copied(node.value):
+            copies[node.targets[0].id] = node.value
+        else:
+            body.append(node)
     return tidy(written(ast.Module(body, [])))
-
-
-def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
-    """`a, b = x, y` as two assignments, where that is a copy, and the order makes no difference."""
-    match node:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-            needed = set().union(*(used_by(value) for value in values))
-            bound = [defined_by(ast.Assign([name], ast.Constant(0))) for name in names]
-            clashes = [one for one in bound if one & needed]
-            if len(names) != len(values) or len(clashes) > 1 or not any(map(_is_copied, values)):
-                return [node]
-            order = sorted(range(len(names)), key=lambda i: bool(bound[i] & needed))
-            return [ast.Assign([names[i]], values[i]) for i in order]
-    return [node]
 
 
 def _is_copied(node: ast.expr) -> bool:

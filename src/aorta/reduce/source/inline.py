@@ -5,18 +5,24 @@ imported, and names that two modules define are kept apart.
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aorta.reduce.source.program import UserModule
 from aorta.reduce.source.tree import (
+    DEFINITIONS,
+    IMPORTS,
     Function,
     all_blocks,
     defined_by,
     mend_blocks,
+    own_nodes,
     statements,
     written,
 )
 
 MAIN = "__main__"
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, *_COMPREHENSIONS)
 _LEFT_ALONE = {"__all__", "__version__", "__author__"}
 
 
@@ -31,10 +37,6 @@ class _Module:
     calls: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     emitted: bool = False
-
-    @property
-    def package(self) -> str:
-        return self.about.package
 
     @property
     def own(self) -> set[str]:
@@ -96,14 +98,16 @@ def prune(tree: ast.Module, lines: Collection[int]) -> None:
 
 def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:
     """The user's modules that a module imports, wherever in it, by name."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {part for alias in node.names for part in _prefixes(alias.name)}
-        elif isinstance(node, ast.ImportFrom):
-            base = resolved(node, module.package)
-            found |= set(_prefixes(base)) | {f"{base}.{alias.name}" for alias in node.names}
-    return found & set(names)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, IMPORTS)]
+    return {name for node in nodes for name in _run_by(node, module.package)} & set(names)
+
+
+def _run_by(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
+    """The modules that may run because of an import, packages before what is in them."""
+    if isinstance(node, ast.Import):
+        return [part for alias in node.names for part in _prefixes(alias.name)]
+    base = resolved(node, package)
+    return [*_prefixes(base), *(f"{base}.{alias.name}" for alias in node.names)]
 
 
 def resolved(node: ast.ImportFrom, package: str) -> str:
@@ -148,7 +152,7 @@ class _File:
         body: list[ast.stmt] = []
         for node in nodes:
             for inner in [node, *statements(node)]:
-                if isinstance(inner, (ast.Import, ast.ImportFrom)):
+                if isinstance(inner, IMPORTS):
                     for wanted in self.imported(module, inner):
                         if not self.modules[wanted].emitted:
                             body += self.flattened(wanted)
@@ -161,19 +165,19 @@ class _File:
         users = {
             alias.asname or alias.name.partition(".")[0]
             for node in module.tree.body
-            if isinstance(node, (ast.Import, ast.ImportFrom))
+            if isinstance(node, IMPORTS)
             for alias in node.names
             if self.imported(module, node)
         }
         stored = {
             name
             for node in statements(module.tree)
-            if not isinstance(node, (ast.Import, ast.ImportFrom))
+            if not isinstance(node, IMPORTS)
             for name in defined_by(node)
         }
         libraries: dict[str, str] = {}
         for node in module.tree.body:
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and not self.imported(module, node):
+            if isinstance(node, IMPORTS) and not self.imported(module, node):
                 libraries |= {name: ast.dump(node) for name in defined_by(node)}
         for name in sorted(module.own - (users - stored)):
             # The same import in two modules is one thing; two other definitions are not.
@@ -185,21 +189,9 @@ class _File:
             module.calls[name] = called
 
     def imported(self, module: _Module, node: ast.Import | ast.ImportFrom) -> list[str]:
-        """The user's modules that run because of this import, packages before what is in them."""
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [part for alias in node.names for part in _prefixes(alias.name)]
-        else:
-            base = resolved(node, module.package)
-            names = [*_prefixes(base), *(f"{base}.{alias.name}" for alias in node.names)]
-        return [name for name in dict.fromkeys(names) if name in self.modules]
-
-    def global_of(self, module: str, name: str) -> str | None:
-        """What the file calls a module's global name; None for a module or an unknown name."""
-        found = self.modules[module]
-        if name in found.calls:
-            return found.calls[name]
-        return None
+        """The user's modules that run because of this import."""
+        names = dict.fromkeys(_run_by(node, module.about.package))
+        return [name for name in names if name in self.modules]
 
 
 def _is_main_guard(node: ast.stmt) -> bool:
@@ -220,101 +212,63 @@ class _Renamer(ast.NodeTransformer):
 
     # -- scopes
 
-    def _function(self, node: ast.AST, names: set[str]) -> ast.AST:
-        self.locals.append(names)
-        try:
-            return self.generic_visit(node)
-        finally:
-            self.locals.pop()
+    def visit(self, node: ast.AST) -> Any:
+        return self._scope(node) if isinstance(node, _SCOPES) else super().visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._definition(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._definition(node)
-
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        if not self._is_local(node.name) and not self.locals:
-            node.name = self.module.calls.get(node.name, node.name)
-        node.decorator_list = [self.visit(part) for part in node.decorator_list]
-        arguments = node.args
-        arguments.defaults = [self.visit(part) for part in arguments.defaults]
-        arguments.kw_defaults = [p and self.visit(p) for p in arguments.kw_defaults]
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
-        names = {argument.arg for argument in every}
-        outside: set[str] = set()
-        for inner in node.body:
-            for one in [inner, *_same_scope(inner)]:
-                if isinstance(one, (ast.Global, ast.Nonlocal)):
-                    outside |= set(one.names)
-                    if isinstance(one, ast.Global):
-                        one.names = [self.module.calls.get(n, n) for n in one.names]
-                users = isinstance(one, (ast.Import, ast.ImportFrom)) and self.file.imported(
-                    self.module, one
-                )
-                names |= set() if users else defined_by(one)
-        self.locals.append(names - outside)
-        node.body = self._block(node.body)
+    def _scope(self, node: Any) -> Any:
+        """A function, lambda or comprehension; its defaults and decorators are read outside."""
+        own = self._bound_in(node)
+        if isinstance(node, Function):
+            node.name = node.name if self.locals else self.module.calls.get(node.name, node.name)
+            node.decorator_list = [self.visit(part) for part in node.decorator_list]
+            node.returns = node.returns and self.visit(node.returns)
+        if hasattr(node, "args"):
+            node.args = self.visit(node.args)
+        self.locals.append(own)
+        if isinstance(node, Function):
+            self.generic_visit(inside := ast.Module(node.body, []))
+            node.body = inside.body
+        elif isinstance(node, ast.Lambda):
+            node.body = self.visit(node.body)
+        else:
+            self.generic_visit(node)
         self.locals.pop()
         return node
+
+    def _bound_in(self, node: Any) -> set[str]:
+        """The names of a scope; what it imports of the user's is none."""
+        names = {n.arg for n in ast.walk(getattr(node, "args", node)) if isinstance(n, ast.arg)}
+        outside: set[str] = set()
+        for one in own_nodes(node):
+            if isinstance(one, (ast.Global, ast.Nonlocal)):
+                outside |= set(one.names)
+            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                names.add(one.id)
+            elif isinstance(one, (ast.ExceptHandler, *DEFINITIONS)):
+                names.add(one.name or "")
+            elif isinstance(one, IMPORTS) and not self.file.imported(self.module, one):
+                names |= defined_by(one)
+        return names - outside
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        return ast.Global([self.module.calls.get(name, name) for name in node.names])
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if not self.locals:
             node.name = self.module.calls.get(node.name, node.name)
-        node.decorator_list = [self.visit(part) for part in node.decorator_list]
-        node.bases = [self.visit(part) for part in node.bases]
-        for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
         names = set().union(*(defined_by(inner) for inner in node.body))
-        body: list[ast.stmt] = []
-        for inner in node.body:
+        body, node.body = node.body, []
+        self.generic_visit(node)
+        for inner in body:
             # A class's own names are seen by its statements, and not by its functions.
-            is_function = isinstance(inner, Function)
-            if not is_function:
-                self.locals.append(names)
-            else:
-                self.locals.append(set())
+            self.locals.append(set() if isinstance(inner, Function) else names)
             visited = self.visit(inner)
             self.locals.pop()
-            body += visited if isinstance(visited, list) else [visited]
-        node.body = [n for n in body if n is not None] or [ast.Pass()]
+            node.body += visited if isinstance(visited, list) else [visited]
         return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return self._function(node, {a.arg for a in [*node.args.args, *node.args.kwonlyargs]})
-
-    def _comprehension(self, node: ast.AST) -> ast.AST:
-        names = {
-            part.id
-            for one in ast.walk(node)
-            if isinstance(one, ast.comprehension)
-            for part in ast.walk(one.target)
-            if isinstance(part, ast.Name)
-        }
-        return self._function(node, names)
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        return self._comprehension(node)
-
-    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
-        return self._comprehension(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
-        return self._comprehension(node)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
-        return self._comprehension(node)
 
     def _is_local(self, name: str) -> bool:
         return any(name in names for names in self.locals)
-
-    def _block(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
-        out: list[ast.stmt] = []
-        for node in nodes:
-            visited = self.visit(node)
-            out += visited if isinstance(visited, list) else [visited]
-        return [n for n in out if n is not None] or [ast.Pass()]
 
     # -- names
 
@@ -335,7 +289,7 @@ class _Renamer(ast.NodeTransformer):
             return self.generic_visit(node)
         if f"{module}.{node.attr}" in self.file.modules:
             return self._object(f"{module}.{node.attr}")
-        found = self.file.global_of(module, node.attr)
+        found = self.file.modules[module].calls.get(node.attr)
         again = self.file.modules[module].modules.get(node.attr)
         if found is None and again is not None:
             return self._object(again)
@@ -375,7 +329,7 @@ class _Renamer(ast.NodeTransformer):
         return self._as_called(ast.Import(kept)) if kept else ast.Pass()
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
-        base = resolved(node, self.module.package)
+        base = resolved(node, self.module.about.package)
         kept: list[ast.alias] = []
         body: list[ast.stmt] = []
         for alias in node.names:
@@ -401,7 +355,7 @@ class _Renamer(ast.NodeTransformer):
         if wanted in other.modules:
             self.module.modules[name] = other.modules[wanted]
             return []
-        found = self.file.global_of(base, wanted)
+        found = other.calls.get(wanted)
         if found is None:
             raise CannotInlineError(base)
         if not self._is_local(name) and name not in self.module.calls:
@@ -419,23 +373,6 @@ class _Renamer(ast.NodeTransformer):
             if called != bound and (alias.asname or "." not in alias.name):
                 alias.asname = called
         return node
-
-
-def _same_scope(node: ast.stmt) -> list[ast.stmt]:
-    if isinstance(node, (*Function.__args__, ast.ClassDef)):
-        return []
-    return statements_in_scope(node)
-
-
-def statements_in_scope(node: ast.stmt) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    for inner in ast.iter_child_nodes(node):
-        children = [inner] if isinstance(inner, ast.stmt) else []
-        if isinstance(inner, (ast.ExceptHandler, ast.match_case)):
-            children = list(inner.body)
-        for child in children:
-            found += [child, *_same_scope(child)]
-    return found
 
 
 def closed(modules: Sequence[UserModule], sources: Mapping[str, str], stays: set[str]) -> set[str]:
@@ -462,6 +399,3 @@ def unreached(modules: Sequence[UserModule], sources: Mapping[str, str]) -> set[
             seen.add(name)
             waiting.append(name)
     return set(about) - seen
-
-
-__all__ = ["MAIN", "CannotInlineError", "closed", "inlined", "prune", "unreached"]

@@ -7,22 +7,27 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import DEFINITIONS, LOOPS, WITH, Edit, Program
-from aorta.reduce.source.stack import as_text, assignments, bound_by, first_of, is_in, one_turn
+from aorta.reduce.source.program import LOOPS, WITH, Edit, Program
+from aorta.reduce.source.stack import assignments, bound_by, first_of, is_in, one_turn
 from aorta.reduce.source.tree import (
+    DEFINITIONS,
     all_blocks,
+    as_text,
     attributes_set,
     blocks_of,
     keep_if,
     mend_blocks,
+    names_read,
     size,
     statements,
+    tail,
     tidy,
     without_users,
     written,
 )
 
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
+_SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
 _LEAVES = (ast.Break, ast.Continue)
 
 
@@ -38,6 +43,49 @@ def never_executed(program: Program) -> Iterator[Edit]:
 
 def tidied(program: Program) -> Iterator[Edit]:
     yield Edit("", partial(tidy, program.text))
+
+
+def without_effect(program: Program) -> Iterator[Edit]:
+    """What binds names and attributes that nothing reads, prints, or checks what did not fail: all
+    of it at once, then each kind.
+    """
+    kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.FunctionDef, ast.Expr, ast.Assert)
+    for chosen in (kinds, *((kind,) for kind in kinds)):
+        names = " ".join(kind.__name__ for kind in chosen)
+        yield Edit(names, partial(_without_effect, program, chosen))
+
+
+def _without_effect(program: Program, kinds: tuple[type[ast.stmt], ...]) -> str:
+    tree = ast.parse(program.text)
+    every = statements(tree)
+    kept = {id(every[number]) for number in program.on_the_way}
+    left = len(every) + 1
+    while len(statements(tree)) < left:
+        left = len(statements(tree))
+        read = names_read(tree)
+        keep_if(
+            tree,
+            lambda n, read=read: (  # type: ignore[misc]
+                id(n) in kept or not isinstance(n, kinds) or _has_effect(n, read)
+            ),
+        )
+    return tidy(written(tree))
+
+
+def _has_effect(node: ast.stmt, read: set[str]) -> bool:
+    match node:
+        case ast.Assign(targets=targets):
+            parts = [part for target in targets for part in ast.walk(target)]
+            stored = [p for p in parts if isinstance(p, ast.expr)]
+            stored = [p for p in stored if isinstance(getattr(p, "ctx", None), ast.Store)]
+            return any(isinstance(p, ast.Subscript) or tail(p) in read for p in stored)
+        case ast.FunctionDef(name=name, decorator_list=[]):
+            return name in read or name == "forward" or name.startswith("__")
+        case ast.Expr(value=ast.Call(func=called)):
+            return tail(called) not in _SAYS
+        case ast.Assert():
+            return False
+    return True
 
 
 def in_one_process(program: Program) -> Iterator[Edit]:
@@ -136,7 +184,11 @@ def _leaves(node: ast.stmt) -> bool:
     return False
 
 
-def statements_left_out(program: Program) -> Iterator[Edit]:
+def large_parts_left_out(program: Program) -> Iterator[Edit]:
+    yield from statements_left_out(program, 4)
+
+
+def statements_left_out(program: Program, least: int = 1) -> Iterator[Edit]:
     """Runs of statements of one block, longest first, with what then reads undefined names."""
     every = statements(program.tree)
     numbers = {id(node): number for number, node in enumerate(every)}
@@ -152,6 +204,8 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
                 runs[tuple(numbers[id(node)] for node in run)] = sum(map(size, run))
             length //= 2
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
+        if runs[chosen] < least:
+            break
         key = "\n".join(ast.unparse(every[number]) for number in chosen)
         yield Edit(key, partial(_left_out, program, chosen))
 

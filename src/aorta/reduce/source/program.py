@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from aorta.reduce.source.tree import count_stores, statements, undefined
+from aorta.reduce.source.tree import count_stores, scopes, statements, undefined
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
@@ -36,9 +35,9 @@ class UserFrame:
     function: str
     first_line: int
     line: int
-    position: tuple[int, int, int, int] | None
     values: Mapping[str, str]
-    operands: tuple[str, ...] = ()  # what the statement read: kinds, shapes and types
+    position: Sequence[int] | None = None  # first and last line, first and last column
+    operands: Sequence[str] = ()  # what the statement read: kinds, shapes and types
 
 
 @dataclass(frozen=True)
@@ -92,23 +91,8 @@ def read_facts(lines: Iterable[str]) -> TraceFacts:
         {file: frozenset(numbers) for file, numbers in executed.items()},
         tuple(opened),
         str(raised.get("message", "")),
-        tuple(_frame(frame) for frame in raised.get("frames", ())),
+        tuple(UserFrame(**frame) for frame in raised.get("frames", ())),
         bool(raised.get("in_library")),
-    )
-
-
-def _frame(said: Mapping[str, Any]) -> UserFrame:
-    place = said.get("position")
-    whole = place is not None and None not in place
-    position = (place[0], place[1], place[2], place[3]) if place is not None and whole else None
-    return UserFrame(
-        said["file"],
-        said["function"],
-        said["first_line"],
-        said["line"],
-        position,
-        said["values"],
-        tuple(said.get("operands", ())),
     )
 
 
@@ -145,6 +129,10 @@ class Program:
         return ast.parse(self.text)
 
     @cached_property
+    def scopes(self) -> dict[str, tuple[set[str], set[str]]]:
+        return scopes(self.text)
+
+    @cached_property
     def on_the_way(self) -> frozenset[int]:
         """The numbers of the statements on the stack when it failed, and what holds them."""
         lines = {frame.line for frame in self.facts.frames}
@@ -164,7 +152,9 @@ class Program:
         """
         freely = self.free >= free and not self.kept
         known = freely or value.startswith(_OF_A_CONFIGURATION) or self.is_data(value)
-        return known and not self.is_blamed(value)
+        # A long literal takes a line for each entry.
+        is_short = value[0] not in "[{" or len(value) <= 80
+        return known and is_short and not self.is_blamed(value)
 
     def is_data(self, value: str) -> bool:
         """Whether every text and number of this value stands in the data that it read."""
@@ -229,6 +219,10 @@ def _is_whole(text: str, program: Program) -> bool:
             return False
     except SyntaxError:
         return False
+    for name, (_, outer) in scopes(text).items():
+        # What a function bound before is not what the top level calls so.
+        if outer & program.scopes.get(name, (set(), set()))[0]:
+            return False
     tree = ast.parse(text)
     container, count = program.stores
     if count and count_stores(tree, container) < count:

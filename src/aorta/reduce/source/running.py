@@ -217,13 +217,16 @@ class SourceRun:
                     asked.add(key)
                     yield Candidate(tidy(text) if executed is not None else text, beside)
 
+    @property
+    def _fails_always(self) -> bool:
+        calibration = self.before.calibration
+        return calibration is not None and calibration.tally.against == 0
+
     def judges(self) -> Judges:
         """One trial tells of a failure that was there each time; one that goes on where the
         original had ended is not tried again.
         """
-        calibration = self.before.calibration
-        always = calibration is not None and calibration.tally.against == 0
-        judges = SameJudge(KOfN(1, 1)) if always else self.plan.judges()
+        judges = SameJudge(KOfN(1, 1)) if self._fails_always else self.plan.judges()
         return ImpatientJudges(judges, self.experiment.patience)
 
     def repaired(self, number: int) -> Point | None:
@@ -263,9 +266,7 @@ class SourceRun:
     @property
     def to_be_sure(self) -> Judge:
         """Of the answer itself, by trials that start cold."""
-        calibration = self.before.calibration
-        always = calibration is not None and calibration.tally.against == 0
-        return KOfN(3, 3) if always else self.plan.judges().judge_for(self.before.best)
+        return KOfN(3, 3) if self._fails_always else self.plan.judges().judge_for(self.before.best)
 
     @property
     def to_confirm(self) -> Point | None:
@@ -304,7 +305,7 @@ class SourceRun:
     def row(self) -> dict[str, Any]:
         """Of `axes` in the result."""
         best = self.best
-        lines = self.initial_lines if best is None else count_lines(self._shipped_text(best))
+        lines = self.initial_lines if best is None else count_lines(_formatted(best.text))
         axis = source_axis(self.plan.spec)
         return {
             "name": axis.name if axis is not None else AXIS,
@@ -333,7 +334,7 @@ class SourceRun:
         with writing(folder):
             lay_out(best, self._roots, folder)
             head = self._head(folder / REPRO, rate)
-            (folder / REPRO).write_text(f"{head}{self._shipped_text(best)}", encoding="utf-8")
+            (folder / REPRO).write_text(f"{head}{_formatted(best.text)}", encoding="utf-8")
         words = list(self.entry.command)
         request = replace(self.plan.request, config={"command": words, "cwd": str(folder)})
         base = workload_experiment(request)
@@ -347,9 +348,6 @@ class SourceRun:
             rate,
             home=".",
         )
-
-    def _shipped_text(self, best: Candidate) -> str:
-        return _formatted(best.text)
 
     def _head(self, script: Path, rate: str) -> str:
         python = shutil.which(self.entry.words[0]) if self.entry.words else None

@@ -20,10 +20,12 @@ from aorta.reduce.source.expressions import (
 from aorta.reduce.source.passes import (
     functions_inlined,
     in_one_process,
+    large_parts_left_out,
     never_executed,
     statements_left_out,
     tidied,
     unwrapped,
+    without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates
 from aorta.reduce.source.stack import flattened, from_inside
@@ -49,6 +51,7 @@ class Round:
 
 
 _SMALL: tuple[Pass, ...] = (
+    without_effect,
     unwrapped,
     functions_inlined,
     statements_left_out,
@@ -59,7 +62,8 @@ _SMALL: tuple[Pass, ...] = (
 ROUNDS = (
     Round((never_executed, tidied, in_one_process)),
     Round((from_inside,), over=LONG, free=1),
-    Round((from_inside, flattened)),
+    Round((from_inside, flattened, without_effect)),
+    Round((without_effect, large_parts_left_out), over=LONG),
     Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened), 2),
     Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
@@ -112,7 +116,6 @@ class SourceSearch:
         self._barred: set[str] = set()  # edits, in every round
         self._round, self._time, self._moved = 0, 0, False
         self._must = Program("", TraceFacts())
-        self._files: list[str] = []  # beside the script, that may be not needed
         self._source: Iterator[Candidate] = iter(first)
         self._waiting: list[Candidate] = []
         self._is_over = False
@@ -178,7 +181,7 @@ class SourceSearch:
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
         now = ROUNDS[self._round]
-        if count_lines(best.text) <= now.over:
+        if _printed_lines(best.text) <= now.over:
             return
         facts = self._facts_of(best)
         program = replace(self._must, text=best.text, facts=facts, free=now.free)
@@ -220,8 +223,8 @@ class SourceSearch:
 
     @property
     def _is_late(self) -> bool:
-        """Half of the trials are spent, and it has not been tried with more of the values seen."""
-        spent = len(self._told) >= self._most // 2
+        """A quarter of the trials is spent, and it was not yet tried with more values seen."""
+        spent = len(self._told) >= self._most // 4
         return bool(self.accepted) and spent and self._round < _FIRST_FREE
 
     def _begin_round(self, number: int, time: int = 0) -> None:
@@ -231,6 +234,12 @@ class SourceSearch:
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])
+
+
+def _printed_lines(text: str) -> int:
+    """About as many as a formatter makes of it: a long line is broken at its commas."""
+    long = [line for line in text.splitlines() if len(line) > 100]
+    return count_lines(text) + sum(line.count(",") for line in long)
 
 
 _WORD = re.compile(r"[^\W\d]\w*")

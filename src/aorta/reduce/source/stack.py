@@ -4,21 +4,20 @@ these what the failing one needs.
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 from aorta.reduce.source.program import WITH, Edit, Program, UserFrame
 from aorta.reduce.source.tree import (
+    DEFINITIONS,
     Function,
     all_blocks,
+    as_text,
     defined_by,
     function_at,
+    own_nodes,
     path_to,
-    tidy,
     used_by,
-    with_imports,
-    written,
 )
 
 _CALLED = ("forward", "__call__")
@@ -51,14 +50,15 @@ def from_inside(program: Program) -> Iterator[Edit]:
 def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     """`is_whole`: with what the function did before, from its parameters on."""
     tree = ast.parse(program.text)
-    scope = function_at(tree, frame.function, frame.first_line)
+    scope = function_at(tree, frame.function, frame.line)
     level = _level(program, scope, frame, False, False) if scope else None
-    plain = _as_plain(program, level.failing) if level else None
+    plain = _as_plain(program, level[1]) if level else None
     if scope is None or level is None or plain is None:
         return None
+    done = level[0]
     names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
     if not is_whole:
-        names |= set().union(*(defined_by(node) for node in level.before), set())
+        names |= set().union(*(defined_by(node) for node in done), set())
     seen = [
         ast.parse(f"{name} = {value}").body[0]
         for name, value in frame.values.items()
@@ -66,7 +66,7 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     ]
     lines = {frame.line for frame in program.facts.frames}
     before = [n for n in tree.body if not any(is_in(n, line) for line in lines) or _defines(n)]
-    return as_text(_needed([*before, *seen, *(level.before if is_whole else []), plain]))
+    return as_text(_needed([*before, *seen, *(done if is_whole else []), plain]))
 
 
 def _may_be_given(program: Program, value: str) -> bool:
@@ -79,25 +79,15 @@ def _is_made(value: str) -> bool:
 
 
 def _defines(node: ast.stmt) -> bool:
-    return isinstance(node, (*Function.__args__, ast.ClassDef))
+    return isinstance(node, DEFINITIONS)
 
 
 def is_in(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def as_text(body: Sequence[ast.stmt]) -> str:
-    """With an import of what recorded values are written with, and without what nothing names."""
-    text = written(ast.Module(list(body), []))
-    return tidy(written(ast.Module(with_imports(ast.parse(text).body, text), [])))
-
-
-@dataclass(frozen=True)
-class _Level:
-    """One function of the stack: what ran before its failing statement, and that statement."""
-
-    before: list[ast.stmt]
-    failing: ast.stmt
+# Of one function of the stack: what ran before its failing statement, and that statement.
+_Level = tuple[list[ast.stmt], ast.stmt]
 
 
 def _straight(
@@ -108,7 +98,7 @@ def _straight(
     last: ast.stmt | None = None
     for number, frame in enumerate(frames):
         tree = ast.parse(program.text)
-        scope = function_at(tree, frame.function, frame.first_line) if number else tree
+        scope = function_at(tree, frame.function, frame.line) if number else tree
         level = _level(program, scope, frame, values, whole_loops) if scope else None
         if level is None:
             return None
@@ -117,8 +107,8 @@ def _straight(
             if bound is None:
                 return None
             body += bound
-        body += level.before
-        last = level.failing
+        before, last = level
+        body += before
         if whole_loops and isinstance(last, (ast.For, ast.While)):
             break
     else:
@@ -133,25 +123,22 @@ def _level(
     program: Program, scope: ast.AST, frame: UserFrame, values: bool, whole_loops: bool
 ) -> _Level | None:
     way = path_to(scope, frame.line)
-    if not way or any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in _own(scope)):
+    own = ast.walk(scope) if isinstance(scope, Function) else ()
+    if not way or any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in own):
         return None
     found: list[ast.stmt] = []
     for block, index in way:
         found += [with_value(program, n, frame) if values else n for n in block[:index]]
         node = block[index]
         if node is way[-1][0][way[-1][1]] or _is_kept_condition(program, node):
-            return _Level(found, node)
+            return found, node
         if isinstance(node, ast.For):
             if whole_loops:
-                return _Level(found, node)
+                return found, node
             found.append(one_turn(program, node, frame) if values else first_of(node))
         elif isinstance(node, WITH):
             found += bound_by(node)
     return None
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    return ast.walk(scope) if isinstance(scope, Function) else iter(())
 
 
 def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -> ast.stmt:
@@ -192,7 +179,11 @@ def bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
 def with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
     """An assignment of what was seen, where that may stand for what made it; else the statement."""
     if isinstance(node, ast.Assign) and ast.unparse(node) not in program.kept:
+        scope = function_at(program.tree, frame.function, frame.line) or program.tree
+        bound = [n.id for n in own_nodes(scope) if isinstance(n, ast.Name) and _is_stored(n)]
         values = seen_for(node.targets[0], frame)
+        if any(bound.count(name) > 1 for name in values):
+            return node  # what was seen may be what another statement made
         parts = list(ast.walk(node.value))
         made = any(isinstance(part, ast.Call) for part in parts)
         read = any(isinstance(part, ast.Subscript) for part in parts)
@@ -202,6 +193,10 @@ def with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
         ):
             return _assigned(values) if values else node
     return node
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _is_kept_condition(program: Program, node: ast.stmt) -> bool:
@@ -253,7 +248,7 @@ def _is_method(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef)
 def _call_of(name: str, caller: ast.stmt | None, frame: UserFrame) -> ast.Call | None:
     calls = [n for n in ast.walk(caller) if isinstance(n, ast.Call)] if caller is not None else []
     for call in calls:
-        place = (call.lineno, call.end_lineno, call.col_offset, call.end_col_offset)
+        place = [call.lineno, call.end_lineno, call.col_offset, call.end_col_offset]
         if frame.position == place:
             return call
     named = [c for c in calls if _names(c, name) or getattr(c.func, "id", "") == name]

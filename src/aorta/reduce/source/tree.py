@@ -10,20 +10,11 @@ from typing import TypeGuard
 
 BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
-_KNOWN = frozenset(dir(builtins)) | {
-    "__file__",
-    "__name__",
-    "__doc__",
-    "__builtins__",
-    "__package__",
-    "__spec__",
-    "__class__",
-    "__annotations__",
-    "__module__",
-    "__qualname__",
-}
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+_KNOWN = frozenset(dir(builtins)).union(
+    ("__file__", "__builtins__", "__class__", "__annotations__", "__module__", "__qualname__")
+)
 
 
 def written(tree: ast.Module) -> str:
@@ -67,15 +58,15 @@ def size(node: ast.stmt) -> int:
 
 def defined_by(statement: ast.stmt) -> set[str]:
     """The names that a statement binds in its own scope."""
-    if isinstance(statement, _DEFINITIONS):
+    if isinstance(statement, DEFINITIONS):
         return {statement.name}
-    if isinstance(statement, _IMPORTS):
+    if isinstance(statement, IMPORTS):
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
     found: set[str] = set()
-    for node in _own_nodes(statement):
+    for node in own_nodes(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, (*_DEFINITIONS, *_IMPORTS)):
+        elif isinstance(node, (*DEFINITIONS, *IMPORTS)):
             found |= defined_by(node)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             found.add(node.name)
@@ -91,12 +82,18 @@ def used_by(node: ast.AST) -> set[str]:
     }
 
 
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def names_read(tree: ast.AST) -> set[str]:
+    """Names and attributes that are read in it, and texts, by which they may be looked up."""
+    attributes = {node.attr for node in ast.walk(tree) if _is_read(node)}
+    return used_by(tree) | attributes | _named_in_texts(tree)
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """What is in a node without the insides of functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
-        if not isinstance(child, (*_DEFINITIONS, ast.Lambda)):
-            yield from _own_nodes(child)
+        if not isinstance(child, (*DEFINITIONS, ast.Lambda)):
+            yield from own_nodes(child)
 
 
 def undefined(text: str) -> set[str]:
@@ -123,6 +120,22 @@ def undefined(text: str) -> set[str]:
     return (missing - top - _KNOWN) | _read_too_early(tree, top)
 
 
+def scopes(text: str) -> dict[str, tuple[set[str], set[str]]]:
+    """By function or class: the names that it binds itself, and those that it reads of the top
+    level."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    waiting = [("", symtable.symtable(text, "program", "exec"))]
+    while waiting:
+        place, table = waiting.pop()
+        for inner in table.get_children():
+            name = f"{place}.{inner.get_name()}"
+            own, outer = found.setdefault(name, (set(), set()))
+            own |= {one.get_name() for one in inner.get_symbols() if one.is_local()}
+            outer |= {one.get_name() for one in inner.get_symbols() if one.is_global()}
+            waiting.append((name, inner))
+    return found
+
+
 def _is_bound(symbol: symtable.Symbol) -> bool:
     return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
 
@@ -133,8 +146,10 @@ def _read_too_early(tree: ast.Module, top: set[str]) -> set[str]:
     early: set[str] = set()
     for node in tree.body:
         read = set().union(*(used_by(part) for part in _read_at_once(node)), set())
-        if list(blocks_of(node)) and not isinstance(node, _DEFINITIONS):
+        if list(blocks_of(node)) and not isinstance(node, DEFINITIONS):
             read -= defined_by(node)
+        inner = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
+        read -= {part.id for one in inner for part in ast.walk(one) if isinstance(part, ast.Name)}
         early |= (read & top) - bound - _KNOWN
         bound |= defined_by(node)
     return early
@@ -145,7 +160,7 @@ def _read_at_once(node: ast.stmt) -> list[ast.AST]:
         return [*node.decorator_list, *node.bases]
     if isinstance(node, Function):
         return [*node.decorator_list, *node.args.defaults]
-    later = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, *_DEFINITIONS)
+    later = (ast.Lambda, ast.GeneratorExp, *DEFINITIONS)
     return [] if any(isinstance(part, later) for part in ast.walk(node)) else [node]
 
 
@@ -177,9 +192,11 @@ def without_users(tree: ast.Module, kept: Collection[int], attributes: set[str])
         if not names and not lost:
             return said
         gone = {id(node) for node in statements(tree) if _header_uses(node, names, lost)}
-        if not gone or any(id(n) in kept and id(n) in gone for n in statements(tree)):
+        out = [node for node in statements(tree) if id(node) in gone]
+        # What a function gives back is looked for by its caller.
+        if not out or any(id(n) in kept or isinstance(n, ast.Return) for n in out):
             return None
-        _take_out(tree, gone)
+        keep_if(tree, lambda node, gone=gone: id(node) not in gone)  # type: ignore[misc]
     return None
 
 
@@ -198,10 +215,6 @@ def attributes_set(tree: ast.Module) -> set[str]:
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-
-
-def _take_out(tree: ast.Module, gone: Collection[int]) -> None:
-    keep_if(tree, lambda node: id(node) not in gone)
 
 
 def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
@@ -227,6 +240,8 @@ def tidy(text: str) -> str:
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
+    once = {ast.dump(node): node for node in reversed(tree.body) if isinstance(node, IMPORTS)}
+    tree.body = [n for n in tree.body if not isinstance(n, IMPORTS) or once[ast.dump(n)] is n]
     for _ in range(10):
         before = ast.dump(tree)
         _drop_unused(tree)
@@ -245,17 +260,17 @@ def _is_said_alone(node: ast.stmt) -> bool:
 def _drop_unused(tree: ast.Module) -> None:
     used = used_by(tree) | _named_in_texts(tree)
     for node in ast.walk(tree):
-        if isinstance(node, _IMPORTS) and getattr(node, "module", "") != "__future__":
+        if isinstance(node, IMPORTS) and getattr(node, "module", "") != "__future__":
             node.names = [
                 alias
                 for alias in node.names
                 if alias.name == "*" or (alias.asname or alias.name.partition(".")[0]) in used
             ]
-    keep_if(tree, lambda node: not (isinstance(node, _IMPORTS) and not node.names))
+    keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
     top = set(map(id, tree.body))
 
     def is_needed(node: ast.stmt) -> bool:
-        if id(node) not in top or not isinstance(node, _DEFINITIONS) or node.decorator_list:
+        if id(node) not in top or not isinstance(node, DEFINITIONS) or node.decorator_list:
             return True
         elsewhere = used_by(ast.Module([n for n in tree.body if n is not node], []))
         return node.name in elsewhere or node.name in _named_in_texts(tree)
@@ -272,14 +287,11 @@ def _named_in_texts(tree: ast.AST) -> set[str]:
     }
 
 
-def function_at(tree: ast.Module, name: str, first_line: int) -> Function | None:
-    """The function whose code begins in this line, its decorators' first."""
-    for node in ast.walk(tree):
-        if isinstance(node, Function) and node.name == name:
-            lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
-            if min(lines) == first_line or node.lineno == first_line:
-                return node
-    return None
+def function_at(tree: ast.Module, name: str, line: int) -> Function | None:
+    """The innermost function of this name that has this line."""
+    found = [n for n in ast.walk(tree) if isinstance(n, Function) and n.name == name]
+    around = [n for n in found if n.lineno <= line <= (n.end_lineno or 0)]
+    return around[-1] if around else None
 
 
 def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
@@ -290,18 +302,19 @@ def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
         for index, node in enumerate(block):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
             if first <= line <= (node.end_lineno or node.lineno):
-                inner = [] if isinstance(node, _DEFINITIONS) else path_to(node, line)
+                inner = [] if isinstance(node, DEFINITIONS) else path_to(node, line)
                 return [(block, index), *inner]
     return []
 
 
-def with_imports(body: Sequence[ast.stmt], text: str) -> list[ast.stmt]:
-    """With an import of each module that a recorded value is written with and nothing defines."""
-    known = set().union(*(defined_by(node) for node in body)) if body else set()
+def as_text(body: Sequence[ast.stmt]) -> str:
+    """A tidy program, with an import of each module that recorded values are written with."""
+    text = written(ast.Module(list(body), []))
+    known = set().union(*(defined_by(node) for node in body), set())
     needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib"}
     added = [ast.Import([ast.alias(name)]) for name in sorted(needed - known)]
     at = next((i for i, n in enumerate(body) if getattr(n, "module", "") != "__future__"), 0)
-    return [*body[:at], *added, *body[at:]]
+    return tidy(written(ast.Module([*body[:at], *added, *body[at:]], [])))
 
 
 def tail(node: ast.expr) -> str:

@@ -23,10 +23,10 @@ from aorta.reduce.source.program import Program, TraceFacts, UserFrame, read_fac
 from aorta.reduce.source.search import AXIS, Candidate
 from aorta.reduce.source.stack import seen_for
 from aorta.reduce.source.tree import (
-    Function,
     blocks_of,
     count_stores,
     defined_by,
+    function_at,
     path_to,
     statements,
     tail,
@@ -174,7 +174,7 @@ class Told:
     is_check: bool = False
     operation: tuple[str, ...] = ()
     form: str = ""  # of the statement, whatever its variables are called
-    operands: tuple[str, ...] = ()
+    operands: Sequence[str] = ()
     is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
@@ -219,10 +219,10 @@ def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
     return inner[-1] if inner else None
 
 
-def _operation_at(tree: ast.Module, position: tuple[int, int, int, int]) -> tuple[str, ...]:
+def _operation_at(tree: ast.Module, position: Sequence[int]) -> tuple[str, ...]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.expr, ast.stmt)):
-            place = (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+            place = [node.lineno, node.end_lineno, node.col_offset, node.end_col_offset]
             if place == position and (found := _operation(node)):
                 return found
     return ()
@@ -316,7 +316,8 @@ def _has_passed(program: Program) -> bool:
     """
     executed = program.facts.executed
     for frame in program.facts.frames:
-        way = path_to(_scope_of(program, frame), frame.line)
+        scope = function_at(program.tree, frame.function, frame.line) or program.tree
+        way = path_to(scope, frame.line)
         after = [n for block, index in way for n in block[index + 1 :]]
         if any(
             n in executed for one in after for n in range(one.lineno, (one.end_lineno or 0) + 1)
@@ -347,7 +348,7 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     if not facts.frames or facts.in_library:
         return ()
     frame = facts.frames[-1]
-    scope = _scope_of(program, frame)
+    scope = function_at(program.tree, frame.function, frame.line) or program.tree
     way = path_to(scope, frame.line)
     steps = [block[index] for block, index in way]
     if not steps or not isinstance(steps[-1], (ast.Raise, ast.Assert)):
@@ -365,15 +366,6 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     ]
     conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
     return (ast.unparse(steps[-1]), *conditions, *makers)
-
-
-def _scope_of(program: Program, frame: UserFrame) -> ast.AST:
-    """The function of a frame, or the program."""
-    scope: ast.AST = program.tree
-    for node in ast.walk(program.tree):
-        if isinstance(node, Function) and node.name == frame.function:
-            scope = node if node.lineno <= frame.line <= (node.end_lineno or 0) else scope
-    return scope
 
 
 def _is_read(program: Program, node: ast.stmt, frame: UserFrame) -> bool:

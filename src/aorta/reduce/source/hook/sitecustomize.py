@@ -3,8 +3,8 @@ files runs, with the values of simple type that a shorter program can be made of
 
 `AORTA_TRIAL_DIR` is where: `AORTA_SOURCE_FACTS` is a file in it that is appended to, one JSON
 document a line, by every process of the program; `AORTA_SOURCE_ROOT` the folder, there or anywhere,
-that the user's files lie below. A fork of a fork server is a trial of its own, elsewhere. Where the
-interpreter has a `sitecustomize` of its own, that one is run. Python 3.8 or later.
+that the user's files lie below. Where the interpreter has a `sitecustomize` of its own,
+that one is run. Python 3.8 or later.
 """
 
 from __future__ import annotations
@@ -50,14 +50,6 @@ class Observer:
     def inside(self, variable: str) -> str:
         return os.path.join(self.trial, os.environ[variable])
 
-    def look_again(self, code: CodeType) -> None:
-        """A program begins: where a fork server runs it, it is another trial than the server's."""
-        if (
-            code.co_name == "<module>"
-            and os.environ.get("AORTA_TRIAL_DIR", self.trial) != self.trial
-        ):
-            self.__init__()  # type: ignore[misc]
-
     def user_file(self, name: str) -> str:
         """Its name below the root; empty for a library's."""
         known = self.names.get(name)
@@ -87,7 +79,6 @@ class Observer:
     def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
         """For `sys.settrace`."""
         code = frame.f_code
-        self.look_again(code)
         file = self.user_file(code.co_filename)
         if not file:
             return None
@@ -115,7 +106,6 @@ class Observer:
         monitoring.use_tool_id(tool, "aorta")
 
         def on_start(code: CodeType, _offset: int) -> Any:
-            self.look_again(code)
             file = self.user_file(code.co_filename)
             frame = sys._getframe(1)  # noqa: SLF001
             return self.on_begin(file, frame) if file else monitoring.DISABLE
@@ -133,7 +123,6 @@ class Observer:
         try:
             self.monitor()
         except (AttributeError, ValueError):  # before Python 3.12, or under a coverage tool
-            import_untraced(self)
             threading.settrace(self.on_call)
             sys.settrace(self.on_call)
 
@@ -169,7 +158,8 @@ class Observer:
 
     def on_exception(self, wrong: BaseException) -> None:
         wrong = first_cause(wrong)
-        frames, trace = [], wrong.__traceback__
+        frames: list[dict[str, Any]] = []
+        trace = wrong.__traceback__
         said = str(wrong)
         if TRACEBACK in said:
             frames, said = self.in_worker(said)
@@ -206,7 +196,8 @@ class Observer:
             return {"file": ""}
         position = None
         if hasattr(code, "co_positions"):
-            position = list(code.co_positions())[trace.tb_lasti // 2]
+            found = list(code.co_positions())[trace.tb_lasti // 2]
+            position = None if None in found else found
         variables = {name: expression(value) for name, value in trace.tb_frame.f_locals.items()}
         try:
             operands = operands_of(trace.tb_frame, trace.tb_lineno, wrong)
@@ -395,8 +386,9 @@ def _collection(value: Any, kind: type, depth: int) -> str | None:
 
 
 def _is_small(size: int, value: Any) -> bool:
-    """Whether its numbers, which are finite, may be written out."""
-    return 0 < size <= MOST_NUMBERS and bool((value - value == 0).all())
+    """Whether its numbers, which are finite, may be written out, in one line."""
+    is_finite = 0 < size <= MOST_NUMBERS and bool((value - value == 0).all())
+    return is_finite and len(repr(value.tolist())) <= 80
 
 
 def _tensor(value: Any, name: str) -> str | None:
@@ -417,44 +409,6 @@ def _tensor(value: Any, name: str) -> str | None:
         return "torch.zeros(%r, dtype=%s)" % (shape, kind)
     filled = value.max().item() if value.numel() else 0
     return "torch.full(%r, %r, dtype=%s)" % (shape, filled, kind)
-
-
-def import_untraced(observer: Observer) -> None:
-    """Importing a library calls functions by the hundred thousand, and none of them counts."""
-    import builtins
-
-    inner = builtins.__import__
-    users: dict[str, bool] = {}
-
-    def is_users(name: str) -> bool:
-        if name not in users:
-            places = [entry or "." for entry in sys.path if isinstance(entry, str)]
-            found = [
-                p
-                for p in places
-                if os.path.exists(os.path.join(p, name))
-                or os.path.exists(os.path.join(p, name + ".py"))
-            ]
-            users[name] = bool(found) and bool(observer.user_file(os.path.join(found[0], name)))
-        return users[name]
-
-    def imported(name: str, *rest: Any, **named: Any) -> Any:
-        level = rest[3] if len(rest) > 3 else named.get("level", 0)
-        if (
-            level
-            or name in sys.modules
-            or sys.gettrace() is None
-            or is_users(name.split(".", maxsplit=1)[0])
-        ):
-            return inner(name, *rest, **named)
-        before = sys.gettrace()
-        sys.settrace(None)
-        try:
-            return inner(name, *rest, **named)
-        finally:
-            sys.settrace(before)
-
-    builtins.__import__ = imported
 
 
 def run_the_next_sitecustomize() -> None:
