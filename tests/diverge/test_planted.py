@@ -23,7 +23,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more: dict[str, list[Run]] = {
         name: [("single", {}), ("double", {"dtype": "float64"})] for name in DRAWN
     }
-    run_planted({name: one.runs() + more.get(name, []) for name, one in PLANTED.items()}, out)
+    # Of the good side one: that it repeats itself is the same code.
+    run_planted({name: one.runs()[:3] + more.get(name, []) for name, one in PLANTED.items()}, out)
     return out
 
 
@@ -67,7 +68,7 @@ def test_the_first_nan_is_where_finite_numbers_went_in(recorded: Path) -> None:
 
 
 def test_a_mask_of_infinities_is_not_where_they_come_from(recorded: Path) -> None:
-    (streams, _) = runs_of(recorded, "attention_mask", "good")
+    (streams,) = runs_of(recorded, "attention_mask", "good")
     assert first_nonfinite(streams) is None
 
 
