@@ -373,7 +373,7 @@ def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) ->
     first.wait()
     (tmp_path / "wait").unlink()
     run_dir = str(next((tmp_path / "diverge").glob("2*")))
-    done = aorta("diverge", "--json", "--resume", run_dir, *words[1:], cwd=tmp_path)
+    done = aorta("diverge", "--json", "--resume", run_dir, cwd=tmp_path)
     assert done.json()["status"] == "same"
     assert done.json()["runs"] == 4
     assert len(ran.read_text()) == 5  # the third was killed in the middle, and ran again

@@ -143,10 +143,7 @@ def command(
         return
     report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:
-        say(
-            f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir} ... "
-            "and the same options"
-        )
+        say(f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir}")
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

@@ -40,6 +40,15 @@ class DivergeRequest:
     name: str | None = None  # of the run directory in `output`; None: the time
     resume: Resume | None = None
 
+    def absolute(self) -> "DivergeRequest":
+        """The same from any directory."""
+        return replace(
+            self,
+            cwd=(self.cwd or Path()).absolute(),
+            run_dir=self.run_dir and self.run_dir.absolute(),
+            mitigations_files=tuple(file.absolute() for file in self.mitigations_files),
+        )
+
     @cached_property
     def known(self) -> Sides:
         """The sides that the run directory or the command knows of by itself."""

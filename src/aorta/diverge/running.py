@@ -21,8 +21,8 @@ from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Answer, Budget, Question
-from aorta.engine.rundir import RunDir
-from aorta.engine.session import Session
+from aorta.engine.rundir import RunDir, find_resumable
+from aorta.engine.session import Session, kept_request
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.startable import check_startable
@@ -92,6 +92,10 @@ def diverge(
     """The whole comparison, or what is left of one that was cut short. `listeners` makes fresh ones
     for each of its searches. A wrong request is a UsageError before anything is written.
     """
+    if request.resume is not None and not request.command and request.run_dir is None:
+        run = find_resumable(request.output, "diverge", request.resume.run)
+        request = kept_request(run, request)
+    request = request.absolute()
     request.identity()
     if request.command and request.executor.name == "local":
         check_startable(request.command, request.cwd or Path.cwd())
@@ -100,6 +104,7 @@ def diverge(
             session = Session.resuming(request.output, "diverge", request.resume)
         else:
             session = Session.fresh(request.output, "diverge", name=request.name)
+            session.keep_request(request)
         with session:
             sides = request.sides(session.run.private)
             report = _Work(session, request, sides, executor, listeners).report()
