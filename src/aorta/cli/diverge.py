@@ -1,5 +1,6 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,8 @@ def command(
     report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:
         say(
-            f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir} ... "
+            f"aorta: {report.ended.value}; go on with: aorta diverge --resume "
+            f"{shlex.quote(str(report.run_dir))} ... "
             "and the same options"
         )
     if display.as_json:
