@@ -253,6 +253,31 @@ def test_an_interrupt_ends_in_partial_results_and_an_idle_executor_that_is_still
     assert isinstance(seen[-1], events.RunEnded)
 
 
+@pytest.mark.parametrize("at", ["start", "end"])
+def test_an_interrupt_around_a_trial_does_not_wait_for_what_does_not_run(
+    at: str, tmp_path: Path
+) -> None:
+    """Before the executor has it, or after the executor gave it back."""
+
+    class Interrupted(SimulatedExecutor):
+        waits = 0
+
+        def start(self, trial: TrialSpec) -> None:
+            if at == "start":
+                raise KeyboardInterrupt
+            super().start(trial)
+
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            self.waits += 1
+            assert self.waits < 4, "nothing runs"
+            if super().wait(timeout):
+                raise KeyboardInterrupt
+            return []
+
+    ending, _ = drive(SmallestNumber(64), Interrupted(fails_from(3)), tmp_path)
+    assert ending.reason is Reason.INTERRUPTED
+
+
 def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) -> None:
     class NoEngine(SimulatedExecutor):
         def wait(self, timeout: float | None = None) -> list[TrialEnd]:

@@ -130,6 +130,7 @@ def test_numbers_alone_are_no_line_of_a_failure() -> None:
         (["./fmt", "input.py"], './fmt "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
         (["python3", "main.py", "input.py"], 'python3 main.py "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
         (["python3", "main.py"], "python3 main.py", {}),
+        (["./fmt", "Größe 1.txt"], './fmt "$GR_E_1_FILE"', {"GR_E_1_FILE": "file_subset"}),
         (["./fmt", "--layers", "4,8,15"], './fmt --layers "$LAYERS"', {"LAYERS": "list"}),
         (["./fmt", "--layers=a,b"], './fmt --layers="$LAYERS"', {"LAYERS": "list"}),
         (["env", "LAYERS=4,8", "./fmt"], 'env LAYERS="$LAYERS" ./fmt', {"LAYERS": "list"}),
@@ -153,7 +154,7 @@ def test_numbers_alone_are_no_line_of_a_failure() -> None:
 def test_what_may_shrink_is_seen_and_put_in_its_place(
     tmp_path: Path, words: list[str], command: str, axes: dict[str, str]
 ) -> None:
-    for name in ("lines.txt", "ids.txt", "input.py", "main.py"):
+    for name in ("lines.txt", "ids.txt", "input.py", "main.py", "Größe 1.txt"):
         (tmp_path / name).write_text("a = 1\nb = 2\n")
     (tmp_path / "many.py").write_text(
         "p.add_argument('--sizes', '-s', nargs='+', type=int)\np.add_argument('rounds', type=int)\n"
@@ -166,6 +167,22 @@ def test_what_may_shrink_is_seen_and_put_in_its_place(
     found = proposal_for(words, tmp_path)
     assert found.command == command
     assert {axis["name"]: axis["kind"] for axis in found.axes} == axes
+
+
+@pytest.mark.parametrize(
+    "named", ["shards", "./shards/", "rows.csv", "./rows.csv", "{cwd}/rows.csv"]
+)
+def test_what_the_command_names_does_not_shrink_a_second_time_where_it_lies(
+    tmp_path: Path, named: str
+) -> None:
+    (tmp_path / "shards").mkdir()
+    opened = ["rows.csv", *(f"shards/{n}.json" for n in range(4))]
+    for name in opened:
+        (tmp_path / name).write_text("1\n2\n")
+    word = named.format(cwd=tmp_path)
+    seen = [name for name in opened if name.startswith("shards") == ("shards" in named)]
+    (axis,) = proposal_for(["./fmt", word], tmp_path, seen).axes
+    assert (axis["initial"], "in_place" in axis) == (word, False)
 
 
 def test_without_axes_no_command_is_proposed_that_would_be_refused(tmp_path: Path) -> None:

@@ -25,8 +25,14 @@ def written(directory: Path, name: str, text: str, values: Mapping[str, str]) ->
     """What a program reads from the configuration where those settings have these values."""
     directory.mkdir(exist_ok=True)
     (directory / name).write_text(text)
-    lines = {axis["line"]: values[str(axis["name"])] for axis in axes_of(directory / name).values()}
-    settings = {setting: lines[setting.line] for setting in settings_in(directory / name)}
+    places = {
+        (axis["line"], axis.get("key")): values[str(axis["name"])]
+        for axis in axes_of(directory / name).values()
+    }
+    settings = {
+        setting: places.get((setting.line, setting.key)) or places[setting.line, None]
+        for setting in settings_in(directory / name)
+    }
     return READERS[name](rewritten(text, settings))
 
 
@@ -73,6 +79,29 @@ def test_a_list_keeps_what_it_is_told_to_keep(
 def test_what_is_no_plain_list_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.yaml").write_text(text)
     assert axes_of(tmp_path / "c.yaml") == {}
+
+
+def test_values_that_share_a_line_of_json_are_told_apart_by_their_keys(tmp_path: Path) -> None:
+    text = '{"net": {"width": 64, "depth": 8, "lr": 0.5}, "layers": ["a", "b"], "of": "\\"n\\": 4"}'
+    (tmp_path / "c.json").write_text(text)
+    axes = axes_of(tmp_path / "c.json")
+    assert {name: axis["key"] for name, axis in axes.items()} == {
+        "CONFIG_WIDTH": "width", "CONFIG_DEPTH": "depth", "CONFIG_LAYERS": "layers",
+    }  # fmt: skip
+    values = {"CONFIG_WIDTH": "7", "CONFIG_DEPTH": "1", "CONFIG_LAYERS": '"b"'}
+    assert written(tmp_path, "c.json", text, values) == {
+        **json.loads(text), "net": {"width": 7, "depth": 1, "lr": 0.5}, "layers": ["b"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ['{"n": 20, "rows": [{"len": 4}]}', '{"a": {"dim": 5}, "b": {"dim": 6}}']
+)
+def test_rows_of_data_and_keys_that_stand_twice_in_a_line_are_left_alone(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "c.json").write_text(text)
+    assert axes_of(tmp_path / "c.json") == {}
 
 
 scalars = st.one_of(st.integers(0, 999), st.sampled_from(["a", "b c", "x-1", "1.5e-3", ""]))

@@ -355,3 +355,35 @@ def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_pa
     (shrunken / "run_repro.sh").write_text(fine)
     done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python 'prüf lauf.py' \"$ROWS\"",
+        'bash -c \'python "prüf lauf.py" < "$ROWS"\'',
+        # Nothing in it says which file it runs.
+        'python "$(ls | grep ^pr)" "$ROWS"',
+    ],
+)
+def test_a_program_whose_name_has_spaces_ships_and_is_run_before_it_is_called_reduced(
+    tmp_path: Path, command: str
+) -> None:
+    work = tmp_path / "Mein Ordner"
+    work.mkdir()
+    (work / "prüf lauf.py").write_text(
+        "import sys\n"
+        "for row in open(sys.argv[1]) if sys.argv[1:] else sys.stdin:\n"
+        "    if not row.strip().isdigit():\n"
+        "        raise RuntimeError('keine Zahl: ' + row)\n"
+    )
+    (work / "Läufe 1.txt").write_text("".join(f"{n}\n" for n in range(9)) + "übel\n")
+    axis = {"name": "ROWS", "kind": "file_subset", "initial": "Läufe 1.txt"}
+    workload = {"command": command, "cwd": "./"}
+    done = reduce_spec(write_spec(work, "", [axis], workload=workload, oracle=FAILS))
+    document = done.json()
+    assert (done.exit_code, document["shipped_copy"]["self_contained"]) == (0, True), done.stderr
+    run_dir = run_dir_of(document, work)
+    assert f"--recipe '{run_dir}/shrunken/recipe.resolved.yaml'" in document["next"][0]
+    ran = elsewhere(run_dir, tmp_path)
+    assert (ran.returncode, "keine Zahl: übel" in ran.stderr) == (1, True), ran.stderr

@@ -124,3 +124,7 @@ def test_a_configuration_is_reduced_without_another_cause_and_then_stands_in_the
     axes = {axis["name"]: axis["final"] for axis in done.json()["reproducer"]["axes"]}
     assert (axes["CONFIG_LAYERS"], axes["CONFIG_HEADS"]) == (6, 8), axes
     assert axes["source"] <= 9, axes
+    # Of the directory that it was reduced in, nothing ships beside the script.
+    source = next(row for row in done.json()["stages"] if row["name"] == "source")
+    shipped = Path(tmp_path, source["run_dir"], "shrunken")
+    assert [str(f.relative_to(shipped)) for f in shipped.rglob("*.py")] == ["repro.py"]

@@ -1,5 +1,6 @@
 """`aorta bundle`: what may leave this site, and what is in it?"""
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,7 +205,7 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
 
     verified, folder = reading.unpack(bundle, directory, max_size * _MIB)
     recipes = sorted(folder.rglob("recipe.resolved.yaml"))
-    following = [f"aorta triage run --recipe {recipe}" for recipe in recipes]
+    following = [f"aorta triage run --recipe {shlex.quote(str(recipe))}" for recipe in recipes]
     if as_json:
         print_json(
             "aorta.bundle_unpack/1",

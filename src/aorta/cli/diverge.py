@@ -1,5 +1,6 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,8 @@ def command(
         return
     report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:
-        say(f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir}")
+        again = f"aorta diverge --resume {shlex.quote(str(report.run_dir))}"
+        say(f"aorta: {report.ended.value}; go on with: {again}")
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

@@ -1,5 +1,6 @@
 """`aorta reduce`: what is the smallest workload that still fails?"""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ def init(
     if not draft.failed:
         say("its exit was 0: check that the oracle says what the failure looks like")
     if draft.axes:
-        say(f"next: aorta reduce --spec {output} --output reduce/MY-TICKET")
+        say(f"next: aorta reduce --spec {shlex.quote(str(output))} --output reduce/MY-TICKET")
         return
     say(
         "nothing was found that may shrink; let the command read a variable or a file by its "

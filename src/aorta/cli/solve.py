@@ -1,5 +1,6 @@
 """`aorta solve`: all of the above, unattended."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -98,5 +99,5 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
         for line in summary_lines(solution):
             click.echo(line)
     if solution.stopped is not None:
-        say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
+        say(f"aorta: go on with: aorta solve --resume {shlex.quote(str(solution.state.path))}")
     raise click.exceptions.Exit(int(solution.exit_code))

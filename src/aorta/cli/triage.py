@@ -161,7 +161,9 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
     if sidecars:
         files = " ".join(f"--mitigations-file sidecars/{path.name}" for path in sidecars)
         rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
-        (say if as_json else click.echo)(f"to rerun: cd {report.run_dir} && {rerun}")
+        (say if as_json else click.echo)(
+            f"to rerun: cd {shlex.quote(str(report.run_dir))} && {rerun}"
+        )
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:

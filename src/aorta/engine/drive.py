@@ -278,8 +278,14 @@ class Engine:
                 for trial_id in state.running:
                     self._executor.cancel(trial_id)
             while self._trials and (left := deadline - self._clock()) > 0:
-                for end in self._executor.wait(min(_HEARTBEAT, left)):
+                asked, patience = self._clock(), min(_HEARTBEAT, left)
+                ended = self._executor.wait(patience)
+                for end in ended:
                     self._trials.pop(end.trial_id, None)
+                # It did not wait, so nothing runs: an interrupt came before a trial was started, or
+                # between its end and us.
+                if not ended and self._clock() - asked < patience / 2:
+                    return
 
     # -- using what ended --------------------------------------------------------------------------
 

@@ -79,16 +79,20 @@ class _Axis(StrictModel):
 
 class _InFile(_Axis):
     """A value that may also stand in a configuration: in this line of a file of the working
-    directory. The command then runs in a copy of that directory, in which the file says the value.
+    directory, behind this key where the line has several. The command then runs in a copy of that
+    directory, in which the file says the value.
     """
 
     file: str | None = None
     line: Count | None = None
+    key: Text | None = None
 
     @model_validator(mode="after")
     def _both(self) -> "_InFile":
         if (self.file is None) != (self.line is None):
             raise UsageError("file and line belong together: where the value stands")
+        if self.key is not None and self.file is None:
+            raise UsageError("key says which value of a line is meant; give file and line too")
         return self
 
 

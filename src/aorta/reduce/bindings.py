@@ -294,13 +294,21 @@ def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
     if spec.file is None:
         return None
     path = cwd / spec.file
-    settings = {setting.line: setting for setting in all_settings_in(path)}
-    if spec.line not in settings:
+    there = [setting for setting in all_settings_in(path) if setting.line == spec.line]
+    meant = [setting for setting in there if spec.key in {None, setting.key}]
+    if len(meant) > 1:
+        keys = ", ".join(setting.key for setting in meant)
         raise UsageError(
-            f"found no whole number or plain list in line {spec.line} of {spec.file!r}",
-            where="file",
+            f"line {spec.line} of {spec.file!r} holds several values; give `key`, one of: {keys}",
+            where="key",
         )
-    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
+    if not meant:
+        named = f" of the key {spec.key!r}" if spec.key is not None else ""
+        raise UsageError(
+            f"found no whole number or plain list{named} in line {spec.line} of {spec.file!r}",
+            where="file" if spec.key is None else "key",
+        )
+    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), meant[0])
 
 
 def _inside(path: Path, cwd: Path) -> str:

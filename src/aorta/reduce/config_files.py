@@ -11,7 +11,8 @@ a run another one, or a slower one, and nothing smaller.
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ _BLOCK = re.compile(
     rf"(?:\n(?P=indent)-[ \t]+{_ITEM}[ \t]*)*)$(?!\n(?P=indent)[-# ])",
     re.MULTILINE,
 )
+# `"width": 256` beside others in a line of JSON; or a text, which may hold what looks like one.
+_BESIDE = re.compile(
+    r'"(?P<key>[\w.\-]+)"\s*:\s*'
+    rf"(?P<value>\d+(?![\w.+-])|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})*\s*\])"
+    r'|"(?:[^"\\]|\\.)*"'
+)
+_ROWS = re.compile(r"\[\s*\{")
 _MOST_BYTES = 1 << 18
 _MOST_LIST = 1 << 14  # characters
 _WORDS = (
@@ -99,7 +107,24 @@ def all_settings_in(path: Path) -> list[Setting]:
     found = [_setting(text, match) for match in _SETTING.finditer(text)]
     if path.suffix in {".yaml", ".yml"}:
         found += [_setting(text, match) for match in _BLOCK.finditer(text)]
+    if path.suffix == ".json":
+        found += _beside_others(text, {setting.start for setting in found})
     return found
+
+
+def _beside_others(text: str, known: Collection[int]) -> list[Setting]:
+    """Those of a JSON document that share their line with others, each the only one of its key
+    there. A document that holds a list of objects is data: none.
+    """
+    if _ROWS.search(text):
+        return []
+    found = [_setting(text, match) for match in _BESIDE.finditer(text) if match["key"]]
+    often = Counter((setting.line, setting.key) for setting in found)
+    return [
+        setting
+        for setting in found
+        if setting.start not in known and often[setting.line, setting.key] == 1
+    ]
 
 
 def _setting(text: str, found: re.Match[str]) -> Setting:

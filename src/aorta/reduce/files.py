@@ -131,11 +131,14 @@ def with_files(
 
 def _named(root: Path, files: dict[str, int], command: str) -> list[str]:
     known_as = _names_of(files)
+    of_many_words = [name for name in known_as if not _WORD.fullmatch(name)]
     found: dict[str, None] = {}
     waiting = [command]
     while waiting:
-        words = {word.rstrip(".") for word in _WORD.findall(waiting.pop())}
+        text = waiting.pop()
+        words = {word.rstrip(".") for word in _WORD.findall(text)}
         parts = {part for word in words for part in (word, word.rsplit("/", 1)[-1])}
+        parts |= {name for name in of_many_words if name in text}
         for name in sorted({file for part in parts for file in known_as.get(part, ())}):
             if name not in found:
                 found[name] = None

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from aorta.reduce.config_files import (
     BETWEEN,
     CONFIGS,
     MOST_SETTINGS,
+    all_settings_in,
     divided,
     is_config,
     is_no_size,
@@ -87,13 +89,22 @@ def proposal_for(
     ranks = ranks_of(words)
     if ranks is not None and ranks > 1:
         axes["ranks"] = {"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1}
-    named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
+    given = {os.path.relpath(cwd / word, cwd) for word in words if word}
+    taken = {
+        os.path.relpath(cwd / axis["initial"], cwd)
+        for axis in axes.values()
+        if axis["kind"] in {"file_subset", "dir_subset"}
+    }
     configs = [
         os.path.normpath(name)
         for name in dict.fromkeys(word.rpartition("=")[2] for word in words)
         if _is_inside(name) and is_config(cwd / name)
     ]
-    others = [name for name in opened if name not in {*named, *configs}]
+    others = [
+        name
+        for name in opened
+        if name not in {*given, *configs} and not taken & {name, *map(str, Path(name).parents)}
+    ]
     files = propose_files([*configs, *others], cwd, list(axes), line.python)
     return Proposal(" ".join(parts), tuple(divided([*axes.values(), *files])))
 
@@ -338,10 +349,11 @@ def _in_place(path: str, ending: str, kind: str, taken: set[str]) -> Mapping[str
 
 
 def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
-    """An axis for each whole number and list that stands alone with its key."""
+    """An axis for each whole number and list that stands behind its key."""
     axes: Axes = []
+    in_lines = Counter(setting.line for setting in all_settings_in(cwd / name))
     for setting in settings_in(cwd / name)[:MOST_SETTINGS]:
-        variable = "CONFIG_" + re.sub(r"\W+", "_", setting.key).strip("_").upper()
+        variable = "CONFIG_" + re.sub(r"\W+", "_", setting.key, flags=re.ASCII).strip("_").upper()
         while variable in taken:
             variable += "_2"
         taken.add(variable)
@@ -349,7 +361,8 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
         value: dict[str, Any] = {"kind": "env", "type": "int", "initial": initial, "floor": 1}
         if isinstance(initial, tuple):
             value = {"kind": "list", "initial": BETWEEN.join(initial), "separator": BETWEEN}
-        axes.append({"name": variable, **value, "file": name, "line": setting.line})
+        key = {"key": setting.key} if in_lines[setting.line] > 1 else {}
+        axes.append({"name": variable, **value, "file": name, "line": setting.line, **key})
     return axes
 
 
@@ -409,7 +422,8 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
 
 
 def _variable(path: str, kind: str, taken: set[str]) -> str:
-    stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
+    plain = re.sub(r"\W+", "_", Path(path).name.partition(".")[0], flags=re.ASCII)
+    stem = plain.strip("_").upper() or "DATA"
     name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
     while name in taken:
         name += "_2"

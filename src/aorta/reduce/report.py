@@ -2,6 +2,7 @@
 read; and its end in a few lines for people.
 """
 
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,14 +110,17 @@ class ReduceReport:
     def next_commands(self) -> list[str]:
         if not self.has_reproducer:
             return []
-        commands = [f"aorta triage run --recipe {self.run_dir}/shrunken/recipe.resolved.yaml"]
-        return [*commands, f"aorta bundle {self.run_dir} --output ."]
+        recipe = f"{self.run_dir}/shrunken/recipe.resolved.yaml"
+        return [
+            shlex.join(["aorta", "triage", "run", "--recipe", recipe]),
+            shlex.join(["aorta", "bundle", str(self.run_dir), "--output", "."]),
+        ]
 
     @property
     def resume_command(self) -> str | None:
         if self.ending.reason is Reason.DONE:
             return None
-        return f"aorta reduce --resume {self.run_dir}"
+        return shlex.join(["aorta", "reduce", "--resume", str(self.run_dir)])
 
     @property
     def candidates(self) -> int:

@@ -399,6 +399,8 @@ class ReductionRun:
         found = found or None if once else found  # one that did not fail may be chance
         names = reproducer.files.names if reproducer.files else ()
         tried = [record for record in answer.records if record.point == point]
+        if verdict is not None and found is None and not once and tried and tried[-1].exit_code:
+            found = False  # it ended by itself, without a file or program that it needs
         shipped = Shipped(
             found,
             tally=verdict.tally if verdict else Tally(),

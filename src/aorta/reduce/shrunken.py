@@ -187,7 +187,7 @@ class Reproducer:
         if environment.isolated or not self.plan.is_command:
             return None
         given = self.plan.request.config["command"]
-        words = given.split() if isinstance(given, str) else list(given)
+        words = _words_of(given)
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
         named = next((w for w in words if _PYTHON.fullmatch(w.rpartition("/")[2])), None)
         if named is None:  # a program of Python's own kind lies beside the Python that runs it
@@ -302,12 +302,13 @@ class Reproducer:
     def _command_lines(self) -> list[str]:
         command = self.command()
         words = command if isinstance(command, list) else command.split()
-        is_python = any(map(_PYTHON.fullmatch, words))
+        is_python = any(map(_PYTHON.fullmatch, _words_of(command)))
         lines = [_FIND_PROGRAMS]
         if is_python and self.requirements:
             check = f'"${{PYTHON:-python3}}" -c {shlex.quote(_LACKS)}'
             lines.append(f"{check} {' '.join(self.requirements)} || exit 127")
         if isinstance(command, list):
+            lines += [_AS_PYTHON] if is_python and not _PYTHON.fullmatch(words[0]) else []
             first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else shlex.quote(words[0])
             return [*lines, f"exec {' '.join([first, *map(shlex.quote, words[1:])])}"]
         if _SIMPLE.fullmatch(command) and "=" not in words[0]:
@@ -315,6 +316,13 @@ class Reproducer:
             return [*lines, f"exec {' '.join([first, *words[1:]])}"]
         lines += [_AS_PYTHON] if is_python else []
         return [*lines, f"exec /bin/bash -c {shlex.quote(command)}"]
+
+
+def _words_of(command: str | Sequence[str]) -> list[str]:
+    """Also those of a text that another shell reads: `bash -c 'python sum.py < rows.txt'`."""
+    return re.findall(
+        r"[^\s'\"`;&|()<>]+", command if isinstance(command, str) else " ".join(command)
+    )
 
 
 def _or_say(what: str) -> str:

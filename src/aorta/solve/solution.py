@@ -182,7 +182,7 @@ class Solution:
     @property
     def next_commands(self) -> list[str]:
         state, known = self.state, self.state.known("reproduce")
-        again = f"aorta solve --resume {state.path}"
+        again = shlex.join(["aorta", "solve", "--resume", str(state.path)])
         if self.stopped is not None and self.reproducer is None:
             return [again]
         if self.status == "user_error":
@@ -201,11 +201,12 @@ class Solution:
             lines = state.known("triage")["optimize"].get("environment_lines", [])
             told += ["; ".join(lines)] if lines else []
         if self.reproducer is not None:
-            told.append(f"{self._python}bash {self.reproducer['path']}/run_repro.sh")
+            script = shlex.quote(f"{self.reproducer['path']}/run_repro.sh")
+            told.append(f"{self._python}bash {script}")
         if packed := state.known("bundle"):
             run = " --run" if packed["elsewhere"] is not None else ""  # there may be nothing to run
-            told.append(f"aorta bundle verify {packed['path']}{run}")
-        told.append(f"aorta report {state.path}")
+            told.append(f"aorta bundle verify {shlex.quote(packed['path'])}{run}")
+        told.append(f"aorta report {shlex.quote(str(state.path))}")
         budget = any(result.status == "budget" for result in state.results.values())
         return [*told, again] if budget or self.stopped or self.is_under_way else told
 

@@ -20,7 +20,7 @@ from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
 from aorta.engine.rundir import writing
-from aorta.reduce.experiment import DATA, ImpatientJudges, ReductionExperiment
+from aorta.reduce.experiment import DATA, PLACE, ImpatientJudges, ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
@@ -177,19 +177,21 @@ class SourceRun:
             return None
 
     @property
-    def _roots(self) -> tuple[Path, Path]:
+    def _roots(self) -> tuple[Path, ...]:
         """Where the program's files lie: what other axes made smaller before the rest."""
-        return self.private / "source" / DATA, self.cwd
+        made = self.private / "source" / DATA
+        return made, made / PLACE, self.cwd
 
     def _file(self, name: str) -> Path:
-        made, given = (root / name for root in self._roots)
-        return made if made.is_file() else given
+        files = [root / name for root in self._roots]
+        return next((file for file in files if file.is_file()), files[-1])
 
     def _data(self, facts: TraceFacts) -> tuple[str, ...]:
         """Files that it read, other than by an import; they go with the script."""
         modules = {module.file for module in facts.modules}
-        made = [str(f.relative_to(self._roots[0])) for f in sorted(self._roots[0].rglob("*"))]
-        names = dict.fromkeys((*made, *facts.opened))
+        laid_out, copy, _ = self._roots
+        made = [f for f in sorted(laid_out.rglob("*")) if not f.is_relative_to(copy)]
+        names = dict.fromkeys((*(str(f.relative_to(laid_out)) for f in made), *facts.opened))
         return tuple(n for n in names if n not in modules and self._file(n).is_file())
 
     def _too_large(self, facts: TraceFacts) -> str | None:
