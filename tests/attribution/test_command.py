@@ -60,6 +60,11 @@ def test_the_evidence_that_tells_nothing_leaves_with_code_3(tmp_path: Path) -> N
 
 
 STEPS = "step 10 loss 2.31\nstep 20 loss 2.11\nstep 30 loss 1.90\n"
+DEEPSPEED = """\
+[2026-11-17 10:00:02,100] [WARNING] [runner.py:215:fetch_hostfile] Unable to find hostfile, will \
+proceed with training with local resources only.
+[2026-11-17 10:00:32,100] [INFO] [launch.py:351:main] Process 4242 exits successfully.
+"""
 
 
 @pytest.mark.parametrize(
@@ -71,6 +76,7 @@ STEPS = "step 10 loss 2.31\nstep 20 loss 2.11\nstep 30 loss 1.90\n"
         "Done.\n",
         "`Trainer.fit` stopped: `max_epochs=10` reached.\n",
         "step 40/40 loss 1.80\n",
+        DEEPSPEED,
     ],
 )
 def test_a_log_that_ended_well_has_neither_a_class_nor_a_bug(tmp_path: Path, last: str) -> None:
@@ -145,6 +151,27 @@ def test_the_rank_that_is_blamed_is_not_said_to_have_written_what_another_wrote(
     finding = attributed(log)["finding"]
     assert finding["root"]["rank"] == 5
     assert finding["summary"].startswith("rank 5: collective_timeout, reported by rank 0: Watchdog")
+
+
+def test_who_waited_and_aborted_first_is_not_the_rank_that_never_came(tmp_path: Path) -> None:
+    timeout = (
+        "[Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10, "
+        "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 "
+        "milliseconds before timing out.\n"
+    )
+    watchdog = "[rank{0}]:[E1117 03:12:44.1 ProcessGroupNCCL.cpp:616] " + timeout
+    end = (
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread "
+        f"terminated with exception: {timeout.format(3)}"
+        "E1117 03:12:50.1 139 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+        "(exitcode: -6) local_rank: 3 (pid: 205) of binary: /opt/venv/bin/python\n"
+    )
+    told = STEPS + "".join(watchdog.format(rank) for rank in (3, 0, 1)) + end
+    (log := tmp_path / "job.log").write_text(told)
+    assert attributed(log)["finding"]["root"]["rank"] is None
+    log.write_text(f"world_size: 4\n{told}")
+    assert attributed(log)["finding"]["root"]["rank"] == 2
 
 
 @pytest.mark.parametrize("speaks", ["[rank{0}]: joined the store", "rank {0} of 8: connecting"])

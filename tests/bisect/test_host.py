@@ -144,7 +144,9 @@ def test_find_fix_names_the_repairing_commit(tmp_path: Path) -> None:
     refused = bisect(repository, tmp_path / "refused", *arguments)
     assert refused.exit_code == 2
     assert "--find-fix" in refused.stderr
-    [culprit] = bisect(repository, tmp_path / "out", "--find-fix", *arguments).json()["culprits"]
+    done = bisect(repository, tmp_path / "out", "--find-fix", *arguments)
+    [culprit] = done.json()["culprits"]
+    assert "One change repairs the failure: " in done.stderr
     assert (culprit["good"], culprit["bad"]) == (shas[13], shas[12])
     assert culprit["title"] == "commit 13"
 

@@ -76,6 +76,18 @@ def test_a_program_that_fails_everywhere_is_the_software(tmp_path: Path) -> None
     assert "aorta solve --" in done.stdout
 
 
+def test_a_program_that_fails_on_any_two_nodes_accuses_no_link(tmp_path: Path) -> None:
+    job = 'case "$AORTA_NODES" in *,*) echo "RuntimeError: broken exchange" >&2; exit 1;; esac'
+    done = aorta("isolate", "--nodes", "0-3", "--", "bash", "-c", job, cwd=tmp_path)
+    assert done.exit_code == 0
+    sentence = "The software: every set of 2 or more nodes fails alike"
+    assert done.stdout.startswith(sentence)
+    run = tmp_path / done.stdout.split()[-1]
+    page = aorta("report", str(run), "--output", str(tmp_path / "page.html"))
+    assert page.exit_code == 0, page.stderr
+    assert sentence in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_a_dry_run_shows_placements_and_cost_and_runs_nothing(tmp_path: Path) -> None:
     done = aorta("isolate", "--nodes", "0-7", "--dry-run", "--", "false", cwd=tmp_path)
     assert done.exit_code == 0

@@ -267,6 +267,25 @@ def test_a_state_that_stops_telling_anything_is_not_asked_for_ever() -> None:
     assert (0, 20) in done.changes
 
 
+def test_a_state_that_takes_long_is_waited_for_however_often_the_others_are_run() -> None:
+    search = Bisection(one_package(3))
+    slow = search.timeline.every_state()[1]
+    pending: list[Point] = []
+    for _ in range(40):
+        pending += search.ask(2 - len(pending), pending)
+        quick = [point for point in pending if search.timeline.vector(point) != slow]
+        if not quick:
+            break
+        pending.remove(quick[0])
+        fails = search.timeline.vector(quick[0]) == search.timeline.bad_end
+        search.tell(quick[0], Verdict(fails))
+    (point,) = pending
+    assert search.timeline.vector(point) == slow
+    assert search.wants(point)
+    search.tell(point, Verdict(True))
+    assert search.possible == 1
+
+
 def any_timeline(kind: str, rng: random.Random) -> Timeline:
     if kind == "merges":
         shape = rng.choice(merges.SHAPES)

@@ -55,7 +55,7 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     assert fixed["p_value"] == 0.05
     assert fixed["trials_needed"] == 1
     page = page_of(tmp_path, matrix)
-    assert "not known; 1 more trials would tell" in page
+    assert "not known; 1 more trial would tell" in page
     assert "3 of 3 against 0 of 3 may be luck" in page
 
 
@@ -450,6 +450,26 @@ def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials:
     assert {found[name]["call"] for name in "ab"} == {"not known"}
     assert all(found[name]["trials_needed"] > 0 for name in "ab")
     assert "more trials would tell" in page_of(tmp_path, matrix)
+
+
+def test_a_cell_that_later_trials_of_the_baseline_put_in_doubt_goes_on(tmp_path: Path) -> None:
+    """It had been left as one without effect, and five of its trials were never run."""
+    job = (
+        '[ "$KIND" = cure ] && exit 0; [ "$KIND" = none ] || { echo x >> met; '
+        'case $(wc -l < met) in 6|7) exit 0;; esac; }; echo "ValueError: boom" >&2; exit 1'
+    )
+    _, matrix = matrix_of(
+        tmp_path,
+        cells=[BASELINE, *(cell(kind, extra_env={"KIND": kind}) for kind in ("none", "cure"))],
+        trials=10,
+        workload_config={"command": job},
+    )
+    found = by_name(matrix)
+    assert found["baseline-local"]["passed_count"] == 2
+    assert {name: found[name]["call"] for name in ("none", "cure")} == {
+        "none": "no effect",
+        "cure": "works",
+    }
 
 
 def test_exact_trials_are_exactly_as_many_in_every_cell(tmp_path: Path) -> None:

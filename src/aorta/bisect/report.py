@@ -15,6 +15,7 @@ from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
+from aorta.core.stats import counted
 from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
@@ -42,7 +43,11 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
     if words := _environment_headline(status, culprits, confidence):
         return words
     words = HEADLINES[status]
-    if status in {"found", "pair"} and culprits:
+    if status == "found" and len(culprits) == 1 and culprits[0].get("removed"):
+        # What the good end has and the bad end lacks, as with --find-fix.
+        repair = {**culprits[0], "removed": False}
+        words = f"One change repairs the failure: {culprit_words(repair)}"
+    elif status in {"found", "pair"} and culprits:
         words += ": " + " and ".join(culprit_words(said) for said in culprits)
     elif culprits:
         words += f": {len(culprits)} candidates"
@@ -273,7 +278,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     for_checks = findings.checks["tests"]
     checks = f" ({for_checks} to check the answer)" if for_checks else ""
     yield (
-        f"  {findings.builds} states, {findings.tests} trials{checks}; "
+        f"  {counted(findings.builds, 'state')}, {counted(findings.tests, 'trial')}{checks}; "
         f"report: {findings.output_dir}/report.md"
     )
 

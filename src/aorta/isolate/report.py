@@ -115,7 +115,11 @@ class IsolateReport:
                 return f"It did not fail in {tried}"
             return f"Not known after {tried}: no explanation is {search.confidence:.0%} likely"
         if answer.kind == SOFTWARE:
-            return f"The software: every set of nodes fails alike ({search.software:.0%})"
+            sets = "nodes"
+            if answer.members:
+                failed = (r for r in self.records if r.outcome is Outcome.REPRODUCED)
+                sets = f"{min(len(self._placement(r)['nodes']) for r in failed)} or more nodes"
+            return f"The software: every set of {sets} fails alike ({search.software:.0%})"
         sure = f"({self._probability(answer):.0%})"
         name = self._name(answer)
         if answer.kind == NODE:

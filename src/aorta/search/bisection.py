@@ -422,11 +422,16 @@ class Bisection:
         if self.ends is EndsVerdict.OPEN:
             end = self._ends.wanted(self.trials, waiting)
             return (end, Purpose.CALIBRATE) if end else None
-        if not self._ends_known or not self._trials_left or self._idle >= _IDLE:
+        if not self._ends_known or not self._trials_left:
             return None
         left = self._left()
         if self._is_close(left or self._group):
             return None
+        if self._idle >= _IDLE:
+            # Sides that were run again beside a state that takes long to build say nothing of it.
+            halved = self._halving(left, waiting) if left and not self.is_sure else None
+            is_new = halved and self.timeline.point(halved, Purpose.PROBE) not in self._recorded
+            return (halved, Purpose.PROBE) if halved and is_new else None
         stand_in = self._in_place_of_the_bad_end()
         if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
             return stand_in, Purpose.PROBE

@@ -3,7 +3,7 @@
 A point is a *placement*: which nodes take part in one run of the job, in the order of their ranks.
 Its verdict says whether the job failed there. Every hypothesis predicts where it must fail:
 
-- software: on every set of nodes, at one rate;
+- software: on every set of nodes, at one rate, or on every set of more than so many nodes;
 - a node: wherever that node takes part;
 - a link: wherever both of its nodes take part;
 - two nodes: wherever either of them takes part;
@@ -37,6 +37,7 @@ NODE, LINK, TWO_NODES, RANK, SOFTWARE = "node", "link", "several", "rank", "soft
 # The software weighs most: it then accuses a node in few of a thousand draws, at the price of some
 # runs more where a node is guilty (`python -m benchmarks isolate` prints both).
 _PRIOR = {SOFTWARE: 0.65, NODE: 0.25, RANK: 0.04, LINK: 0.03, TWO_NODES: 0.03}
+_FROM_A_SIZE = 0.04  # software that needs several nodes to fail, half of it already two
 # How often it fails where the guilty part takes part, and elsewhere; with how likely that is.
 _GUILTY = {1.0: 0.4, 0.9: 0.06, 0.75: 0.08, 0.5: 0.3, 0.35: 0.1, 0.2: 0.05, 0.1: 0.01}
 _BACKGROUND = {0.0: 0.6, 0.02: 0.1, 0.05: 0.2, 0.12: 0.1}
@@ -67,7 +68,9 @@ _NEARLY = 0.97  # of the information of the best placement: then the smaller one
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`members`: indexes of nodes, or the position of a rank's node in the placement."""
+    """`members`: indexes of nodes, or the position of a rank's node in the placement; of software
+    that only fails on more than `n` nodes, `n`.
+    """
 
     kind: str
     members: tuple[int, ...] = ()
@@ -103,7 +106,7 @@ class _Placements:
                 return part[one] & part[other]
             case "several", (one, other):
                 return part[one] | part[other]
-            case "rank", (position,):
+            case "rank" | "software", (position,):
                 return self.has_position[position]
         return (1 << len(self)) - 1
 
@@ -227,6 +230,10 @@ class Isolation:
             found.append((Hypothesis(NODE, (at,)), _PRIOR[NODE] * share))
             if self.sees_ranks:
                 found.append((Hypothesis(RANK, (at,)), _PRIOR[RANK] / self.nodes))
+        sizes = range(max(1, self.smallest), self.largest)
+        for size in sizes:
+            share = 0.5 if size == sizes[0] else 0.5 / (len(sizes) - 1)
+            found.append((Hypothesis(SOFTWARE, (size,)), _FROM_A_SIZE * share))
         return found
 
     def _weighed_pairs(self, least: float) -> dict[Hypothesis, float]:
@@ -351,7 +358,8 @@ class Isolation:
         """The hypothesis that is sure enough, if one is."""
         best, doubt = self.belief.best, 1 - self.confidence
         if self.software >= 1 - _OF_THE_DOUBT_OF_SOFTWARE * doubt:
-            return Hypothesis(SOFTWARE) if self._failed_apart() else None
+            likeliest = next(what for what in self.belief.weights if what.kind == SOFTWARE)
+            return likeliest if self._failed_apart() else None
         sure = (
             self.belief.of_kind(TWO_NODES) if best.kind == TWO_NODES else self.belief.weights[best]
         )

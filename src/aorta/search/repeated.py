@@ -113,7 +113,6 @@ class Interleaved:
         self._place = place
         self._is_open = is_open
         self._told: dict[str, set[int]] = {cell: set() for cell in cells}
-        self._open = set(cells)
         self._refresh()
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
@@ -173,8 +172,8 @@ class Interleaved:
         return number
 
     def _refresh(self) -> None:
-        """Cells do not open again: a decided cell stays decided."""
-        self._open = {cell for cell in self._open if self._is_open(cell, self.tallies)}
+        """A cell may open again: trials of another one, its baseline, may undo what was decided."""
+        self._open = {cell for cell in self.tallies if self._is_open(cell, self.tallies)}
 
 
 def cell_point(cell: str, number: int) -> Point:

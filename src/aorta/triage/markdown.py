@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
+from aorta.core.stats import counted
 from aorta.engine.events import different_failures
 from aorta.triage.matrix import MatrixReport, Row
 from aorta.triage.statistics import STATEMENT, Call
@@ -184,7 +185,7 @@ def _answer(row: Row) -> str:
     if comparison.call is Call.DID_NOT_RUN:
         return f"did not run: {row.stats.error}"
     if comparison.call is Call.NOT_KNOWN and comparison.needed:
-        return f"not known; {comparison.needed} more trials would tell"
+        return f"not known; {counted(comparison.needed, 'more trial')} would tell"
     return comparison.call.value
 
 

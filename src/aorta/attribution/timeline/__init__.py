@@ -77,8 +77,16 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
-    """The last event of a role that each rank shows."""
-    return {event.rank: event for event in facts.reading.events if event.role is role}
+    """The last event of a role that each rank shows. Of one line that several patterns read, the
+    one that says whose it is speaks for all.
+    """
+    events = [event for event in facts.reading.events if event.role is role]
+    known = {(event.source, event.offset) for event in events if event.rank is not None}
+    return {
+        event.rank: event
+        for event in events
+        if event.rank is not None or (event.source, event.offset) not in known
+    }
 
 
 # ---- who went on
@@ -199,7 +207,7 @@ _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
     r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b"
     r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\d+` reached"
-    r"|\btotal training time\b"
+    r"|\btotal training time\b|\bexit(?:s|ed) successfully\b"
     r"|\bfinal (?:(?:test|eval\w*|val\w*|train\w*) )?(?:acc\w*|loss|score)\b"
     r"|^\W*(?:all )?(?:done|finished|completed?|success)\W*$",
     re.IGNORECASE,

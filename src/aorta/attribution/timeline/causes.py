@@ -81,13 +81,15 @@ def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
 
 def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
     """Whether its log goes on for longer than what a dying process leaves in its buffers, and ends
-    well or while steps are made, where no rank is known to have failed.
+    well or while steps are made, where no rank is known to have failed. Plain words, which may be
+    a warning, are past as soon as the log ends so.
     """
     if not cause.events or any(end.failed for end in facts.failures):
         return False
     event = cause.events[0]
     after = event.source.size - (event.offset if event.ends is None else event.ends)
-    return after > LOOK_AROUND and how_it_ends([event.source]) is not None
+    is_past = after > LOOK_AROUND or event.pattern == "last_words"
+    return is_past and how_it_ends([event.source]) is not None
 
 
 # ---- did a rank fail on its own account?

@@ -51,7 +51,12 @@ def _answer(run: OpenedRun, result: Document) -> Headline:
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE)
     if status == "software":
         sure = percent(number(result, "software") or 0)
-        return Headline(f"The software: every set of nodes fails alike ({sure})", Tone.FOUND)
+        sets = "nodes"
+        if number(section(result, "rates"), "background") is not None:  # smaller sets never fail
+            placements = (each for each in items(result, "placements") if isinstance(each, dict))
+            failed = (p for p in placements if words(p, "outcome") == "reproduced")
+            sets = f"{min(len(items(p, 'nodes')) for p in failed)} or more nodes"
+        return Headline(f"The software: every set of {sets} fails alike ({sure})", Tone.FOUND)
     guilty = [each for each in items(result, "guilty") if isinstance(each, dict)]
     if status in {"found", "several"} and guilty:
         names = " and ".join(words(each, "name") for each in guilty)
