@@ -385,6 +385,13 @@ def test_a_file_that_does_not_parse_is_text(name: str, content: str, tmp_path: P
     assert re.fullmatch(re.escape(content) + r" password=<SECRET:\d+>", after.decode())
 
 
+def test_one_cycle_of_a_launch_is_packed_with_the_logs_of_its_ranks(tmp_path: Path) -> None:
+    cycle = next(copied(MAKERS["launch"](), tmp_path).glob("cycle_*"))
+    _, bundle = packed(cycle, tmp_path / "out", "--ticket", "GPU-8")
+    names = {entry["path"] for entry in manifest_of(bundle)["files"]}
+    assert {file.name for file in cycle.glob("rank_*")} <= names
+
+
 def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) -> None:
     case = copied(MAKERS["launch"](), tmp_path) / "case"
     (case / "logs" / "trace_3").write_bytes(b"\x80\0pickle")
