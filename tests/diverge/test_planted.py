@@ -13,8 +13,6 @@ from aorta.diverge.stream import Stream, read_streams
 pytestmark = pytest.mark.xdist_group("torch-recordings")
 PLANTED = planted()
 DRAWN = ("same", "dropout_draws_more")
-# Attention that is next to uniform: 6.9 % apart, where bfloat16 explains 6.6 %.
-TOO_NEAR = {"requested_and_over_the_wrong_axis"}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more: dict[str, list[Run]] = {
         name: [("single", {}), ("double", {"dtype": "float64"})] for name in DRAWN
     }
-    run_planted({name: one.runs() + more.get(name, []) for name, one in PLANTED.items()}, out)
+    # Of the good side one: that it repeats itself is the same code.
+    run_planted({name: one.runs()[:3] + more.get(name, []) for name, one in PLANTED.items()}, out)
     return out
 
 
@@ -31,7 +30,7 @@ def runs_of(recorded: Path, name: str, side: str) -> list[list[Stream]]:
     return [read_streams(path) for path in sorted((recorded / name).glob(f"{side}-*"))]
 
 
-@pytest.mark.parametrize("name", sorted(PLANTED.keys() - TOO_NEAR))
+@pytest.mark.parametrize("name", PLANTED)
 def test_the_first_operation_that_parts_is_named(name: str, recorded: Path) -> None:
     bad, good = runs_of(recorded, name, "bad"), runs_of(recorded, name, "good")
     own = self_difference(bad) or self_difference(good)
@@ -67,7 +66,7 @@ def test_the_first_nan_is_where_finite_numbers_went_in(recorded: Path) -> None:
 
 
 def test_a_mask_of_infinities_is_not_where_they_come_from(recorded: Path) -> None:
-    (streams, _) = runs_of(recorded, "attention_mask", "good")
+    (streams,) = runs_of(recorded, "attention_mask", "good")
     assert first_nonfinite(streams) is None
 
 

@@ -32,8 +32,8 @@ def test_a_run_that_ends_while_it_is_read_is_done_only_with_what_it_wrote(tmp_pa
 
     reader = RunReader(run.path, {"solve": gather})
     first, second = reader.open(), reader.open()
-    assert (first.state, first.material) == ("running", {"result": False})
-    assert (second.state, second.material) == ("done", {"result": True})
+    assert (first.state, first.documents) == ("running", {"result": False})
+    assert (second.state, second.documents) == ("done", {"result": True})
 
 
 def test_a_run_that_was_claimed_and_is_not_locked_yet_has_not_died(tmp_path: Path) -> None:

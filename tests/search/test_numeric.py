@@ -79,7 +79,7 @@ def test_a_second_island_far_below_is_found_and_reported() -> None:
     drive(search, lambda p: float(value(p) >= 3000 or 5 <= value(p) <= 20))
     assert value(search.best) <= 5.25
     assert search.monotone is False
-    assert search.doubts()
+    assert search.monotonicity_checks()
 
 
 def test_a_promise_of_monotonicity_is_believed() -> None:

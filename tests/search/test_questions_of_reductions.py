@@ -153,7 +153,7 @@ def lines_of(
         asked += [signs(point) for point in points]
         for point in points:
             search.tell(point, Verdict(fails(frozenset(as_indexes(point["f"])))))
-    return f"{' '.join(asked)}: {signs(search.best)} {len(search.proofs())}"
+    return f"{' '.join(asked)}: {signs(search.best)} {len(search.minimality_checks())}"
 
 
 def signs(point: Point) -> str:

@@ -47,7 +47,7 @@ def add_run_tools(server: "MCPServer", jail: PathJail, *, may_start: bool) -> No
             "state": opened.state,
             "answer": page.answer.sentence,
             "more": page.answer.more,
-            "documents": dict(opened.material),
+            "documents": dict(opened.documents),
         }
 
     @server.tool()
@@ -126,11 +126,11 @@ def _status(run_dir: Path) -> dict[str, Any]:
     if verb_of(run_dir) != "solve":
         raise UsageError("this is no directory of a solve")
     opened = reader_of(run_dir).open()
-    result = opened.material.get("result") or {}
+    result = opened.documents.get("result") or {}
     return {
         "state": opened.state,
         "status": result.get("status"),
-        "stages": result.get("stages") or opened.material.get("stages") or [],
+        "stages": result.get("stages") or opened.documents.get("stages") or [],
         "answer": page_of(opened).answer.sentence,
         "next": result.get("next") or [],
     }

@@ -17,7 +17,7 @@ from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
 from aorta.diverge.rounding import Judged, one_is_low, other_types, outputs_apart
-from aorta.diverge.stream import Operation, Stream
+from aorta.diverge.stream import Operation, Stream, plain
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
 # Moves numbers, and makes none: of the operations of a line the one that computes is named.
@@ -366,7 +366,3 @@ def _side(operation: Operation) -> dict[str, Any]:
         "line": operation.line or None,
         "outputs": [digest.to_json() for digest in operation.outputs],
     }
-
-
-def plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

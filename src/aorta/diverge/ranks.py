@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from aorta.diverge.comparing import plain
 from aorta.diverge.rounding import outputs_apart
-from aorta.diverge.stream import Digest, Operation, Stream
+from aorta.diverge.stream import Digest, Operation, Stream, plain
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Digest:
             "shape": list(self.shape),
             "dtype": self.dtype,
             "device": self.device,
-            "stats": {name: _plain(value) for name, value in stats.items()},
+            "stats": {name: plain(value) for name, value in stats.items()},
         }
 
 
@@ -277,6 +277,6 @@ def _digest(
     return Digest(*facts, samples, norm, total, low, high, of_bits, weighed)
 
 
-def _plain(value: float | bool) -> float | bool | str:
+def plain(value: float | bool) -> float | bool | str:
     """JSON has no NaN and no infinity."""
     return value if isinstance(value, bool) or math.isfinite(value) else str(value)

@@ -90,7 +90,7 @@ class Engine:
         # None: nobody asks about warm starts, or any more.
         self._warmth = Warmth(getattr(executor, "warm", False)) if question.warm else None
         self._dropped_warm = ""
-        self._proofs = 0  # trials that only compared warm starts with cold ones
+        self._warm_checks = 0  # trials that only compared warm starts with cold ones
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -324,7 +324,7 @@ class Engine:
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         if _is_proof(record.point):
-            self._proofs += 1
+            self._warm_checks += 1
             self._open[record.point].count(record)
             return
         self._records.append(record)
@@ -385,7 +385,7 @@ class Engine:
 
     @property
     def _spent(self) -> int:
-        return len(self._records) + self._proofs
+        return len(self._records) + self._warm_checks
 
     def _elapsed(self) -> float:
         return self._clock() - self._began

@@ -1,5 +1,5 @@
 """The axes of a reduction spec as they are written, kind by kind. What they stand for on disk is
-`materials`' affair.
+`bindings`' affair.
 """
 
 from typing import Annotated, Any, ClassVar, Literal

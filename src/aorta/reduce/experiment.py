@@ -16,17 +16,17 @@ from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.engine.rundir import is_output, writing
-from aorta.reduce.files import watch_opened
-from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
-from aorta.reduce.materials import (
+from aorta.reduce.bindings import (
     NONSENSE,
-    Material,
+    AxisBinding,
     changed_names,
     folders_of,
     place_all,
     place_inside,
     settings_of,
 )
+from aorta.reduce.files import watch_opened
+from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
 from aorta.reduce.spec import Gate
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
@@ -126,7 +126,7 @@ class ReductionExperiment:
     """Implements `engine.question.Experiment`."""
 
     base: WorkloadExperiment
-    materials: Sequence[Material]
+    bindings: Sequence[AxisBinding]
     oracle: Deciding
     patience: TimeLimits
 
@@ -149,7 +149,7 @@ class ReductionExperiment:
         """Where the command runs, if that is not the original's own directory: a copy of it in
         `folder`, with the files that the point changes.
         """
-        changed = changed_names(self.materials)
+        changed = changed_names(self.bindings)
         if not changed:
             return None
         place = folder / PLACE
@@ -157,12 +157,12 @@ class ReductionExperiment:
         copy = self.base.environment.isolated  # a container sees nothing else
         with writing(place):
             make_workplace(self.base.subject.cwd, place, changed, copy=copy)
-        place_inside(self.materials, point, place, nonsense=nonsense)
+        place_inside(self.bindings, point, place, nonsense=nonsense)
         return place
 
     def variables(self, point: Point, folder: Path) -> dict[str, str]:
         """Every variable that a trial of this point sets, its files laid out in `folder`."""
-        placed = place_all(self.materials, point, folder)
+        placed = place_all(self.bindings, point, folder)
         texts = {name: str(value) for name, value in placed.items()}
         return {**self.base.env, **self.launching(point), **texts}
 
@@ -172,11 +172,11 @@ class ReductionExperiment:
         return argv if ranks is None else with_world_size(argv, ranks)
 
     def ranks(self, point: Point) -> int | None:
-        for material in self.materials:
-            value = point[material.axis.name]
-            if material.axis.kind is AxisKind.RANKS and isinstance(value, tuple):
+        for binding in self.bindings:
+            value = point[binding.axis.name]
+            if binding.axis.kind is AxisKind.RANKS and isinstance(value, tuple):
                 return len(value)
-            if material.axis.kind is AxisKind.WORLD_SIZE and isinstance(value, int):
+            if binding.axis.kind is AxisKind.WORLD_SIZE and isinstance(value, int):
                 return value
         return None
 
@@ -230,15 +230,13 @@ class WatchedExperiment(AroundExperiment):
 
     def opened(self) -> list[str]:
         """The axes whose file or folder was opened by trials that are not watched any more."""
-        materials = self.inner.materials
+        bindings = self.inner.bindings
         return [
-            material.axis.name
-            for material, inside in zip(materials, folders_of(materials), strict=True)
-            if (name := material.file_name) is not None
+            binding.axis.name
+            for binding, inside in zip(bindings, folders_of(bindings), strict=True)
+            if (name := binding.file_name) is not None
             and any(
-                _is_at(
-                    found, f"{PLACE}/{material.inside}" if material.inside else f"{inside}{name}"
-                )
+                _is_at(found, f"{PLACE}/{binding.inside}" if binding.inside else f"{inside}{name}")
                 for seen in self._opened
                 for found in seen
             )
@@ -261,10 +259,10 @@ class IgnoredExperiment(AroundExperiment):
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(self.at, index, trial_dir)
-        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
-        names = settings_of([material], self.at) or [material.axis.name]
+        binding = next(m for m in self.inner.bindings if m.axis.name == point[IGNORED])
+        names = settings_of([binding], self.at) or [binding.axis.name]
         folder = (trial_dir / DATA).absolute()
-        place = self.inner.workplace(self.at, folder, nonsense=material.axis.name)
+        place = self.inner.workplace(self.at, folder, nonsense=binding.axis.name)
         env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
         return replace(trial, env=env, cwd=place or trial.cwd)
 

@@ -16,10 +16,10 @@ from aorta.core.trial import Verdict
 from aorta.engine.journal import DATA
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
+from aorta.reduce.bindings import AxisBinding, bindings_of
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
 from aorta.reduce.files import secret_variables
 from aorta.reduce.launcher import is_launched
-from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.registry.workloads import check_workload
@@ -69,7 +69,7 @@ class ReducePlan:
     spec: SpecFile
     request: WorkloadRequest
     base: WorkloadExperiment
-    materials: Sequence[Material]
+    bindings: Sequence[AxisBinding]
     budget: Budget
     scrub: tuple[str, ...] = ()
     bare: bool = False
@@ -78,7 +78,7 @@ class ReducePlan:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        return tuple(material.axis for material in self.materials)
+        return tuple(binding.axis for binding in self.bindings)
 
     @property
     def oracle(self) -> Oracle:
@@ -111,7 +111,7 @@ class ReducePlan:
         if self.spec.content.gate is not None:
             oracle = GatedOracle(oracle, self.spec.content.gate)
         patience = patience_with(self.request.timeout, self.oracle)
-        return ReductionExperiment(self.base, self.materials, oracle, patience)
+        return ReductionExperiment(self.base, self.bindings, oracle, patience)
 
     def scrubber(self) -> Scrubber:
         """The user's patterns, and the values of secret variables."""
@@ -127,7 +127,7 @@ class ReducePlan:
             "oracle": [repr(self.oracle), content.ranks, repr(content.gate)],
             "judging": repr(content.budget.k_of_n),
             "axes": [repr(axis) for axis in self.axes],
-            DATA: [material.digest for material in self.materials],
+            DATA: [binding.digest for binding in self.bindings],
             "environment": repr(self.request.environment),
             "variables": sorted(self.base.env.items()),
             **script_digests(self.base),
@@ -147,7 +147,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         spec=spec,
         request=request,
         base=base,
-        materials=materials_of(spec, base.subject.cwd),
+        bindings=bindings_of(spec, base.subject.cwd),
         budget=Budget(
             max_trials=overrides.max_trials or content.budget.max_trials,
             max_seconds=overrides.max_wall_clock or content.budget.max_wall_clock,

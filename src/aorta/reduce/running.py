@@ -34,6 +34,7 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
+from aorta.reduce.bindings import changed_sources, settings_of
 from aorta.reduce.experiment import (
     IGNORED,
     IgnoredExperiment,
@@ -42,7 +43,6 @@ from aorta.reduce.experiment import (
     clear_data,
 )
 from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
-from aorta.reduce.materials import changed_sources, settings_of
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -77,14 +77,14 @@ def reduce_workload(
     output = Output(session.run, plan, plan.scrubber())
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners, sees_opened_files)
-    trace = Trace(plan.axes, partial(settings_of, plan.materials))
+    trace = Trace(plan.axes, partial(settings_of, plan.bindings))
     report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
     reproducer = run.reproducer(report, output.scrubber.file_name)
     if reproducer is not None:
         report, reproducer = run.rehearse(report, reproducer, output)
         programs = [str(place) for place in reproducer.portable.programs]
         session.run.describe(programs=programs, python=reproducer.python)
-    changed = changed_sources(plan.materials)
+    changed = changed_sources(plan.bindings)
     if changed:
         # Trials get copies: somebody else did that, and the answer may rest on both.
         said = f"{', '.join(map(str, changed))} changed while it was reduced"
@@ -449,7 +449,7 @@ class ReductionRun:
         """env.json as the workload at this point sees it."""
         if self._inside is not None:
             return dict(self._inside)
-        return host_snapshot({**self.plan.base.env, **settings_of(self.plan.materials, point)})
+        return host_snapshot({**self.plan.base.env, **settings_of(self.plan.bindings, point)})
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
@@ -471,12 +471,12 @@ class ReductionRun:
         clear_data(self.session.run.private / record.path)
         if self._machine is None:
             self._machine = self._inside or host_snapshot(self.plan.base.env)
-        settings = settings_of(self.plan.materials, record.point)
+        settings = settings_of(self.plan.bindings, record.point)
         return {ENV_FINGERPRINT: fingerprint_of(self._machine, settings)}
 
     def _apart(self) -> list[Path]:
         """Never copied as workload: reduced data, the spec, and the results themselves."""
-        sources = [material.source for material in self.plan.materials if material.source]
+        sources = [binding.source for binding in self.plan.bindings if binding.source]
         return [*sources, Path(self.plan.spec.file), self.session.path.parent]
 
     def _report(self, reduction: Reduction, answer: Answer) -> ReduceReport:

@@ -21,6 +21,7 @@ from aorta.core.failure import Failure
 from aorta.core.oracle import PythonOracle, RegexOracle, naming
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
+from aorta.reduce.bindings import changed_names, place_all, place_inside
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.files import (
     Portable,
@@ -33,7 +34,6 @@ from aorta.reduce.files import (
     secret_variables,
 )
 from aorta.reduce.handoff import recipe_document, spec_document
-from aorta.reduce.materials import changed_names, place_all, place_inside
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.requirements import requirements, requirements_text
 from aorta.registry.workloads import workload_place
@@ -98,12 +98,12 @@ class Reproducer:
         folder.mkdir(parents=True, exist_ok=True)
         placed = {
             name: self._renamed(value, folder) if isinstance(value, Path) else value
-            for name, value in place_all(self.plan.materials, self.point, folder, _TAKEN).items()
+            for name, value in place_all(self.plan.bindings, self.point, folder, _TAKEN).items()
         }
         inside: dict[str, str | Path] = {}
         if self.files is not None:
             self.files.copy_to(folder / self.home)
-            inside = place_inside(self.plan.materials, self.point, folder / self.home)
+            inside = place_inside(self.plan.bindings, self.point, folder / self.home)
             for name, source in self.portable.copied.items():
                 target = folder / self.home / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class Reproducer:
         """Where the command runs, seen from the script; beside it where no file is needed."""
         if self.files is None:
             return self._original_place
-        own = self.files.names or self.portable.copied or changed_names(self.plan.materials)
+        own = self.files.names or self.portable.copied or changed_names(self.plan.bindings)
         return self.home if own else "."
 
     @property

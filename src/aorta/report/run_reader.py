@@ -57,7 +57,7 @@ class OpenedRun:
     verb: str
     state: str
     about: Document
-    material: Document
+    documents: Document
     trials: Sequence[Trial] = field(default_factory=tuple)
 
     @property
@@ -107,7 +107,7 @@ class RunReader:
         raw = {
             "directory": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
-            "material": self._gather(self.path),
+            "documents": self._gather(self.path),
         }
         texts = sorted({text for record in records for text in _texts_of(record)})
         learn_document(self._scrubber, raw, ours=True)
@@ -119,7 +119,7 @@ class RunReader:
             verb=self.verb,
             state=state,
             about=clean["about"],
-            material=clean["material"],
+            documents=clean["documents"],
             trials=[_trial(record, replaced) for record in records],
         )
 

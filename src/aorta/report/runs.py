@@ -75,7 +75,7 @@ def _listed(path: Path) -> Listed:
     try:
         run = reader_of(path).open()
         verb, state, answer = run.verb, run.state, page_of(run).answer.sentence
-        ticket = words(run.about, "ticket") or words(run.material.get("matrix"), "ticket")
+        ticket = words(run.about, "ticket") or words(run.documents.get("matrix"), "ticket")
     except AortaError as wrong:
         verb, state, answer, ticket = words(about, "verb"), "unreadable", wrong.message, ""
     return Listed(path, verb, ticket, state, answer, _created(path, about))
@@ -157,7 +157,7 @@ def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     """The verbs' own documents, leaf by leaf."""
     if a.verb != b.verb:
         return
-    yield from _different("", _lasting(a.material), _lasting(b.material))
+    yield from _different("", _lasting(a.documents), _lasting(b.documents))
 
 
 def _lasting(value: Any) -> Any:

@@ -89,12 +89,12 @@ class WindowSearch:
         first, last = self._parts[0], self._parts[-1]
         return first.largest_rejected, None if last is first else last.largest_rejected
 
-    def proofs(self) -> list[Point]:
+    def minimality_checks(self) -> list[Point]:
         """The rejected windows just shorter than the answer at its start."""
-        return self._parts[-1].proofs()
+        return self._parts[-1].minimality_checks()
 
-    def doubts(self) -> list[Point]:
-        return [point for part in self._parts for point in part.doubts()]
+    def monotonicity_checks(self) -> list[Point]:
+        return [point for part in self._parts for point in part.monotonicity_checks()]
 
     @property
     def unresolved(self) -> int:
@@ -116,14 +116,14 @@ class AxisSearch(Search, Protocol):
     def monotone(self) -> bool | None:
         """Whether smaller never reproduced more often; None where that was not seen."""
 
-    def doubts(self) -> Sequence[Point]:
+    def monotonicity_checks(self) -> Sequence[Point]:
         """The rejected points larger than the answer: if they hold, the axis is not monotone."""
 
     @property
     def unresolved(self) -> int:
         """How many points could not be told."""
 
-    def proofs(self) -> Sequence[Point]:
+    def minimality_checks(self) -> Sequence[Point]:
         """The rejected points on which the claim rests that nothing smaller reproduces."""
 
 
@@ -160,11 +160,11 @@ class OrderedSearch(FirstThatReproduces):
     def best(self) -> Point:
         return super().best or self._base
 
-    def proofs(self) -> list[Point]:
+    def minimality_checks(self) -> list[Point]:
         """The more wanted values, all rejected."""
         return list(self.more_wanted())
 
-    def doubts(self) -> list[Point]:
+    def monotonicity_checks(self) -> list[Point]:
         """None: the order of the values claims nothing about the failure."""
         return []
 

@@ -143,7 +143,7 @@ class Descent:
         self._last: dict[str, AxisSearch] = {}
         self._unfinished: dict[str, AxisSearch] = {}  # had a turn, and are not through
         self._no_sizes: set[str] = set()
-        self._doubts: dict[str, Point] = {}
+        self._monotonicity_checks: dict[str, Point] = {}
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
         self._since = _SinceSeen()
@@ -299,7 +299,7 @@ class Descent:
             if self._incumbent != before:
                 self._dirty = {axis.name for axis in self._axes} - self._no_sizes
                 continue
-            yield from self._check_doubts()
+            yield from self._check_monotone()
             yield from self._confirm()
 
     def _descend(self) -> _Stages:
@@ -332,22 +332,22 @@ class Descent:
         if search.done or turn.is_no_size:
             self._last[name] = search
             self._dirty.discard(name)
-            for point in search.doubts()[:1]:
-                self._doubts[name] = point
+            for point in search.monotonicity_checks()[:1]:
+                self._monotonicity_checks[name] = point
         else:
             self._unfinished[name] = search
 
     def _recheck(self) -> _Stages:
         """Fresh trials for rejections under the answer that may have been bad luck."""
         through = [axis.name for axis in self._order if axis.name not in self._no_sizes]
-        proofs = [p for name in through for p in self._last[name].proofs()]
-        if thin := self._thin_again(proofs):
-            yield _Stage(FirstThatReproduces(thin), self._incumbent)
+        minimality_checks = [p for name in through for p in self._last[name].minimality_checks()]
+        if weak := self._weak_again(minimality_checks):
+            yield _Stage(FirstThatReproduces(weak), self._incumbent)
 
-    def _check_doubts(self) -> _Stages:
+    def _check_monotone(self) -> _Stages:
         """A point that was rejected by bad luck must not pass for an axis that is not monotone."""
-        if thin := self._thin_again(self._doubts.values()):
-            yield _Stage(EveryPoint(thin), self._incumbent, moves=False)
+        if weak := self._weak_again(self._monotonicity_checks.values()):
+            yield _Stage(EveryPoint(weak), self._incumbent, moves=False)
 
     def _confirm(self) -> _Stages:
         if self._incumbent == self._history[0]:
@@ -492,13 +492,13 @@ class Descent:
         if self._known.pop(point, None) is not None:
             self._replicas[point] += 1
 
-    def _thin_again(self, points: Iterable[Point]) -> list[Point]:
+    def _weak_again(self, points: Iterable[Point]) -> list[Point]:
         """Those whose rejection may have been bad luck, each of them once, to be asked anew."""
-        thin = [p for p in points if self._is_thin(p)]
-        for point in thin:
+        weak = [p for p in points if self._is_weak(p)]
+        for point in weak:
             self._forget(point)
-        self._rechecked.update(thin)
-        return thin
+        self._rechecked.update(weak)
+        return weak
 
     def _issued(self, point: Point) -> Point:
         if point.purpose is not Purpose.PROBE:
@@ -511,7 +511,7 @@ class Descent:
     def _is_current(self, point: Point) -> bool:
         return self._stage is not None and self._stage.owns(point)
 
-    def _is_thin(self, point: Point) -> bool:
+    def _is_weak(self, point: Point) -> bool:
         verdict = self._known.get(point)
         if verdict is None or verdict.reproduces is not False or point in self._rechecked:
             return False
@@ -553,7 +553,11 @@ class Descent:
     def _facts(self, axis: Axis) -> AxisFacts:
         last = self._last.get(axis.name) or self._unfinished.get(axis.name)
         monotone = last.monotone if last is not None else None
-        doubt = self._known.get(self._doubts[axis.name]) if axis.name in self._doubts else None
+        doubt = (
+            self._known.get(self._monotonicity_checks[axis.name])
+            if axis.name in self._monotonicity_checks
+            else None
+        )
         if doubt is not None:
             monotone = False if doubt.reproduces is False else None
         return AxisFacts(

@@ -204,16 +204,16 @@ class NumericSearch(RankedSearch):
     @property
     def monotone(self) -> bool | None:
         """False where it was seen not to be; True where nothing seen speaks against it."""
-        if self.doubts() or self._axis.monotone is False:
+        if self.monotonicity_checks() or self._axis.monotone is False:
             return False
         return True if self.done and not self._unresolved else None
 
-    def proofs(self) -> list[Point]:
+    def minimality_checks(self) -> list[Point]:
         """The rejected point just below the answer."""
         rejected = self.largest_rejected
         return [] if rejected is None else [self._point(rejected)]
 
-    def doubts(self) -> list[Point]:
+    def monotonicity_checks(self) -> list[Point]:
         """The rejected points above the answer."""
         return [self._point(n) for n in self._bracket.above if n not in self._unresolved]
 

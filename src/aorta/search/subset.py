@@ -293,16 +293,16 @@ class SubsetSearch:
     @property
     def monotone(self) -> bool | None:
         """False when removing more brought the failure back; True only where promised."""
-        return False if self.doubts() else self._axis.monotone
+        return False if self.monotonicity_checks() else self._axis.monotone
 
-    def doubts(self) -> list[Point]:
+    def monotonicity_checks(self) -> list[Point]:
         """The rejected sets that hold all of the answer and more."""
         larger = [kept for kept in self._rejected if kept > self._verified]
         return [
             self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
         ]
 
-    def proofs(self) -> list[Point]:
+    def minimality_checks(self) -> list[Point]:
         """The rejected points on which 1-minimality rests."""
         kept = self._verified
         singles = (kept - {item} for item in sorted(kept))

@@ -152,9 +152,7 @@ class Program:
         """
         freely = self.free >= free and not self.kept
         known = freely or value.startswith(_OF_A_CONFIGURATION) or self.is_data(value)
-        # A long literal takes a line for each entry.
-        is_short = value[0] not in "[{" or len(value) <= 80
-        return known and is_short and not self.is_blamed(value)
+        return known and not self.is_blamed(value)
 
     def is_data(self, value: str) -> bool:
         """Whether every text and number of this value stands in the data that it read."""

@@ -181,7 +181,7 @@ class SourceSearch:
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
         now = ROUNDS[self._round]
-        if _printed_lines(best.text) <= now.over:
+        if count_lines(best.text) <= now.over:
             return
         facts = self._facts_of(best)
         program = replace(self._must, text=best.text, facts=facts, free=now.free)
@@ -234,12 +234,6 @@ class SourceSearch:
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])
-
-
-def _printed_lines(text: str) -> int:
-    """About as many as a formatter makes of it: a long line is broken at its commas."""
-    long = [line for line in text.splitlines() if len(line) > 100]
-    return count_lines(text) + sum(line.count(",") for line in long)
 
 
 _WORD = re.compile(r"[^\W\d]\w*")

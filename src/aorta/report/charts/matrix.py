@@ -12,7 +12,7 @@ from aorta.report.markup import Markup, el
 _HEAD, _ROW = 30, 54
 
 
-class Standing(StrEnum):
+class CellAnswer(StrEnum):
     """What a cell's rate is worth."""
 
     BASELINE = "baseline"
@@ -23,14 +23,18 @@ class Standing(StrEnum):
     ABSENT = "absent"  # did not run
 
 
-_SIGNS = {Standing.INERT: "∅ inert", Standing.ERROR: "✕ error", Standing.ABSENT: "— did not run"}
+_SIGNS = {
+    CellAnswer.INERT: "∅ inert",
+    CellAnswer.ERROR: "✕ error",
+    CellAnswer.ABSENT: "— did not run",
+}
 
 
 @dataclass(frozen=True)
 class HeatCell:
     row: str
     column: str
-    standing: Standing
+    standing: CellAnswer
     hits: int = 0
     trials: int = 0
     low: float = 0.0
@@ -77,7 +81,7 @@ def draw_heat(cells: Sequence[HeatCell], width: int, says: str) -> Markup:
 def _cell(cell: HeatCell, x: float, y: float, width: float, height: float) -> Markup:
     standing = cell.standing
     box = {"x": x, "y": y, "width": width, "height": height, "rx": 4}
-    tinted = standing in {Standing.BASELINE, Standing.PROVED, Standing.UNPROVED}
+    tinted = standing in {CellAnswer.BASELINE, CellAnswer.PROVED, CellAnswer.UNPROVED}
     parts: list[object] = [
         el("title", cell.says),
         el("rect", class_=f"cell {standing.value}", **box),
@@ -86,9 +90,9 @@ def _cell(cell: HeatCell, x: float, y: float, width: float, height: float) -> Ma
         parts.append(
             el("rect", class_="heat", style=f"opacity:{0.08 + 0.72 * cell.rate:.2f}", **box)
         )
-    if standing in {Standing.UNPROVED, Standing.INERT}:
+    if standing in {CellAnswer.UNPROVED, CellAnswer.INERT}:
         parts.append(el("rect", fill="url(#hatch)", class_="hatch", **box))
-    if standing is Standing.BASELINE:
+    if standing is CellAnswer.BASELINE:
         parts.append(el("rect", class_="outline", **box))
     parts += _inside(cell, x, y, width) if cell.trials else [_sign(standing, x, y, width)]
     return el("g", parts)
@@ -110,6 +114,6 @@ def _inside(cell: HeatCell, x: float, y: float, width: float) -> list[Markup]:
     return parts
 
 
-def _sign(standing: Standing, x: float, y: float, width: float) -> Markup:
+def _sign(standing: CellAnswer, x: float, y: float, width: float) -> Markup:
     words = fitted(_SIGNS.get(standing, "no trial yet"), width - 12)
     return label(x + width / 2, y + 30, words, "sign", "middle")

@@ -176,7 +176,7 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    finding, decision = section(run.material, "finding"), section(run.material, "decision")
+    finding, decision = section(run.documents, "finding"), section(run.documents, "decision")
     return Page(
         verb="attribute",
         title=run.name,

@@ -152,8 +152,8 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.material, "result")
-    timeline = timeline_of(section(run.material, "timeline"))
+    result = section(run.documents, "result")
+    timeline = timeline_of(section(run.documents, "timeline"))
     sharp = replayed_belief(timeline, run.trials) if timeline else None
     missing = missing_result(result)
     if sharp is None:
@@ -284,7 +284,7 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
 
 
 def _logs(run: OpenedRun) -> list[Section]:
-    logs = section(run.material, "logs")
+    logs = section(run.documents, "logs")
     good, bad = ([str(line) for line in items(logs, side)] for side in ("good", "bad"))
     if not good and not bad:
         return []

@@ -51,14 +51,14 @@ def _thinned(curve: Sequence[Any]) -> list[Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.material, "result")
+    result = section(run.documents, "result")
     first = section(result, "first")
     return Page(
         verb="diverge",
         title=run.name,
         answer=_answer(run, result, first),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
-        picture=_picture(run.material, first),
+        picture=_picture(run.documents, first),
         sections=[
             *_operation(first),
             *_nonfinite(result),

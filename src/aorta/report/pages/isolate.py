@@ -32,7 +32,7 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.material, "result")
+    result = section(run.documents, "result")
     return Page(
         verb="isolate",
         title=run.name,

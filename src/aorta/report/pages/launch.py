@@ -57,11 +57,11 @@ def _last_signs(folder: Path) -> list[list[float]]:
 
 
 def page(run: OpenedRun) -> Page:
-    lives = [life for row in rows(run.material, "cycles") if (life := _life(row))]
-    infos = [section(row, "info") for row in rows(run.material, "cycles")]
+    lives = [life for row in rows(run.documents, "cycles") if (life := _life(row))]
+    infos = [section(row, "info") for row in rows(run.documents, "cycles")]
     last = infos[-1] if infos else {}
     # While a job runs, a case in its directory is an earlier job's.
-    case = {} if run.running else run.material
+    case = {} if run.running else run.documents
     finding = section(case, "finding") or section(last, "finding")
     decision = section(case, "decision") or section(last, "decision")
     return Page(
@@ -78,7 +78,7 @@ def page(run: OpenedRun) -> Page:
 def _answer(
     run: OpenedRun, infos: Sequence[Document], finding: Document, decision: Document
 ) -> Headline:
-    ended = section(run.material, "ending") or section(infos[-1] if infos else {}, "ending")
+    ended = section(run.documents, "ending") or section(infos[-1] if infos else {}, "ending")
     ending = words(ended, "reason")
     job_end = _job_end(run, count(ended, "exit_code"))
     lives = counted(len(infos), "cycle")

@@ -3,7 +3,7 @@ needed.
 """
 
 from aorta.core.stats import wilson
-from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
+from aorta.report.charts.matrix import CellAnswer, HeatCell, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import Command, FactRows, Figure, Headline, Page, Section, Tone, Words
 from aorta.report.pages.common import (
@@ -19,7 +19,7 @@ from aorta.report.run_reader import OpenedRun
 
 
 def page(run: OpenedRun) -> Page:
-    found = section(run.material, "optimize")
+    found = section(run.documents, "optimize")
     return Page(
         verb="triage",
         title=run.name,
@@ -62,12 +62,12 @@ def _counts(entry: Document) -> tuple[int, int]:
 
 def _picture(found: Document) -> Figure | None:
     original = section(found, "original")
-    cells = [_cell("no mitigation", original, Standing.BASELINE)] if count(original, "of") else []
+    cells = [_cell("no mitigation", original, CellAnswer.BASELINE)] if count(original, "of") else []
     for entry in rows(found, "sets"):
         name = " + ".join(str(part) for part in items(entry, "mitigations"))
-        cells.append(_cell(name, entry, Standing.PROVED))
+        cells.append(_cell(name, entry, CellAnswer.PROVED))
         cells += [
-            _cell(f"… without {part}", section(without), Standing.UNPROVED)
+            _cell(f"… without {part}", section(without), CellAnswer.UNPROVED)
             for part, without in section(entry, "without").items()
         ]
     if not cells:
@@ -80,11 +80,11 @@ def _picture(found: Document) -> Figure | None:
     )
 
 
-def _cell(name: str, entry: Document, standing_: Standing) -> HeatCell:
+def _cell(name: str, entry: Document, standing_: CellAnswer) -> HeatCell:
     failed, of = _counts(entry)
     low, high = wilson(failed, of)
     return HeatCell(
-        name, "failure rate", standing_ if of else Standing.ABSENT, failed, of, low, high
+        name, "failure rate", standing_ if of else CellAnswer.ABSENT, failed, of, low, high
     )
 
 

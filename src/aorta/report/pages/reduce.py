@@ -96,7 +96,7 @@ def _size(value: object) -> float | None:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.material, "result")
+    result = section(run.documents, "result")
     tracks = tracks_of(run, result)
     return Page(
         verb="reduce",
@@ -192,7 +192,7 @@ def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterab
 
 def _from_trace(run: OpenedRun) -> list[Candidate]:
     spent, found = 0, []
-    for line in rows(run.material, "trace"):
+    for line in rows(run.documents, "trace"):
         spent += max(1, count(line, "trials"))
         found.append((spent, section(line, "sizes"), words(line, "mark")))
     return found
@@ -248,7 +248,7 @@ def _value(value: object) -> str:
 
 def remaining(run: OpenedRun, result: Document) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
-    accepted = [line for line in rows(run.material, "trace") if line.get("accepted") is True]
+    accepted = [line for line in rows(run.documents, "trace") if line.get("accepted") is True]
     ranges = section(accepted[-1], "kept") if accepted else {}
     blocks: list[Listing] = []
     for row in rows(result, "axes"):

@@ -27,7 +27,7 @@ def gather(root: Path) -> dict[str, Any]:
 
 def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
     """What was shipped has no journal; its result still tells every trial."""
-    told = rows(section(run.material, "result"), "trials")
+    told = rows(section(run.documents, "result"), "trials")
     if run.trials or not told:
         return run
     known = {outcome.value for outcome in Outcome}
@@ -50,7 +50,7 @@ def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
 
 def page(run: OpenedRun) -> Page:
     run = _with_shipped_trials(run)
-    result = section(run.material, "result")
+    result = section(run.documents, "result")
     name = words(result, "workload") or words(run.about, "workload") or run.name
     return Page(
         verb="run",
@@ -124,7 +124,7 @@ def _failures(run: OpenedRun) -> list[Section]:
 
 
 def _step_times(run: OpenedRun) -> list[tuple[str, object]]:
-    times = section(run.material, "result", "step_time_ms")
+    times = section(run.documents, "result", "step_time_ms")
     median, p90 = number_of(times, "median"), number_of(times, "p90")
     if median is None:
         return []

@@ -94,10 +94,10 @@ def _command_of(script: Path) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.material, "result")
-    stages = rows(result, "stages") or rows(run.material, "stages")
-    reduced = replace(run, material=section(run.material, "reduced"), trials=())
-    tracks = reduce.tracks_of(reduced, section(reduced.material, "result"))
+    result = section(run.documents, "result")
+    stages = rows(result, "stages") or rows(run.documents, "stages")
+    reduced = replace(run, documents=section(run.documents, "reduced"), trials=())
+    tracks = reduce.tracks_of(reduced, section(reduced.documents, "result"))
     moved = [track for track in tracks if track.final < track.initial]
     strip = _strip(run)
     return Page(
@@ -109,7 +109,7 @@ def page(run: OpenedRun) -> Page:
         sections=[
             *_failure(run),
             *_reproducer(result, run),
-            *reduce.remaining(reduced, section(reduced.material, "result")),
+            *reduce.remaining(reduced, section(reduced.documents, "result")),
             *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
@@ -124,13 +124,13 @@ def page(run: OpenedRun) -> Page:
 
 
 def _failure(run: OpenedRun) -> list[Section]:
-    lines = [TextLine(str(line)) for line in items(run.material, "failure")]
+    lines = [TextLine(str(line)) for line in items(run.documents, "failure")]
     return [Section("What fails", [Listing("What it said last", lines)])] if lines else []
 
 
 def _strip(run: OpenedRun) -> Figure | None:
     """One mark a trial."""
-    trials = rows(run.material, "trials")
+    trials = rows(run.documents, "trials")
     if not trials:
         return None
     counts = Counter(words(trial, "stage") for trial in trials)
@@ -222,7 +222,7 @@ def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
         said.append(
             f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
         )
-    script = [TextLine(str(line)) for line in items(run.material, "command")]
+    script = [TextLine(str(line)) for line in items(run.documents, "command")]
     shown = [Listing("run_repro.sh", script)] if script else []
     return [Section("The smallest reproducer", [table, *shown, Words(said)])]
 
@@ -251,7 +251,7 @@ def _culprits(result: Document, run: OpenedRun) -> list[Section]:
     marks = {"+": "kept", "-": "gone"}
     patch = [
         TextLine(str(line), mark="" if str(line)[:3] in {"+++", "---"} else marks.get(line[:1], ""))
-        for line in items(run.material, "patch")
+        for line in items(run.documents, "patch")
     ]
     if not told or not patch:
         return told

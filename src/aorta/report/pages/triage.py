@@ -6,7 +6,7 @@ from typing import Any
 
 from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
-from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
+from aorta.report.charts.matrix import CellAnswer, HeatCell, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.pages import optimize
@@ -24,11 +24,11 @@ from aorta.report.run_reader import OpenedRun, read_json
 
 _CELL = "cell"
 _STANDINGS = {
-    "(baseline)": Standing.BASELINE,
-    "works": Standing.PROVED,
-    "worse": Standing.PROVED,
-    "inert": Standing.INERT,
-    "did not run": Standing.ABSENT,
+    "(baseline)": CellAnswer.BASELINE,
+    "works": CellAnswer.PROVED,
+    "worse": CellAnswer.PROVED,
+    "inert": CellAnswer.INERT,
+    "did not run": CellAnswer.ABSENT,
 }
 _LEGEND = (
     ("heat", "the redder, the more often it fails"),
@@ -57,9 +57,9 @@ def _without_paths(matrix: Document) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    if section(run.material, "optimize"):
+    if section(run.documents, "optimize"):
         return optimize.page(run)
-    matrix = section(run.material, "matrix")
+    matrix = section(run.documents, "matrix")
     cells = rows(matrix, "cells") or _cells_so_far(run)
     return Page(
         verb="triage",
@@ -200,10 +200,10 @@ def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
     return stack if stack and name in usual else name
 
 
-def _standing(cell: Document, evidence: int) -> Standing:
+def _standing(cell: Document, evidence: int) -> CellAnswer:
     if not evidence:
-        return Standing.ERROR if count(cell, "error_count") else Standing.ABSENT
-    return _STANDINGS.get(words(cell, "call"), Standing.UNPROVED)
+        return CellAnswer.ERROR if count(cell, "error_count") else CellAnswer.ABSENT
+    return _STANDINGS.get(words(cell, "call"), CellAnswer.UNPROVED)
 
 
 def _rate_words(cell: Document) -> str:

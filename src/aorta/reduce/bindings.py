@@ -1,7 +1,7 @@
-"""What an axis is made of: from a value to variables and files, the same way for a trial and for
+"""What binds an axis to the workload: from a value to variables and files, the same way for a trial and for
 what ships.
 
-A material knows one axis, reads its original once, and lays a value out in a folder. It does not
+A binding knows one axis, reads its original once, and lays a value out in a folder. It does not
 know why.
 """
 
@@ -56,7 +56,7 @@ _FICLONE = 0x40049409
 
 
 @dataclass(frozen=True)
-class Material(ABC):
+class AxisBinding(ABC):
     """One axis, and how a value of it becomes variables and files."""
 
     axis: Axis
@@ -88,7 +88,7 @@ class SettingInFile:
 
 
 @dataclass(frozen=True)
-class _Plain(Material):
+class _Plain(AxisBinding):
     """Numbers and choices: the value is the variable's text."""
 
     variables: tuple[str, ...]
@@ -98,7 +98,7 @@ class _Plain(Material):
 
 
 @dataclass(frozen=True)
-class _Window(Material):
+class _Window(AxisBinding):
     start: str
     length: str
 
@@ -108,7 +108,7 @@ class _Window(Material):
 
 
 @dataclass(frozen=True)
-class _Listed(Material):
+class _Listed(AxisBinding):
     """A variable that holds some of the items: `a,c`."""
 
     axis: SubsetAxis
@@ -120,7 +120,7 @@ class _Listed(Material):
 
 
 @dataclass(frozen=True)
-class _Lines(Material):
+class _Lines(AxisBinding):
     """Lines of a file, or what else it is made of."""
 
     axis: SubsetAxis
@@ -135,7 +135,7 @@ class _Lines(Material):
 
 
 @dataclass(frozen=True)
-class _Files(Material):
+class _Files(AxisBinding):
     """Files of a folder: real ones, that `os.walk`, `grep -r` and `tar` see like any other."""
 
     axis: SubsetAxis
@@ -166,41 +166,41 @@ def _cheap_copy(source: Path, target: Path) -> None:
 
 
 def place_all(
-    materials: Sequence[Material], point: Point, folder: Path, taken: Collection[str] = ()
+    bindings: Sequence[AxisBinding], point: Point, folder: Path, taken: Collection[str] = ()
 ) -> dict[str, str | Path]:
     """Every axis of the point in one folder, but for what lies in the working directory."""
     placed: dict[str, str | Path] = {}
     with writing(folder):
-        for material, inside in zip(materials, folders_of(materials, taken), strict=True):
-            if material.inside is None:
-                placed.update(material.place(point[material.axis.name], folder / inside))
+        for binding, inside in zip(bindings, folders_of(bindings, taken), strict=True):
+            if binding.inside is None:
+                placed.update(binding.place(point[binding.axis.name], folder / inside))
     return placed
 
 
-def changed_names(materials: Sequence[Material]) -> list[str]:
+def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     """What of the working directory candidates change: names of files and folders."""
-    names = [m.inside for m in materials if m.inside is not None]
-    return [*names, *dict.fromkeys(standing.name for _, standing in _standing(materials))]
+    names = [m.inside for m in bindings if m.inside is not None]
+    return [*names, *dict.fromkeys(standing.name for _, standing in _standing(bindings))]
 
 
 def place_inside(
-    materials: Sequence[Material], point: Point, place: Path, *, nonsense: str = ""
+    bindings: Sequence[AxisBinding], point: Point, place: Path, *, nonsense: str = ""
 ) -> dict[str, str | Path]:
     """Everything of the point that lies in the working directory, in its copy `place`; the axis
     `nonsense` is left out, or turned into what is no value of it. Returns where subsets lie.
     """
     placed: dict[str, str | Path] = {}
     with writing(place):
-        for material in materials:
-            if material.inside is not None and material.axis.name != nonsense:
-                target = (place / material.inside).parent
+        for binding in bindings:
+            if binding.inside is not None and binding.axis.name != nonsense:
+                target = (place / binding.inside).parent
                 target.mkdir(parents=True, exist_ok=True)
-                placed.update(material.place(point[material.axis.name], target))
+                placed.update(binding.place(point[binding.axis.name], target))
         texts: dict[str, str] = {}
         values: dict[str, dict[Setting, str]] = {}
-        for material, standing in _standing(materials):
-            name = material.axis.name
-            said = str(material.place(point[name], place)[name])
+        for binding, standing in _standing(bindings):
+            name = binding.axis.name
+            said = str(binding.place(point[name], place)[name])
             text = f'"{NONSENSE}"' if name == nonsense else said
             texts[standing.name] = standing.text
             values.setdefault(standing.name, {})[standing.setting] = text
@@ -211,32 +211,32 @@ def place_inside(
     return placed
 
 
-def _standing(materials: Sequence[Material]) -> list[tuple[Material, SettingInFile]]:
-    return [(material, material.stands) for material in materials if material.stands is not None]
+def _standing(bindings: Sequence[AxisBinding]) -> list[tuple[AxisBinding, SettingInFile]]:
+    return [(binding, binding.stands) for binding in bindings if binding.stands is not None]
 
 
-def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
+def folders_of(bindings: Sequence[AxisBinding], taken: Collection[str] = ()) -> Iterator[str]:
     """Where each lies in the common folder; one whose name is taken gets a folder."""
     used: set[str] = set(taken)
-    for material in materials:
-        name = material.file_name
-        yield material.axis.name if name is not None and name in used else ""
+    for binding in bindings:
+        name = binding.file_name
+        yield binding.axis.name if name is not None and name in used else ""
         if name is not None:
             used.add(name)
 
 
-def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:
+def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
     """The variables of a point that are no files: the same in every trial of it."""
     nowhere = Path()
     return {
         name: str(value)
-        for material in materials
-        if material.file_name is None
-        for name, value in material.place(point[material.axis.name], nowhere).items()
+        for binding in bindings
+        if binding.file_name is None
+        for name, value in binding.place(point[binding.axis.name], nowhere).items()
     }
 
 
-def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
+def bindings_of(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
     """Every axis of the spec, read and checked; an error names the place in the file."""
     made = []
     python = python_of(spec.content.workload.command or ())
@@ -245,14 +245,14 @@ def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
             continue  # what is made of it is no value of a variable
         where = f"{spec.file}: axes[{index}]"
         try:
-            made.append(_material(axis, cwd, spec.base, python))
+            made.append(_binding(axis, cwd, spec.base, python))
         except AortaError as wrong:
             inside = f"{where}.initial" if wrong.where == "initial" else where
             raise SpecError(wrong.message, where=inside) from None
     return tuple(made)
 
 
-def _material(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> Material:
+def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisBinding:
     match spec:
         case EnvAxis():
             return _Plain(_env_axis(spec), (spec.name,), stands=_stands(spec, cwd))
@@ -423,12 +423,12 @@ def _digest_of(source: Path) -> str:
     return digest.hexdigest()
 
 
-def changed_sources(materials: Sequence[Material]) -> list[Path]:
+def changed_sources(bindings: Sequence[AxisBinding]) -> list[Path]:
     """The user's own files and folders that are not what they were when they were read."""
     changed = []
-    for material in materials:
-        if material.source is not None and material.digest:
+    for binding in bindings:
+        if binding.source is not None and binding.digest:
             with suppress(OSError):
-                if _digest_of(material.source) != material.digest:
-                    changed.append(material.source)
+                if _digest_of(binding.source) != binding.digest:
+                    changed.append(binding.source)
     return changed
