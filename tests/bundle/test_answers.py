@@ -142,6 +142,18 @@ def test_a_copy_that_scrubbing_breaks_is_seen_before_it_is_written_and_ship_md_s
     assert "did not fail like the original" in verified.stdout
 
 
+def test_a_word_taken_out_of_the_message_and_its_line_leaves_the_same_failure(
+    tmp_path: Path,
+) -> None:
+    words = ("--output", tmp_path / "out", "--scrub", "loss", "--json")
+    done = aorta("bundle", MAKERS["reduce"](), *words)
+    assert done.exit_code == 0, done.stderr
+    shipped = (
+        opened(Path(done.json()["path"]), tmp_path) / "shrunken/workload/train.py"
+    ).read_text()
+    assert re.search(r'RuntimeError\("<TEXT:\d+> is nan at step 137"\)', shipped)
+
+
 def test_a_bundle_without_a_reproducer_has_nothing_to_run(tmp_path: Path) -> None:
     done = aorta("bundle", MAKERS["run"](), "--output", tmp_path, "--ticket", "T", "--json")
     assert done.json()["checked"] is None

@@ -351,9 +351,11 @@ def test_review_shows_everything_and_writes_only_after_a_yes(
     answer: str, written: bool, tmp_path: Path
 ) -> None:
     run = reduce_dir(tmp_path)
-    words = ("--output", tmp_path / "out", "--review", "--no-check")
+    words = ("--output", tmp_path / "out", "--review", "--no-check", "--json")
     done = aorta("bundle", run, *words, stdin=answer)
     assert done.exit_code == (0 if written else 1)
+    assert ("path" in done.json()) == written
+    assert (done.json().get("error", {}).get("kind") == "refused") != written
     assert (
         bool(list((tmp_path / "out").glob("*.tar.gz")) if (tmp_path / "out").exists() else [])
         == written

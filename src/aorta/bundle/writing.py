@@ -109,6 +109,8 @@ def rehearsed(prepared: Prepared, checked: Checked | None) -> str:
     changed = [f"`{file.path}`" for file in of_program if not file.path.endswith("env.json")]
     keep = "a value that may leave is named under `keep:` in a policy"
     replaced = f" Replaced was something in {', '.join(changed)}; {keep}." if changed else ""
+    if not checked.of:
+        return f"{how} could **not** be run: `{checked.why}`.{replaced}"
     return (
         f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
         f"{replaced}"
