@@ -142,6 +142,15 @@ def test_a_copy_that_scrubbing_breaks_is_seen_before_it_is_written_and_ship_md_s
     assert "did not fail like the original" in verified.stdout
 
 
+@pytest.mark.parametrize("verb", ["run", "triage", "optimize"])
+def test_the_output_that_a_trial_record_names_is_packed_with_it(verb: str, tmp_path: Path) -> None:
+    there = opened(packed_run(verb).bundle, tmp_path)
+    records = [json.loads(path.read_bytes()) for path in there.rglob("trial_*.json")]
+    logs = [record["process"][name] for record in records for name in ("stdout", "stderr")]
+    assert logs
+    assert [log for log in logs if not (there / "trials" / log.split("/trials/")[1]).exists()] == []
+
+
 def test_a_word_taken_out_of_the_message_and_its_line_leaves_the_same_failure(
     tmp_path: Path,
 ) -> None:

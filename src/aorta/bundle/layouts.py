@@ -113,7 +113,7 @@ LAYOUTS: tuple[Layout, ...] = (
             "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
             "inline_environments.sidecar.json environments/*/env.json sidecars/*"
         ),
-        trees=_names("cells/* points/*"),
+        trees=_names("cells/* points/* trials/*"),
         ours=_names(
             "matrix.json optimize.json recipe.resolved.yaml *env.json cells/*/trial_*.json "
             "points/*/trial_*.json"
