@@ -295,7 +295,7 @@ def test_of_a_long_log_both_ends_ship_and_ship_md_says_so(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "printed",
-    ["{}", "using {!r}", "x={}&y=1", "{b64}", "{hex}", "{url}", "{pickled}"],
+    ["{}", "using {!r}", "x={}&y=1", "{b64}", "{hex}", "{capitals}", "{url}", "{pickled}"],
 )
 def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
     printed: str, tmp_path: Path
@@ -306,6 +306,7 @@ def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
         b64=base64.b64encode(value.encode()).decode(),
         hex=value.encode().hex(),
         url=quote(value, safe=""),
+        capitals=value.upper(),
         pickled=base64.b64encode(b"\x80\x04\x95\xff" + value.encode() + b"\xfe\x94.").decode(),
     )
     (run / "logs" / "said.log").write_text(f"connected: {text}\n")

@@ -137,7 +137,7 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
     yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
-    yield "- values of the site's secret variables, wherever and however they are written"
+    yield "- values of the site's secret variables, also encoded, escaped or in capitals"
     yield from ("", "## What no scrubbing can know", "", *(f"- {line}" for line in UNKNOWN))
     yield from ("", "Name such words with `--scrub`, and look at everything with `--review`.")
     if raw := [f"- `{file.path}`" for file in files if file.unscrubbed]:
