@@ -78,6 +78,8 @@ def test_the_public_names_are_all_there_and_each_verb_shows_its_arguments() -> N
 def test_a_wrong_argument_is_one_line_and_nothing_is_run(tmp_path: Path) -> None:
     with pytest.raises(api.AortaError, match=r"api\.run: unknown argument 'trails'"):
         api.run(command=("true",), trails=2, results_dir=tmp_path)  # type: ignore[call-arg]
+    with pytest.raises(api.AortaError, match="--trials: found 0, expected at least 1"):
+        api.run(command=("true",), trials=0, results_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

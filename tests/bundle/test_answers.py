@@ -142,6 +142,27 @@ def test_a_copy_that_scrubbing_breaks_is_seen_before_it_is_written_and_ship_md_s
     assert "did not fail like the original" in verified.stdout
 
 
+@pytest.mark.parametrize("verb", ["run", "triage", "optimize"])
+def test_the_output_that_a_trial_record_names_is_packed_with_it(verb: str, tmp_path: Path) -> None:
+    there = opened(packed_run(verb).bundle, tmp_path)
+    records = [json.loads(path.read_bytes()) for path in there.rglob("trial_*.json")]
+    logs = [record["process"][name] for record in records for name in ("stdout", "stderr")]
+    assert logs
+    assert [log for log in logs if not (there / "trials" / log.split("/trials/")[1]).exists()] == []
+
+
+def test_a_word_taken_out_of_the_message_and_its_line_leaves_the_same_failure(
+    tmp_path: Path,
+) -> None:
+    words = ("--output", tmp_path / "out", "--scrub", "loss", "--json")
+    done = aorta("bundle", MAKERS["reduce"](), *words)
+    assert done.exit_code == 0, done.stderr
+    shipped = (
+        opened(Path(done.json()["path"]), tmp_path) / "shrunken/workload/train.py"
+    ).read_text()
+    assert re.search(r'RuntimeError\("<TEXT:\d+> is nan at step 137"\)', shipped)
+
+
 def test_a_bundle_without_a_reproducer_has_nothing_to_run(tmp_path: Path) -> None:
     done = aorta("bundle", MAKERS["run"](), "--output", tmp_path, "--ticket", "T", "--json")
     assert done.json()["checked"] is None

@@ -295,7 +295,7 @@ def test_of_a_long_log_both_ends_ship_and_ship_md_says_so(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "printed",
-    ["{}", "using {!r}", "x={}&y=1", "{b64}", "{hex}", "{url}", "{pickled}"],
+    ["{}", "using {!r}", "x={}&y=1", "{b64}", "{hex}", "{capitals}", "{url}", "{pickled}"],
 )
 def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
     printed: str, tmp_path: Path
@@ -306,6 +306,7 @@ def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
         b64=base64.b64encode(value.encode()).decode(),
         hex=value.encode().hex(),
         url=quote(value, safe=""),
+        capitals=value.upper(),
         pickled=base64.b64encode(b"\x80\x04\x95\xff" + value.encode() + b"\xfe\x94.").decode(),
     )
     (run / "logs" / "said.log").write_text(f"connected: {text}\n")
@@ -351,9 +352,11 @@ def test_review_shows_everything_and_writes_only_after_a_yes(
     answer: str, written: bool, tmp_path: Path
 ) -> None:
     run = reduce_dir(tmp_path)
-    words = ("--output", tmp_path / "out", "--review", "--no-check")
+    words = ("--output", tmp_path / "out", "--review", "--no-check", "--json")
     done = aorta("bundle", run, *words, stdin=answer)
     assert done.exit_code == (0 if written else 1)
+    assert ("path" in done.json()) == written
+    assert (done.json().get("error", {}).get("kind") == "refused") != written
     assert (
         bool(list((tmp_path / "out").glob("*.tar.gz")) if (tmp_path / "out").exists() else [])
         == written
@@ -383,6 +386,13 @@ def test_a_file_that_does_not_parse_is_text(name: str, content: str, tmp_path: P
     _, bundle = packed(run, tmp_path / "out")
     after = next(data for path, data in contents(bundle).items() if path.endswith(f"/{name}"))
     assert re.fullmatch(re.escape(content) + r" password=<SECRET:\d+>", after.decode())
+
+
+def test_one_cycle_of_a_launch_is_packed_with_the_logs_of_its_ranks(tmp_path: Path) -> None:
+    cycle = next(copied(MAKERS["launch"](), tmp_path).glob("cycle_*"))
+    _, bundle = packed(cycle, tmp_path / "out", "--ticket", "GPU-8")
+    names = {entry["path"] for entry in manifest_of(bundle)["files"]}
+    assert {file.name for file in cycle.glob("rank_*")} <= names
 
 
 def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) -> None:

@@ -172,9 +172,30 @@ def test_without_a_good_side_the_first_nan_is_found(tmp_path: Path) -> None:
 
 
 def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
-    done = aorta("diverge", "--json", "--good-set", "A=1", "--", "true", cwd=tmp_path)
+    done = aorta("diverge", "--good-set", "A=1", "--", "true", cwd=tmp_path)
     assert done.exit_code == 3
-    assert done.json()["status"] == "not_aligned"
+    assert done.stdout.startswith("Nothing was recorded, so there is nothing to compare: ")
+    (run,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
+    assert run["answer"] == "Nothing was recorded, so there is nothing to compare"
+
+
+def test_a_value_of_a_loop_is_named_by_its_turn(tmp_path: Path) -> None:
+    """Without an optimizer nobody counts steps: the first step has them all."""
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        for turn in range(8):
+            scale = float(os.environ.get("SCALE", "1")) if turn == 4 else 1.0
+            record("scaled", scale * (turn + 0.5))
+        """,
+    )
+    done = aorta("diverge", "-q", "--bad-set", "SCALE=1.5", "--", *command, cwd=tmp_path)
+    assert ", step 0, value 5 of this name in it, rank 0\n" in done.stdout
+    (run,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
+    assert run["answer"].endswith(", step 0, value 5 of this name in it")
 
 
 def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`aorta runs` and `aorta runs compare`."""
 
+import sys
 from pathlib import Path
 
 from aorta.report.runs import compare
@@ -57,6 +58,18 @@ def test_compare_says_what_changed_and_whether_it_may_be_luck(tmp_path: Path) ->
     assert rate["note"] == "p = 0.0022"
     assert changed["failures seen"]["after"] == "none"
     assert "machine: hostname" not in changed
+
+
+def test_compare_of_two_failures_says_where_each_was_raised(tmp_path: Path) -> None:
+    for script in ("exit(2)", "def work(): raise ValueError('rows')\nwork()"):
+        (tmp_path / "train.py").write_text(script)
+        command = (sys.executable, "train.py")
+        aorta("run", "--trials", "2", "-q", "--", *command, cwd=tmp_path)
+    done = aorta("runs", "compare", "results/command", "results/command-2", "--json", cwd=tmp_path)
+    changed = {row["what"]: row for row in done.json()["changed"]}
+    frames = changed["result.failure.frames"]
+    assert frames["before"] == "absent"
+    assert frames["after"] == "train.py:<module>, train.py:work"
 
 
 def test_a_run_compared_with_itself_has_not_changed(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_every_documented_call_is_a_plan_and_a_stopped_launch_fails_again(tmp_pa
         planned = aorta("solve", "--dry-run", "--json", *words, cwd=site)
         assert planned.exit_code == 0, (words, planned.stderr)
         assert planned.json()["stages"][0]["name"] == "reproduce"
-    looked = ("solve", "--json", "-q", "--stages", "reproduce", "--max-trials", "2", "logs/case")
+    looked = ("solve", "logs/case", "--json", "-q", "--stages", "reproduce", "--max-trials", "2")
     document = aorta(*looked, cwd=site).json()
     assert document["failure"]["class"] == "user_exception"
     assert document["failure"]["rate"]["reproduced"] == 2

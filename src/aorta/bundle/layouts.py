@@ -113,7 +113,7 @@ LAYOUTS: tuple[Layout, ...] = (
             "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
             "inline_environments.sidecar.json environments/*/env.json sidecars/*"
         ),
-        trees=_names("cells/* points/*"),
+        trees=_names("cells/* points/* trials/*"),
         ours=_names(
             "matrix.json optimize.json recipe.resolved.yaml *env.json cells/*/trial_*.json "
             "points/*/trial_*.json"
@@ -149,7 +149,7 @@ LAYOUTS: tuple[Layout, ...] = (
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
-        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/*"),
+        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/* rank_*"),
         ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
         reads=_names("finding.json case/finding.json aorta.yaml case/aorta.yaml"),
     ),

@@ -120,7 +120,7 @@ class Checked(StrictModel):
 
     reproduced: int = Field(ge=0)
     of: int = Field(ge=0)
-    why: str = ""  # it did not fail the same way
+    why: str = ""  # it did not fail the same way, or, of 0 runs, could not be run
 
     @property
     def reproduces(self) -> bool:

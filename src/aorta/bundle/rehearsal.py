@@ -60,7 +60,7 @@ def rehearse(
             variables = _variables(home, programs, python or sys.executable)
             return _run(folder, Path(scratch) / "trials", variables, timeout)
         except AortaError as wrong:
-            return Checked(reproduced=0, of=0, why=f"could not be run here: {wrong.message}")
+            return Checked(reproduced=0, of=0, why=wrong.message)
 
 
 def _run(

@@ -109,6 +109,8 @@ def rehearsed(prepared: Prepared, checked: Checked | None) -> str:
     changed = [f"`{file.path}`" for file in of_program if not file.path.endswith("env.json")]
     keep = "a value that may leave is named under `keep:` in a policy"
     replaced = f" Replaced was something in {', '.join(changed)}; {keep}." if changed else ""
+    if not checked.of:
+        return f"{how} could **not** be run: `{checked.why}`.{replaced}"
     return (
         f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
         f"{replaced}"
@@ -135,7 +137,7 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
     yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
-    yield "- values of the site's secret variables, wherever and however they are written"
+    yield "- values of the site's secret variables, also encoded, escaped or in capitals"
     yield from ("", "## What no scrubbing can know", "", *(f"- {line}" for line in UNKNOWN))
     yield from ("", "Name such words with `--scrub`, and look at everything with `--review`.")
     if raw := [f"- `{file.path}`" for file in files if file.unscrubbed]:

@@ -5,7 +5,6 @@ documented.
 import difflib
 import importlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,8 @@ from typing import NoReturn
 
 import click
 
+from aorta.cli.printing import say
+from aorta.cli.streams import why_results_are_lost
 from aorta.cli.verbs import OTHER_NAMES, UNLISTED, VERBS, top_help
 from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
@@ -55,10 +56,9 @@ def run(arguments: Sequence[str]) -> NoReturn:
     """Run one command line and leave with its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     code = _exit_code(arguments)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if why := why_results_are_lost():
+        say(f"aorta: stdout: cannot be written: {why}")
+        code = Exit.INFRASTRUCTURE
     raise SystemExit(code)
 
 

@@ -98,14 +98,13 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
             say(f"refused: {problem}")
         raise
     if report is None:
-        say("Nothing was written.")
-        raise click.exceptions.Exit(Exit.FAILED)
+        raise RefusedError(("the review was not answered with Yes",), where=str(request.run_dir))
     if as_json:
         print_json(SCHEMA, report.to_json())
     else:
         _show_packed(report)
     if report.checked is not None and not report.checked.reproduces:
-        say(f"The reproducer in it does not fail the same way: {report.checked.why}")
+        say(f"The reproducer in it {_outcome(report.checked)}")
     raise click.exceptions.Exit(int(report.exit_code))
 
 
@@ -162,6 +161,8 @@ def _outcome(checked: "Checked | None") -> str:
         return "there is no reproducer in it"
     if checked.reproduces:
         return f"failed like the original {checked.reproduced} of {checked.of} times"
+    if not checked.of:
+        return f"could not be run: {checked.why}"
     return f"did not fail like the original ({checked.of} runs): {checked.why}"
 
 

@@ -9,27 +9,9 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
-from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.engine.events import Event, Listener
-
-
-class _DirectoryFirst(click.Command):
-    """A run directory may stand before the options; every other word begins the command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)
-        rest = super().parse_args(ctx, args)
-        words = ctx.params["command"]
-        if len(words) < 2 or "--" in given or not Path(words[0]).is_dir():
-            return rest
-        ctx.params.clear()
-        options_first = [*given[: -len(words)], *words[1:], words[0]]
-        rest = super().parse_args(ctx, options_first)
-        if ctx.params["command"] != words[:1]:
-            raise UsageError(f"{words[0]} is a directory; give it alone, or a command behind --")
-        return rest
 
 
 def _variables(option: str, given: tuple[str, ...], by_old_name: tuple[str, ...]) -> dict[str, str]:
@@ -66,7 +48,7 @@ def _listeners(display: options.Display) -> "Sequence[Listener]":
     )
 
 
-@click.command(cls=_DirectoryFirst, context_settings={"allow_interspersed_args": False})
+@click.command(cls=options.DirectoryFirst, context_settings={"allow_interspersed_args": False})
 @click.option("--bad-set", multiple=True, metavar="NAME=VALUE", help="A variable of the bad side.")
 @click.option(
     "--good-set", multiple=True, metavar="NAME=VALUE", help="A variable of the good side."

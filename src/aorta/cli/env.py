@@ -99,8 +99,6 @@ def _write(snapshot: "EnvSnapshot", place: Path) -> None:
 
     try:
         write_snapshot(snapshot, place)
-    except BrokenPipeError:
-        raise
     except OSError as wrong:
         kind = InfrastructureError if wrong.errno in _NO_SPACE else UsageError
         raise kind(f"cannot be written: {wrong.strerror}", where=str(place)) from None

@@ -298,6 +298,23 @@ def command_words(metavar: str) -> Decorator:
     return click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar=metavar)
 
 
+class DirectoryFirst(click.Command):
+    """A run directory may stand before the options; every other word begins the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words = ctx.params["command"]
+        if len(words) < 2 or "--" in given or not Path(words[0]).is_dir():
+            return rest
+        ctx.params.clear()
+        options_first = [*given[: -len(words)], *words[1:], words[0]]
+        rest = super().parse_args(ctx, options_first)
+        if ctx.params["command"] != words[:1]:
+            raise UsageError(f"{words[0]} is a directory; give it alone, or a command behind --")
+        return rest
+
+
 def directory_from(given: Given) -> Path | None:
     """The directory that stands in place of a command, which is then empty; None for a command."""
     words = given["command"]

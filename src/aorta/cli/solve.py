@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aorta.solve.request import SolveRequest
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=options.DirectoryFirst, context_settings={"allow_interspersed_args": False})
 @click.option("--spec", type=click.Path(path_type=Path), help="A reduction spec, if there is one.")
 @click.option("--environment", metavar="E", help="Where it runs, such as image:REF.")
 @click.option(

@@ -174,11 +174,13 @@ _TAKEN_OUT = re.compile(r"<[A-Z]+\d*:[1-9]\d*>")  # what a scrubber leaves in th
 
 def failure_from_elsewhere(content: object, text: str | None = None) -> Failure | None:
     """The failure of a record that was perhaps scrubbed on its way: where something was taken out
-    of it, anything may stand.
+    of it, anything may stand, and the program's own lines were scrubbed with it.
     """
-    with_slots = json.loads(_TAKEN_OUT.sub(ANYTHING, json.dumps([content, text])))
-    found = failure_from_json(*with_slots)
-    return None if found is None else replace(found, seen=max(2, found.seen))
+    with_slots, taken_out = _TAKEN_OUT.subn(ANYTHING, json.dumps([content, text]))
+    found = failure_from_json(*json.loads(with_slots))
+    if found is None:
+        return None
+    return replace(found.in_any_version() if taken_out else found, seen=max(2, found.seen))
 
 
 def digest_of(text: str) -> str:

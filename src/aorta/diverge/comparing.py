@@ -354,6 +354,7 @@ def place_of(operation: Operation, rank: int) -> dict[str, Any]:
         "file": operation.file or None,
         "line": operation.line or None,
         "step": operation.step,
+        "occurrence": operation.occurrence,
         "rank": rank,
         "index": operation.index,
     }

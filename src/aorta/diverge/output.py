@@ -10,6 +10,7 @@ from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.nonfinite import Magnitudes, NonFinite, history_lines
 from aorta.diverge.ranks import RankParting
 from aorta.diverge.sides import Sides
+from aorta.diverge.stream import Operation
 from aorta.engine.events import Reason
 from aorta.engine.rundir import write_atomically, write_json
 
@@ -112,7 +113,13 @@ class DivergeReport:
 
     def lines(self) -> Iterator[str]:
         """What a person reads."""
-        yield _HEADLINES[self.status].format(ops=self.recorded)
+        if self.status == "not_aligned" and not self.recorded:
+            yield (
+                "Nothing was recorded, so there is nothing to compare: no operation of torch, and "
+                "no call of aorta.diverge.record."
+            )
+        else:
+            yield _HEADLINES[self.status].format(ops=self.recorded)
         if isinstance(self.first, RankParting):
             yield from _rank_lines(self.first)
         elif self.first is not None:
@@ -121,7 +128,7 @@ class DivergeReport:
             found = self.nonfinite.operation
             yield (
                 "  first NaN or infinity: "
-                f"{found.op}{_at(found.module, found.file, found.line)}, step {found.step}, "
+                f"{found.op}{_at(found.module, found.file, found.line)}, {_when(found)}, "
                 f"rank {self.nonfinite.rank}"
             )
             for parent in self.nonfinite.parents[:4]:
@@ -136,7 +143,7 @@ class DivergeReport:
             own = self.self_parting.operation
             yield (
                 "  two runs of the same side part at "
-                f"{own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not "
+                f"{own.op}{_at(own.module, own.file, own.line)}, {_when(own)}: not "
                 "deterministic"
             )
         compared = self.comparison
@@ -147,7 +154,7 @@ class DivergeReport:
             )
             if compared.requested:
                 at = compared.requested[0]
-                where = f"{at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
+                where = f"{at.op}{_at(at.module, at.file, at.line)}, {_when(at)}"
                 yield (
                     f"  computes in another precision, as requested, in {len(compared.requested)} "
                     f"operations: the first is {where}"
@@ -184,7 +191,7 @@ def sentence(first: Parting) -> str:
         # Of a draw that is one too many, the numbers of the next one.
         return (
             f"from here on the sides do different things: {who}; the first value apart because of "
-            f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
+            f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, {_when(bad)}, "
             f"by {judged.difference:.3g}"
         )
     called = "".join(
@@ -211,7 +218,7 @@ def _parting_lines(first: Parting) -> Iterator[str]:
     of_list = f", tensor {at.element + 1} of its list" if at.is_of_list else ""
     yield (
         f"  {at.op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
-        f"step {at.step}, rank {first.rank}"
+        f"{_when(at)}, rank {first.rank}"
     )
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
@@ -238,6 +245,12 @@ def _rank_lines(found: RankParting) -> Iterator[str]:
 def _at(module: str | None, file: str | None, line: int | None) -> str:
     words = f" in {module}" if module else ""
     return f"{words} at {file}:{line}" if file else words
+
+
+def _when(operation: Operation) -> str:
+    if operation.occurrence == 1:
+        return f"step {operation.step}"
+    return f"step {operation.step}, value {operation.occurrence} of this name in it"
 
 
 def write_report(run_dir: Path, report: DivergeReport) -> None:

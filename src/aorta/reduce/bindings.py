@@ -1,5 +1,5 @@
-"""What binds an axis to the workload: from a value to variables and files, the same way for a trial and for
-what ships.
+"""What binds an axis to the workload: from a value to variables and files, the same way for a trial
+and for what ships.
 
 A binding knows one axis, reads its original once, and lays a value out in a folder. It does not
 know why.

@@ -161,10 +161,14 @@ def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
 
 
 def _lasting(value: Any) -> Any:
-    """Without what differs between any two runs; rows are matched by name, not place."""
+    """Without what differs between any two runs; rows are matched by name, not place, words are
+    joined, and other rows are counted.
+    """
     if isinstance(value, Mapping):
         return {key: _lasting(inner) for key, inner in value.items() if key not in _VOLATILE}
     if isinstance(value, list):
+        if value and all(isinstance(item, str) for item in value):
+            return ", ".join(value)
         named = {words(item, "name"): _lasting(item) for item in value}
         return named if len(named) == len(value) and all(named) else len(value)
     return value
@@ -172,7 +176,9 @@ def _lasting(value: Any) -> Any:
 
 def _different(prefix: str, before: Document, after: Document) -> Iterator[Changed]:
     for found in differences(before, after)[:_MOST_LEAVES]:
-        sides = ("absent" if side is None else str(side) for side in (found.before, found.after))
+        sides = (
+            "absent" if side in (None, {}) else str(side) for side in (found.before, found.after)
+        )
         yield Changed(prefix + found.path, *sides)
 
 

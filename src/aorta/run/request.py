@@ -141,6 +141,8 @@ def run(
     """Run every trial. Under torchrun every rank runs its trials, and rank 0 keeps them. `say` is
     called with the run that is resumed, where the request names none.
     """
+    if request.trials is not None and request.trials < 1:
+        raise UsageError(f"--trials: found {request.trials}, expected at least 1")
     if request.resume is not None:
         request = _resumed(request, request.resume, say)
     request = replace(request, cwd=(request.cwd or Path()).absolute())

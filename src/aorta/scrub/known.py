@@ -141,14 +141,16 @@ class KnownValues:
             self._spell(kind, value, value)
 
     def _add_secret(self, value: str) -> None:
-        """As it is, line by line, and in one line, as YAML folds it."""
+        """As it is, in capitals and in small letters, line by line, and in one line, as YAML folds
+        it.
+        """
         lines = [line.strip() for line in value.splitlines()]
         for part in dict.fromkeys((value, " ".join(lines), *lines)):
             # Too common a word is hidden where it stands, and not hunted for elsewhere.
             if len(part) >= _SHORTEST and not _PLAIN_WORD.match(part):
                 self._spell(Kind.CREDENTIAL, part, value)
                 self._recorded += [(re.compile(one), value) for one in _as_recorded(part)]
-                for spelt in _in_bytes(part):
+                for spelt in (*_in_bytes(part), part.upper(), part.lower()):
                     self._others.add(spelt, (Kind.CREDENTIAL, value))
 
     def _spell(self, kind: Kind, text: str, value: str) -> None:

@@ -84,6 +84,8 @@ def _answer(run: OpenedRun, result: Document, first: Document) -> Headline:
         "same": ("No operation differs by more than rounding explains", Tone.FINE),
         "not_aligned": ("The two sides do not do the same operations", Tone.UNSURE),
     }
+    if status == "not_aligned" and number(result, "recorded_ops") == 0:
+        return Headline("Nothing was recorded, so there is nothing to compare", Tone.UNSURE)
     sentence, tone = said.get(status, ("The comparison was cut short", Tone.UNSURE))
     return Headline(sentence, tone)
 
@@ -94,6 +96,8 @@ def _place(at: Document) -> str:
     parts = [words(at, "op"), f"in {module}" if module else "", f"at {line}" if line else ""]
     step = number(at, "step")
     parts.append(f"step {int(step)}" if step is not None else "")
+    occurrence = int(number(at, "occurrence") or 1)
+    parts.append(f"value {occurrence} of this name in it" if occurrence > 1 else "")
     return ", ".join(part for part in parts if part)
 
 

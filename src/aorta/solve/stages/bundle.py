@@ -43,7 +43,8 @@ class Bundle(Stage):
             why = f"packed, and not run elsewhere: {_why_not_run(state)}"
             return StageResult(self.name, "done", why, answer=answer)
         if not checked.reproduces:
-            why = f"packed, but it does not fail the same way elsewhere: {checked.why}"
+            ended = "does not fail the same way" if checked.of else "could not be run"
+            why = f"packed, but it {ended} elsewhere: {checked.why}"
             return StageResult(self.name, "no_answer", why, answer=answer)
         return StageResult(self.name, "done", trials=checked.of, answer=answer)
 

@@ -1,0 +1,65 @@
+"""The standard streams of a command line: losing one never loses the work."""
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Unfailing(io.FileIO):
+    """A stream that takes what cannot be written, and keeps the first reason in `failed`.
+
+    `aorta run ... 2>&1 | head -1`: a reader who has seen enough ends neither the trials nor changes
+    their exit code.
+    """
+
+    failed: OSError | None = None
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except BlockingIOError:
+            raise
+        except OSError as wrong:
+            self.failed = self.failed or wrong
+            return memoryview(data).nbytes
+
+
+def open_standard_streams() -> None:
+    """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not
+    fail.
+
+    A word that is no UTF-8 is printed as an escape, which in JSON reads back as the same word.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout = _unfailing(1, sys.stdout)
+    sys.stderr = _unfailing(2, sys.stderr)
+
+
+def _unfailing(number: int, stream: object) -> io.TextIOWrapper:
+    known = stream if isinstance(stream, io.TextIOWrapper) else None
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Unfailing(number, "w", closefd=False)),
+        encoding=known.encoding if known else "utf-8",
+        errors="backslashreplace",
+        line_buffering=known.line_buffering if known else False,
+        write_through=known.write_through if known else False,
+    )
+
+
+def why_results_are_lost() -> str:
+    """What kept results from stdout, such as a full disk; empty where all of them are out, or where
+    their reader has left.
+    """
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    failed = raw.failed if isinstance(raw, _Unfailing) else None
+    return "" if failed is None or failed.errno == errno.EPIPE else failed.strerror or str(failed)
