@@ -308,3 +308,11 @@ def test_options_that_contradict_each_other_stop_a_job_and_what_the_machine_gave
     log = raised(exception, source)
     assert found(*[log] * 4).decision.action == action
     assert found(*[STEPS + log] * 4).decision.action == "RESTART"
+
+
+def test_the_exception_is_quoted_and_not_the_line_that_raised_it() -> None:
+    log = raised(
+        "ValueError: activation overflow in unit 10",
+        'raise ValueError(f"activation overflow in unit {x}")',
+    )
+    assert "overflow in unit 10" in found(log).finding.summary

@@ -10,6 +10,7 @@ knows. `causes` orders all of it, `finding` says how sure the answer is.
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
 from aorta.attribution.events import Event, Reading, stable, weak_event
@@ -202,6 +203,7 @@ _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNO
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
 _INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
+_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
@@ -246,8 +248,8 @@ def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> 
     before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
     offset = source.size - len(text.encode())
     found: list[tuple[float, Event]] = []
-    for row in rows[-_LINES:]:
-        if _VARYING.sub("#", row) in before:
+    for above, row in pairwise(["", *rows][-_LINES - 1 :]):
+        if _VARYING.sub("#", row) in before or _FRAME.search(above):
             continue
         at = offset + len(text[: text.rfind(row)].encode())
         if (source, at) in read or OF_THE_SCHEDULER.match(row):
