@@ -193,8 +193,18 @@ class Reproducer:
         if named is None:  # a program of Python's own kind lies beside the Python that runs it
             found = shutil.which(words[0], path=path)
             beside = Path(found).parent / "python" if found else None
-            return str(beside) if beside is not None and beside.is_file() else None
-        return shutil.which(named, path=path)
+            if beside is not None and beside.is_file():
+                return str(beside)
+            named = "python" if self._scripts_call_python(words) else None
+        return shutil.which(named, path=path) if named else None
+
+    def _scripts_call_python(self, words: Sequence[str]) -> bool:
+        """Whether a file that the command names calls it by its name."""
+        files = (self.plan.base.subject.cwd / word for word in words)
+        return any(
+            file.is_file() and file.stat().st_size < _MOST_SCRIPT and b"python" in file.read_bytes()
+            for file in files
+        )
 
     @cached_property
     def requirements(self) -> dict[str, list[str]]:
@@ -332,6 +342,7 @@ def _or_say(what: str) -> str:
 
 _NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
 _PYTHON = re.compile(r"python[\d.]*")
+_MOST_SCRIPT = 1 << 20
 # The programs of that Python are found beside it.
 _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'
