@@ -91,7 +91,7 @@ def test_only_the_command_is_ended_where_it_does_not_come_to_its_end(tmp_path: P
         check=False,
     )
     assert done.returncode == 4, done.stderr
-    assert "it still runs after" in done.stdout
+    assert "it still runs after" in done.stdout, done.stdout
 
 
 def test_a_view_is_served_from_a_cold_start(tmp_path: Path) -> None:

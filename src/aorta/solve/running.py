@@ -278,7 +278,8 @@ def _one(stage: Stage, state: State) -> StageResult:
             raise
         result = StageResult(stage.name, "failed", str(wrong))
     if result.status in {"failed", "budget"} and state.is_spent:
-        result = replace(result, status="budget", why=state.is_spent)
+        said = result.why if result.status == "budget" else ""  # where it stood, perhaps
+        result = replace(result, status="budget", why=said or state.is_spent)
     counts = state.shared.counts  # `triage`, and `triage-original`
     spent = sum(n for name, n in counts.items() if name.partition("-")[0] == stage.name)
     seconds = max(0.0, state.shared.elapsed - before)
