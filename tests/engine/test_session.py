@@ -13,7 +13,7 @@ from aorta.core.errors import ResumeError
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import RunLock, claim_run_dir, find_resumable
-from aorta.engine.session import Resume, Session
+from aorta.engine.session import Resume, Session, keep_request
 from aorta.search.repeated import EveryPoint
 from support.simulated import SimulatedExecutor, ValueExperiment
 
@@ -98,7 +98,7 @@ def _begin_and_die(parent: Path, moment: int) -> None:
 
     sys.addaudithook(note)
     try:
-        Session.fresh(parent, "run", name="a").keep_request(Resume())
+        keep_request(Session.fresh(parent, "run", name="a").run, Resume())
         os._exit(0)
     finally:
         os._exit(1)

@@ -22,7 +22,7 @@ from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Answer, Budget, Question
 from aorta.engine.rundir import RunDir, find_resumable
-from aorta.engine.session import Session, kept_request
+from aorta.engine.session import Session, keep_request, kept_request
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.startable import check_startable
@@ -104,7 +104,7 @@ def diverge(
             session = Session.resuming(request.output, "diverge", request.resume)
         else:
             session = Session.fresh(request.output, "diverge", name=request.name)
-            session.keep_request(request)
+            keep_request(session.run, request)
         with session:
             sides = request.sides(session.run.private)
             report = _Work(session, request, sides, executor, listeners).report()

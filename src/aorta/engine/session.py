@@ -87,14 +87,6 @@ class Session:
         finally:
             self._lock.release()
 
-    def keep_request(self, request: "DataclassInstance") -> None:
-        """So that `--resume` needs the directory alone. Only the owner reads it: a command line may
-        hold a secret."""
-        place = self.run.private / _REQUEST
-        place.touch(mode=0o600)
-        with writing(place):
-            place.write_text(json.dumps(asdict(request), default=_plain), encoding="utf-8")
-
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
@@ -122,16 +114,31 @@ class Session:
         return Journal.create(self.run.journal, fingerprint)
 
 
-def kept_request(run: RunDir, now: _Request) -> _Request:
-    """The request that a run was begun with, and over it whatever `now` says that is not a
-    default. Both are of one dataclass whose fields all have defaults."""
+def keep_request(run: RunDir, request: "DataclassInstance") -> None:
+    """So that `--resume` needs the directory alone. Only the owner reads it: a command line may
+    hold a secret.
+    """
+    place = run.private / _REQUEST
+    place.touch(mode=0o600)
+    with writing(place):
+        place.write_text(json.dumps(asdict(request), default=_plain), encoding="utf-8")
+
+
+def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
+    """The request that a run was begun with."""
     try:
         text = (run.private / _REQUEST).read_bytes()
-        begun = TypeAdapter(type(now)).validate_python(json.loads(text))
+        return TypeAdapter(kind).validate_python(json.loads(text))
     except (OSError, ValueError):  # none, or one whose writer was killed
         why = "it does not say what was asked; give the whole command line again"
         raise ResumeError(why, where=str(run.path)) from None
-    return _over(begun, now)
+
+
+def kept_request(run: RunDir, now: _Request) -> _Request:
+    """The request that a run was begun with, and over it whatever `now` says that is not a
+    default. Both are of one dataclass whose fields all have defaults.
+    """
+    return _over(begun_with(run, type(now)), now)
 
 
 def _over(begun: _Request, now: _Request) -> _Request:

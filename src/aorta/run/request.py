@@ -26,7 +26,7 @@ from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import find_resumable, write_json
-from aorta.engine.session import Resume, Session, kept_request
+from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.engine.snapshots import snapshot_of
 from aorta.engine.warmth import independent_starts
 from aorta.executors import Executor
@@ -218,7 +218,7 @@ def _session(request: RunRequest, workload: str) -> Session:
     session = Session.fresh(place.parent, "run", name=place.name, workload=workload)
     files = tuple(file.absolute() for file in request.layers.mitigations_files)
     layers = replace(request.layers, mitigations_files=files)
-    session.keep_request(replace(request, layers=layers))
+    keep_request(session.run, replace(request, layers=layers))
     return session
 
 

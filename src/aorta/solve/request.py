@@ -7,19 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from aorta.core.errors import ResumeError, UsageError
+from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
-from aorta.engine.rundir import RunDir, write_atomically
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.mitigations import load_mitigations
 
 STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "isolate", "source", "bundle")
 WANTED = tuple(name for name in STAGES if name != "source")  # unless stages are named
-_ASKED = "request.json"
-_NOT_KEPT = {"executor", "resume"}  # a run may be gone on with elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,24 +108,3 @@ def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ..
         raise UsageError("the stage reproduce cannot be left out: all others need what it finds")
     chosen = {*wanted, "reproduce"} if wanted else WANTED
     return tuple(name for name in STAGES if name in chosen and name not in left_out)
-
-
-def keep_request(run: RunDir, request: SolveRequest) -> None:
-    place = run.private / _ASKED
-    if not place.exists():
-        kept = TypeAdapter(SolveRequest).dump_json(request, exclude=_NOT_KEPT, indent=2)
-        write_atomically(place, kept)
-        place.chmod(0o600)  # a command line may hold a secret
-
-
-def kept_request(run: RunDir, now: SolveRequest) -> SolveRequest:
-    """The original request, with where trials run `now` and what may be spent from now on."""
-    try:
-        kept = (run.private / _ASKED).read_bytes()
-        begun = TypeAdapter(SolveRequest).validate_json(kept)
-    except (OSError, ValueError):
-        raise ResumeError(
-            "it does not say what was asked; expected a directory that solve wrote",
-            where=str(run.path),
-        ) from None
-    return replace(begun, executor=now.executor, max_trials=now.max_trials or begun.max_trials)

@@ -15,9 +15,9 @@ from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.engine.session import Resume
+from aorta.engine.session import Resume, begun_with, keep_request
 from aorta.reduce.launcher import python_of
-from aorta.solve.request import WANTED, SolveRequest, Views, keep_request, kept_request
+from aorta.solve.request import WANTED, SolveRequest, Views
 from aorta.solve.solution import Solution, write_summary
 from aorta.solve.stages.bisect import Bisect
 from aorta.solve.stages.bundle import Bundle
@@ -157,7 +157,11 @@ def solve(
         given = request.resume.run
         named = given.absolute() if given is not None else None
         run = find_resumable(request.output.absolute(), VERB, named)
-        return _solve(run, kept_request(run, request), views, resumed=request)
+        # The original request, with where trials run now and what may be spent from now on.
+        begun = begun_with(run, SolveRequest)
+        most = request.max_trials or begun.max_trials
+        begun = replace(begun, executor=request.executor, max_trials=most)
+        return _solve(run, begun, views, resumed=request)
     request = request.checked()
     check_good(request)
     subject = subject_of(request)
@@ -181,7 +185,8 @@ def _solve(
 ) -> Solution:
     lock = RunLock(run.lock).take()
     try:
-        keep_request(run, request)  # where it can be read, the run is under way
+        if resumed is None:
+            keep_request(run, request)  # where it can be read, the run is under way
         state = State(run, request, views)
         if resumed is not None:
             state.go_on(resumed.budget)
@@ -231,8 +236,9 @@ def _stages(state: State) -> Exit | None:
 def _is_last_resort(name: str, state: State) -> bool:
     """Whether the program itself is all that can be made smaller: without it nothing would ship."""
     request = state.request
-    is_python = python_of(subject_of(request).words) is not None
-    return name == "source" and request.stages == WANTED and not state.known("reduce") and is_python
+    if name != "source" or request.stages != WANTED or state.known("reduce"):
+        return False
+    return python_of(subject_of(request).words) is not None
 
 
 def _reduce_with_the_rest(state: State) -> None:

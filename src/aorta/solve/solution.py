@@ -14,6 +14,7 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.stats import percent_range
 from aorta.engine.rundir import RunDir, write_atomically, write_json
+from aorta.reduce.launcher import python_of
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"
@@ -187,9 +188,10 @@ class Solution:
             return [again]
         if self.status == "user_error":
             command = shlex.join(state.request.command) or "..."
+            stages = "reduce,source,bundle" if python_of(state.request.command) else "reduce,bundle"
             return [
                 *(known.get("advice", []) or [f"mend this: {known.get('summary')}"]),
-                f"if it is right as it is: aorta solve --stages reduce,source,bundle -- {command}",
+                f"if it is right as it is: aorta solve --stages {stages} -- {command}",
             ]
         if self.status == "did_not_reproduce":
             return [

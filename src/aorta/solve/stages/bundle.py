@@ -26,7 +26,7 @@ class Bundle(Stage):
             check=self.check,
             allow_binary=state.request.allow_binary,
         )
-        older = list(state.path.glob("*.tar.gz"))  # of a run that was stopped
+        older = list(state.path.glob(f"{request.ticket}-*.tar.gz"))  # of a run that was stopped
         try:
             packed = bundle(request)
         except AortaError as wrong:
