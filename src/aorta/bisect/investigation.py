@@ -133,7 +133,7 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
     while not setting.run.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
     partner = None
-    # Whoever says how often to confirm the answer asks for nothing else.
+    # A request that says how often to confirm the answer asks for nothing else.
     looks_further = setting.run.request.checks and setting.spec.confirmations is None
     if looks_further and not setting.run.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)

@@ -380,8 +380,8 @@ def _summary(run: BisectRun, findings: Findings) -> dict[str, Any]:
             seen[record.point.config_key] = repetition
             built = run.builds.took.get(short(record.point), 0.0) if not repetition else 0.0
             about = {"container": bisected, "build_time": built, "test_repetition": repetition}
-            standing = findings.good if stage == MAIN else {}
-            versions.append({**standing, **values, **said, **about})
+            unchanged = findings.good if stage == MAIN else {}
+            versions.append({**unchanged, **values, **said, **about})
     found = {"container": containers, "versions": versions}
     return (
         {**found, "result": dict(_summary_result(findings, bisected))}

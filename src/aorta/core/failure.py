@@ -44,7 +44,6 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )
-_STEADY = 2  # failures of one configuration: what did not vary in them does not vary
 _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 
 
@@ -273,8 +272,9 @@ def _same_assertion(known: Failure, other: Failure) -> Sameness:
 
 def _same_causes(known: Failure, other: Failure) -> Sameness:
     """One must have every exception of the other; of several ranks, one in both is enough."""
+    learned = known.seen > 1
     pairs = [
-        (mine, theirs, _same_chain(mine, theirs, known.seen))
+        (mine, theirs, _same_chain(mine, theirs, learned))
         for mine in known.causes
         for theirs in other.causes
     ]
@@ -291,7 +291,7 @@ def _same_causes(known: Failure, other: Failure) -> Sameness:
     return same[0][2]
 
 
-def _same_chain(mine: Cause, theirs: Cause, seen: int) -> Sameness:
+def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
     """The shorter chain must stand in the longer one, in its order."""
     if len(mine.chain) <= len(theirs.chain):
         short, long = mine.chain, theirs.chain
@@ -299,7 +299,7 @@ def _same_chain(mine: Cause, theirs: Cause, seen: int) -> Sameness:
         short, long = theirs.chain, mine.chain
     found, at = Sameness(False, ""), 0
     for raised in short:
-        answers = [_same_raised(raised, one, seen) for one in long[at:]]
+        answers = [_same_raised(raised, one, learned) for one in long[at:]]
         hit = next((i for i, answer in enumerate(answers) if answer), None)
         if hit is None:
             return found if found and at == len(long) else (answers or [found])[0]
@@ -307,8 +307,7 @@ def _same_chain(mine: Cause, theirs: Cause, seen: int) -> Sameness:
     return found
 
 
-def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
-    learned = seen > 1
+def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
     if not (covers(a.type, b.type) or covers(b.type, a.type)):
         return Sameness(False, f"{a.type} and {b.type}")
     near = frames_alike(a.frames, b.frames)
@@ -324,8 +323,9 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
     if (learned and a.message == ANYTHING) or (b.message == ANYTHING and learned):
         return Sameness(True, "same exception and frames; the message varies")
     alike = common(a.message, b.message) is not None and a.within == b.within
-    # A library raises for many reasons from one place: words that never varied are the reason.
-    same_reason = a.statement != "" or seen < _STEADY
+    # A library raises for many reasons from one place: words that did not vary in two failures of
+    # one configuration are the reason.
+    same_reason = a.statement != "" or not learned
     if alike and near and not elsewhere and same_reason and a.frames:
         return Sameness(True, f"same exception and frames; {_difference(a, b)}")
     return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")

@@ -217,7 +217,7 @@ class Engine:
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
-        if self._warmth is not None and _is_proof(point):
+        if self._warmth is not None and _is_warm_check(point):
             state = self._open[point] = _OpenPoint(point, self._warmth.judge_of_proof())
             return state
         known = self._dropped.pop(point, None)
@@ -258,7 +258,7 @@ class Engine:
         return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        for point in [p for p in self._open if not (self._search.wants(p) or _is_proof(p))]:
+        for point in [p for p in self._open if not (self._search.wants(p) or _is_warm_check(p))]:
             self._write(Dropped(point))
             state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
@@ -312,7 +312,7 @@ class Engine:
             elapsed=self._elapsed(),
             path=trial.path,
         )
-        if self._question.keep is not None and not _is_proof(trial.point):
+        if self._question.keep is not None and not _is_warm_check(trial.point):
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
@@ -329,7 +329,7 @@ class Engine:
             self._warmth = None  # there is nothing more to say
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
-        if _is_proof(record.point):
+        if _is_warm_check(record.point):
             self._warm_checks += 1
             self._open[record.point].count(record)
             return
@@ -349,7 +349,7 @@ class Engine:
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
-        if _is_proof(state.point) and state.indexes and not state.is_warm:
+        if _is_warm_check(state.point) and state.indexes and not state.is_warm:
             return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
         if found is None and state.tally.is_hopeless(self._question.budget.retries):
@@ -377,7 +377,7 @@ class Engine:
                 self._dropped_warm = self._warmth.dropped
                 self._emit(events.Note(f"{self._dropped_warm}: every trial starts cold"))
                 self._warmth = None
-        if _is_proof(point):
+        if _is_warm_check(point):
             return
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
@@ -415,6 +415,6 @@ class Engine:
             listener(event)
 
 
-def _is_proof(point: Point) -> bool:
+def _is_warm_check(point: Point) -> bool:
     """Whether its trials only compare warm starts with cold ones; they count for nothing else."""
     return point.replica == PROOF_REPLICA

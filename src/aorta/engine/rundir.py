@@ -93,7 +93,7 @@ def claim_run_dir(
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 about = {"verb": verb, "created": created, "aorta_version": __version__, **facts}
-                # In place: whoever is killed here leaves no draft of it.
+                # In place: a process that is killed here leaves no draft of it.
                 (run.private / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
                 return run
     except (FileExistsError, NotADirectoryError):

@@ -160,7 +160,7 @@ def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
         link = log_dir / f".current.{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(directory.path.name)
-        link.replace(log_dir / "current")  # in one step, whoever else does the same
+        link.replace(log_dir / "current")  # in one step: other agents do the same
     return directory
 
 

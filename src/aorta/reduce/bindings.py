@@ -180,7 +180,7 @@ def place_all(
 def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     """What of the working directory candidates change: names of files and folders."""
     names = [m.inside for m in bindings if m.inside is not None]
-    return [*names, *dict.fromkeys(standing.name for _, standing in _standing(bindings))]
+    return [*names, *dict.fromkeys(place.name for _, place in _in_files(bindings))]
 
 
 def place_inside(
@@ -198,12 +198,12 @@ def place_inside(
                 placed.update(binding.place(point[binding.axis.name], target))
         texts: dict[str, str] = {}
         values: dict[str, dict[Setting, str]] = {}
-        for binding, standing in _standing(bindings):
+        for binding, stands in _in_files(bindings):
             name = binding.axis.name
             said = str(binding.place(point[name], place)[name])
             text = f'"{NONSENSE}"' if name == nonsense else said
-            texts[standing.name] = standing.text
-            values.setdefault(standing.name, {})[standing.setting] = text
+            texts[stands.name] = stands.text
+            values.setdefault(stands.name, {})[stands.setting] = text
         for name, text in texts.items():
             target = place / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,8 @@ def place_inside(
     return placed
 
 
-def _standing(bindings: Sequence[AxisBinding]) -> list[tuple[AxisBinding, SettingInFile]]:
+def _in_files(bindings: Sequence[AxisBinding]) -> list[tuple[AxisBinding, SettingInFile]]:
+    """Those whose value a configuration says, each with where."""
     return [(binding, binding.stands) for binding in bindings if binding.stands is not None]
 
 

@@ -201,7 +201,7 @@ class CopyExperiment(AroundExperiment):
         )
 
     def _path(self) -> dict[str, str]:
-        """What any machine has, and the one Python that whoever runs it names; a program that is
+        """What any machine has, and the one Python that its user names; a program that is
         called by its name is the original's own.
         """
         if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:

@@ -256,7 +256,7 @@ class _CommandLine:
 
     def _name_of_position(self) -> str:
         """What the script's parser calls the argument that is looked at, else its number."""
-        names = [names[0] for names, _ in self._options if names and names[0][0] != "-"]
+        names = [names[0] for names, _ in self._options if names and not names[0].startswith("-")]
         called = names[self._positions - 1 : self._positions]
         return _variable_name(called[0]) if called else f"ARG_{self._positions}"
 

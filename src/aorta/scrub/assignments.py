@@ -90,7 +90,8 @@ _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=
 _ELEMENTS = re.compile(
     r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
     r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<(?:key|name)>(?P<pair>[^<>\n]{3,60})</\w+>\s*<(?:string|value)>(?P<of_pair>[^<>]{2,4096}?)</"
+    r"|<(?:key|name)>(?P<pair>[^<>\n]{3,60})</\w+>\s*"
+    r"<(?:string|value)>(?P<of_pair>[^<>]{2,4096}?)</"
     r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
 )
 _NAME_IN_TAG = re.compile(r"(?:<(?:key|name)>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")

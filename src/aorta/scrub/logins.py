@@ -60,7 +60,8 @@ _RULES = (
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
         r"[\"']?(?P<value>[^\s\"']+)"
-        r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
+        r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
+        r"(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
         r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|sudo|passwd"
@@ -78,7 +79,8 @@ _RULES = (
         flags=re.IGNORECASE,
     ),
     rule(
-        r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
+        r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
+        r"(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
         r"|\bauth[=:]\s*[\w.\-]+:(?P<of_pair>(?=\S*[A-Za-z])[^\s\"']{4,})",
         " pass|auth=|auth:",
     ),

@@ -212,7 +212,7 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
     if not cause.events or cause.events[0].is_outside:
         return None
     line = cause.events[0]
-    if line.role is Role.WAITING:  # whoever ends first had waited for another
+    if line.role is Role.WAITING:  # the first of them to end had waited for another
         return None
     if line.source.rank is not None or line.stream:
         return None

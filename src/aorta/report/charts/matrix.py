@@ -34,7 +34,7 @@ _SIGNS = {
 class HeatCell:
     row: str
     column: str
-    standing: CellAnswer
+    answer: CellAnswer
     hits: int = 0
     trials: int = 0
     low: float = 0.0
@@ -49,11 +49,11 @@ class HeatCell:
     def says(self) -> str:
         where = f"{self.row} in {self.column}"
         if not self.trials:
-            return f"{where}: {self.standing.value}"
+            return f"{where}: {self.answer.value}"
         interval = f"95 % interval {self.low:.0%} to {self.high:.0%}"
         return (
             f"{where}: {self.hits} of {self.trials} failed, {interval}; "
-            f"{self.call or self.standing.value}"
+            f"{self.call or self.answer.value}"
         )
 
 
@@ -79,22 +79,22 @@ def draw_heat(cells: Sequence[HeatCell], width: int, says: str) -> Markup:
 
 
 def _cell(cell: HeatCell, x: float, y: float, width: float, height: float) -> Markup:
-    standing = cell.standing
+    answer = cell.answer
     box = {"x": x, "y": y, "width": width, "height": height, "rx": 4}
-    tinted = standing in {CellAnswer.BASELINE, CellAnswer.PROVED, CellAnswer.UNPROVED}
+    tinted = answer in {CellAnswer.BASELINE, CellAnswer.PROVED, CellAnswer.UNPROVED}
     parts: list[object] = [
         el("title", cell.says),
-        el("rect", class_=f"cell {standing.value}", **box),
+        el("rect", class_=f"cell {answer.value}", **box),
     ]
     if tinted:
         parts.append(
             el("rect", class_="heat", style=f"opacity:{0.08 + 0.72 * cell.rate:.2f}", **box)
         )
-    if standing in {CellAnswer.UNPROVED, CellAnswer.INERT}:
+    if answer in {CellAnswer.UNPROVED, CellAnswer.INERT}:
         parts.append(el("rect", fill="url(#hatch)", class_="hatch", **box))
-    if standing is CellAnswer.BASELINE:
+    if answer is CellAnswer.BASELINE:
         parts.append(el("rect", class_="outline", **box))
-    parts += _inside(cell, x, y, width) if cell.trials else [_sign(standing, x, y, width)]
+    parts += _inside(cell, x, y, width) if cell.trials else [_sign(answer, x, y, width)]
     return el("g", parts)
 
 
@@ -102,7 +102,7 @@ def _inside(cell: HeatCell, x: float, y: float, width: float) -> list[Markup]:
     left, right = x + 10, x + width - 10
     span = right - left
     words = f"{cell.rate:.0%}"
-    counts = _SIGNS.get(cell.standing, f"{cell.hits}/{cell.trials}")
+    counts = _SIGNS.get(cell.answer, f"{cell.hits}/{cell.trials}")
     parts = [el("text", words, x=left, y=y + 22, class_="rate")]
     if span > 74:
         parts.append(label(right, y + 21, fitted(counts, span - 40), "tick plate", "end"))
@@ -114,6 +114,6 @@ def _inside(cell: HeatCell, x: float, y: float, width: float) -> list[Markup]:
     return parts
 
 
-def _sign(standing: CellAnswer, x: float, y: float, width: float) -> Markup:
-    words = fitted(_SIGNS.get(standing, "no trial yet"), width - 12)
+def _sign(answer: CellAnswer, x: float, y: float, width: float) -> Markup:
+    words = fitted(_SIGNS.get(answer, "no trial yet"), width - 12)
     return label(x + width / 2, y + 30, words, "sign", "middle")

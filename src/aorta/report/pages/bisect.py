@@ -32,7 +32,7 @@ from aorta.report.pages.common import (
     moment,
     percent,
     seen_outcomes,
-    standing,
+    state_words,
     table_section,
     trials_section,
     usual_facts,
@@ -188,7 +188,7 @@ def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Hea
         tone = Tone.FOUND if status in {"found", "pair"} else Tone.UNSURE
         said = headline(status, culprits, number(result, "confidence"))
         return Headline(said, tone, _rates(result))
-    more = f"The run is {standing(run)}."
+    more = f"The run is {state_words(run)}."
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     if sharp and sharp.strip.culprit:
         start, stop = sharp.strip.culprit

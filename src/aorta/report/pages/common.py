@@ -66,7 +66,7 @@ OUTCOMES: Sequence[tuple[str, str]] = (
 )
 
 
-def standing(run: OpenedRun) -> str:
+def state_words(run: OpenedRun) -> str:
     """How the run stands, in words."""
     said = {
         "running": "running",
@@ -79,7 +79,7 @@ def standing(run: OpenedRun) -> str:
 
 def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     about = run.about
-    facts: list[tuple[str, object]] = [("State", standing(run))]
+    facts: list[tuple[str, object]] = [("State", state_words(run))]
     for name, key in (("Ticket", "ticket"), ("Workload", "workload")):
         if value := words(about, key):
             facts.append((name, value))

@@ -12,7 +12,7 @@ from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Tone
 from aorta.report.pages import attribution as findings
-from aorta.report.pages.common import seconds, standing, table_section
+from aorta.report.pages.common import seconds, state_words, table_section
 from aorta.report.run_reader import OpenedRun, read_json
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
@@ -83,7 +83,7 @@ def _answer(
     job_end = _job_end(run, count(ended, "exit_code"))
     lives = counted(len(infos), "cycle")
     if run.state != "done" and not finding:
-        sentence = f"{standing(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
+        sentence = f"{state_words(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
         why = words(decision, "reason")
@@ -132,7 +132,9 @@ def _failed(row: Document) -> bool:
 
 def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
     last = infos[-1] if infos else {}
-    found: list[tuple[str, object]] = [("State", "ended" if run.state == "done" else standing(run))]
+    found: list[tuple[str, object]] = [
+        ("State", "ended" if run.state == "done" else state_words(run))
+    ]
     if infos:
         found += [("Cycles", len(infos)), ("Nodes", len(items(last, "nodes")) or "")]
     by, took = words(last, "decided_by"), number(last, "decided_in_ms")

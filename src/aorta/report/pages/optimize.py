@@ -10,7 +10,7 @@ from aorta.report.pages.common import (
     listed,
     percent,
     rate,
-    standing,
+    state_words,
     table_section,
     trials_section,
     usual_facts,
@@ -52,7 +52,9 @@ def _answer(run: OpenedRun, found: Document) -> Headline:
     if words(found, "status") == "did_not_reproduce":
         sentence = f"The failure did not show without mitigations: {without}"
     tone = Tone.RUNNING if run.running else Tone.UNSURE
-    return Headline(sentence, tone, "" if run.state == "done" else f"The run is {standing(run)}.")
+    return Headline(
+        sentence, tone, "" if run.state == "done" else f"The run is {state_words(run)}."
+    )
 
 
 def _counts(entry: Document) -> tuple[int, int]:
@@ -80,11 +82,11 @@ def _picture(found: Document) -> Figure | None:
     )
 
 
-def _cell(name: str, entry: Document, standing_: CellAnswer) -> HeatCell:
+def _cell(name: str, entry: Document, answer: CellAnswer) -> HeatCell:
     failed, of = _counts(entry)
     low, high = wilson(failed, of)
     return HeatCell(
-        name, "failure rate", standing_ if of else CellAnswer.ABSENT, failed, of, low, high
+        name, "failure rate", answer if of else CellAnswer.ABSENT, failed, of, low, high
     )
 
 

@@ -35,7 +35,7 @@ from aorta.report.pages.common import (
     percent,
     rate,
     seconds,
-    standing,
+    state_words,
     table_section,
     trials_section,
     usual_facts,
@@ -151,7 +151,7 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
         return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
     if search == "unconfirmed":
         so_far = f"Not confirmed: {so_far[0].lower()}{so_far[1:]}"
-    more = why or f"The run is {standing(run)}; this is not confirmed."
+    more = why or f"The run is {state_words(run)}; this is not confirmed."
     return Headline(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
 
 

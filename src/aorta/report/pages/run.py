@@ -14,7 +14,7 @@ from aorta.report.charts.trials import draw_dots, draw_rate
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
-from aorta.report.pages.common import rate, seen_outcomes, standing, trials_section, usual_facts
+from aorta.report.pages.common import rate, seen_outcomes, state_words, trials_section, usual_facts
 from aorta.report.run_reader import OpenedRun, Trial, read_json
 
 
@@ -65,7 +65,7 @@ def page(run: OpenedRun) -> Page:
 
 def _answer(run: OpenedRun, name: str) -> Headline:
     tally = run.tally
-    more = "" if run.state == "done" else f"The run is {standing(run)}."
+    more = "" if run.state == "done" else f"The run is {state_words(run)}."
     if run.running:
         more = "Still running: this is what is known so far."
     if not tally.evidence:

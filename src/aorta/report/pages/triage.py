@@ -14,7 +14,7 @@ from aorta.report.pages.common import (
     listed,
     rate,
     seconds,
-    standing,
+    state_words,
     table_section,
     trials_section,
     usual_facts,
@@ -104,7 +104,7 @@ def _cell_so_far(name: str, tally: Tally) -> Document:
 def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Headline:
     tone = Tone.RUNNING if run.running else None
     name = words(matrix, "workload") or run.name
-    more = "" if run.state == "done" else f"The run is {standing(run)}."
+    more = "" if run.state == "done" else f"The run is {state_words(run)}."
     working = [cell for cell in cells if words(cell, "call") == "works"]
     if working:
         best = min(working, key=lambda cell: (_rate(cell), number(cell, "step_time_ratio") or 1.0))
@@ -180,7 +180,7 @@ def _heat_cell(cell: Document) -> HeatCell:
     return HeatCell(
         row=_row_name(name, mitigations, environment),
         column=environment or "failure rate",
-        standing=_standing(cell, evidence),
+        answer=_cell_answer(cell, evidence),
         hits=count(cell, "failed_count"),
         trials=evidence,
         low=number(interval, "low") or 0.0,
@@ -200,7 +200,7 @@ def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
     return stack if stack and name in usual else name
 
 
-def _standing(cell: Document, evidence: int) -> CellAnswer:
+def _cell_answer(cell: Document, evidence: int) -> CellAnswer:
     if not evidence:
         return CellAnswer.ERROR if count(cell, "error_count") else CellAnswer.ABSENT
     return _STANDINGS.get(words(cell, "call"), CellAnswer.UNPROVED)
