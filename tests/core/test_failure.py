@@ -296,3 +296,39 @@ def test_a_message_that_announces_more_is_told_by_its_next_lines(one: str, other
     head = "ValueError: 2 validation errors for Model" if "\n" in one else "ValueError: Error(s):"
     assert same_failure(ended(raised(f"{head}\n{one}")), ended(raised(f"{head}\n{one}")))
     assert not same_failure(ended(raised(f"{head}\n{one}")), ended(raised(f"{head}\n{other}")))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "line"),
+    [
+        (
+            "AttributeError: 'NoneType' object has no attribute 'shape'",
+            "AttributeError: 'Batch' object has no attribute 'device'",
+            "return batch.shape, batch.device",
+        ),
+        (
+            "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
+            "TypeError: unsupported operand type(s) for +: 'int' and 'NoneType'",
+            "total = total + row",
+        ),
+    ],
+)
+def test_names_of_the_code_in_the_interpreters_words_are_no_accident(
+    one: str, other: str, line: str
+) -> None:
+    first, second = (ended(raised(words, source=line)) for words in (one, other))
+    assert not same_failure(first, second)
+    assert same_failure(first, ended(raised(one, source=line)))
+    both = learned(first, second)  # seen in one configuration, they do vary
+    assert both is not None
+    assert same_failure(both, second)
+
+
+def test_a_library_in_c_raises_for_many_reasons_from_one_line() -> None:
+    def asked(words: str) -> Failure:
+        query = "return db.execute(query).fetchall()"
+        return ended(raised(f"sqlite3.OperationalError: {words}", source=query))
+
+    known = learned(asked("no such column: step"), asked("no such column: step"))
+    assert known is not None
+    assert not same_failure(known, asked("no such table: metrics"))

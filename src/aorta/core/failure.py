@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aorta.core.raised import Cause, Raised, causes_in
+from aorta.core.raised import BUILT_IN, Cause, Raised, causes_in
 from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
 from aorta.core.trial import Ended, TrialEnd
 from aorta.core.words import is_error, said_in, words_of
@@ -45,6 +45,10 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )
 _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
+# What the interpreter quotes in these are names in the code, which no accident changes.
+_QUOTE_CODE = frozenset(
+    {"AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError"}
+)
 
 
 @dataclass(frozen=True)
@@ -314,6 +318,9 @@ def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
     if near is None:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
+    quotes_code = a.type in _QUOTE_CODE and BUILT_IN in {a.within, b.within}
+    if quotes_code and a.message != b.message and not (learned and covers(a.message, b.message)):
+        return Sameness(False, f"{a.type} with other names: {a.message!r} and {b.message!r}")
     if a.message == b.message or says_the_same(a.message, b.message, learned=learned):
         if elsewhere:
             return Sameness(False, f"two lines of {_place(a)} raised it")
@@ -325,7 +332,7 @@ def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
     alike = common(a.message, b.message) is not None and a.within == b.within
     # A library raises for many reasons from one place: words that did not vary in two failures of
     # one configuration are the reason.
-    same_reason = a.statement != "" or not learned
+    same_reason = (a.statement != "" and a.within != BUILT_IN) or not learned
     if alike and near and not elsewhere and same_reason and a.frames:
         return Sameness(True, f"same exception and frames; {_difference(a, b)}")
     return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")

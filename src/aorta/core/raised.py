@@ -76,13 +76,18 @@ class Weight(IntEnum):
     WRAPS = 2  # says that another process failed
 
 
+BUILT_IN = "<built-in>"  # the interpreter, or a library in C
+_RAISES = re.compile(r"(?:^|:\s*)(?:raise|assert)\b")
+
+
 @dataclass(frozen=True)
 class Raised:
     """One exception and where it was raised.
 
     `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
-    Where all are of libraries, those. `within` is the library function that raised it, where one
-    did; `statement` a digest of the program's own line that did.
+    Where all are of libraries, those. `within` is the library function that raised it, or
+    `BUILT_IN`, where the program's own line did not; `statement` a digest of the program's own
+    line.
     """
 
     type: str
@@ -176,7 +181,7 @@ class _Block:
             self.type,
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
-            within=beneath[0].name if beneath else "",
+            within=beneath[0].name if beneath else _raised_beneath(inner),
             statement="" if beneath or _REPORTED_LATER.search(self.message) else _line_of(inner),
         )
 
@@ -196,6 +201,12 @@ def _message(kind: str, message: str) -> str:
     if _TYPES_THAT_WRAP.match(kind):
         message = re.sub(r"Command .* (?=returned|died|timed)", f"Command {ANYTHING} ", message)
     return template(message)
+
+
+def _raised_beneath(frame: _Frame | None) -> str:
+    """`BUILT_IN` where the line that a frame shows raises nothing itself."""
+    source = frame.source.strip() if frame else ""
+    return BUILT_IN if source and not _RAISES.search(source) else ""
 
 
 def _line_of(frame: _Frame | None) -> str:
