@@ -12,7 +12,7 @@ import pytest
 from aorta.core.axis import Point, Purpose, number
 from aorta.core.oracle import Classified
 from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, TrialSpec
-from aorta.engine.drive import Engine
+from aorta.engine.drive import Engine, record_of
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge, SequentialJudges
@@ -200,7 +200,7 @@ def record(outcome: Outcome, saved: float = 0.0) -> TrialRecord:
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing, saved=saved)
     found = Classified(outcome, "")
-    return TrialRecord.of(Point.of({"n": 3}), 0, found, end, seq=0, elapsed=0.0, path="")
+    return record_of(Point.of({"n": 3}), 0, found, end, seq=0, elapsed=0.0, path="")
 
 
 def test_forks_of_one_server_are_one_start_for_an_interval() -> None:

@@ -120,11 +120,14 @@ _DRIFTED_CANDIDATE = 2.0
 _DRIFT_TEST_ALPHA = 0.02
 
 
+Test = Sprt | PresenceTest | Calibration
+
+
 @dataclass(frozen=True)
 class SequentialJudge:
     """Accepts when every test does; rejects when one does, at the cap, or at a lower rate."""
 
-    tests: tuple[Sprt | PresenceTest, ...]
+    tests: tuple[Test, ...]
     cap: int
     prior: HitCount = NOTHING
     least_rate: float = 0.0
@@ -154,29 +157,10 @@ class SequentialJudge:
         return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
 
 
-@dataclass(frozen=True)
-class CalibrationJudge:
-    """Runs the original until its rate is known well enough, or it plainly does not fail."""
-
-    calibration: Calibration
-    prior: HitCount = NOTHING  # how often it was seen to fail before
-
-    def verdict(self, tally: Tally) -> Verdict | None:
-        if tally.evidence == 0:
-            return None
-        evidence = self.prior + HitCount.of(tally)
-        decision = self.calibration.decide(evidence)
-        return None if decision is None else Verdict(decision, tally, _said(evidence))
-
-    def needs(self, tally: Tally) -> int:
-        if self.verdict(tally):
-            return 0
-        evidence = self.prior + HitCount.of(tally)
-        wanted = self.calibration.hits if evidence.misses else self.calibration.straight
-        return max(1, min(wanted - evidence.hits, self.at_most(tally)))
-
-    def at_most(self, tally: Tally) -> int:
-        return 0 if self.verdict(tally) else max(1, self.calibration.cap - tally.evidence)
+def calibrating(calibration: Calibration, prior: HitCount = NOTHING) -> SequentialJudge:
+    """Runs the original until its rate is known well enough, or it plainly does not fail. `prior`:
+    how often it was seen to fail before."""
+    return SequentialJudge((calibration,), calibration.cap, prior)
 
 
 def fewest_that_decide(
@@ -209,7 +193,7 @@ class SequentialJudges:
         if point.purpose is Purpose.CALIBRATE:
             known = self._known.hits >= rules.calibration.straight and not self._known.misses
             again = replace(rules.calibration, straight=1) if known else rules.calibration
-            return CalibrationJudge(again)
+            return calibrating(again)
         if point.purpose is Purpose.REPLAY:
             return self._judge(self._tests(rules.alpha, rules.replay_beta))
         if point.purpose is Purpose.CONFIRM:
@@ -259,12 +243,10 @@ class SequentialJudges:
         beta = self.rules.beta
         return beta / (1 - beta) * misses_that_tell(seen, beta)
 
-    def _judge(
-        self, tests: tuple[Sprt | PresenceTest, ...], prior: HitCount = NOTHING
-    ) -> SequentialJudge:
+    def _judge(self, tests: tuple[Test, ...], prior: HitCount = NOTHING) -> SequentialJudge:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
-    def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
+    def _candidate_tests(self, beta: float) -> tuple[Test, ...]:
         """Stricter after every setback; from the first one on, a rarer failure is another one."""
         alpha = self.rules.alpha / 10**self._setbacks
         tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
@@ -286,8 +268,8 @@ class SequentialJudges:
         return self._known if self._original is None else self._known + self._ledger[self._original]
 
 
-def _said(fresh: HitCount, prior: HitCount | None = None, decision: bool | None = True) -> str:
+def _said(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:
     words = f"{fresh.hits} of {fresh.trials} reproduced"
-    if prior is not None and prior.trials:
+    if prior.trials:
         words += f", after {prior.hits} of {prior.trials} before"
     return words if decision is not None else f"{words}: undecided"

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.durations import show_duration
-from aorta.core.failure import Failure
-from aorta.core.learning import learned
+from aorta.core.failure import Failure, learned
 from aorta.core.oracle import Classified, Deciding, classify, guarded
 from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord

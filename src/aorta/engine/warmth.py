@@ -19,7 +19,7 @@ from aorta.core.trial import Outcome, Start, Tally, Verdict
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import EveryTrial
 
-PROOF_REPLICA = 2_000_000  # of a point that only compares warm starts with cold ones
+_PROOF_REPLICA = 2_000_000
 _ALPHA = 0.05  # before anything rests on warm trials a false alarm costs only time
 _ALIKE, _MIXED = 3, 8  # warm trials of an original that always ends alike, or now and then
 _FIRST_COLD = 2  # trials of each configuration, where the rate itself is the answer
@@ -27,30 +27,36 @@ _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
 _WORTH = 0.3  # seconds of imports
 
 
+def is_proof(point: Point) -> bool:
+    """Whether its trials only compare warm starts with cold ones; they count for nothing else."""
+    return point.replica == _PROOF_REPLICA
+
+
 @dataclass
 class Warmth:
-    """`asked`: the executor starts trials warm. Without it the first trial's imports are watched,
-    and what warm starts would save is said.
+    """`allowed`: trials of this question may start warm. `asked`: the executor does so. Without it
+    the first trial's imports are watched, and what warm starts would save is said.
     """
 
+    allowed: bool = True
     asked: bool = False
     dropped: str = ""  # why no further trial starts warm
-    proven: bool | None = None
-    imports: float = 0.0  # seconds of imports that were seen in a cold trial
+    _proven: bool | None = None
+    _imports: float = 0.0  # seconds of imports that were seen in a cold trial
     _original: Point | None = None  # what was tried first
     _calibrated: bool = False
     _is_begun: bool = False
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
     def start_for(self, point: Point) -> Start:
-        if self.dropped or self.proven is False:
+        if not self.allowed or self.dropped or self._proven is False:
             return Start.COLD
         if not self.asked:
             first, self._is_begun = not self._is_begun, True
             return Start.WATCHED if first else Start.COLD
-        if point.replica == PROOF_REPLICA:
+        if is_proof(point):
             return Start.WARM
-        if not self.proven or point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}:
+        if not self._proven or point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}:
             return Start.WATCHED
         cold = self._cold.get(point.config_key, Tally())
         may_be_warm = self._calibrated or cold.evidence >= _FIRST_COLD
@@ -65,9 +71,9 @@ class Warmth:
 
     def decided(self, point: Point, verdict: Verdict) -> None:
         """What became of a point; that of the proof says whether warm trials are believed."""
-        if point.replica == PROOF_REPLICA:
-            self.proven = verdict.reproduces is not None and self._agrees(verdict.tally)
-            if verdict.reproduces is not None and not self.proven:
+        if is_proof(point):
+            self._proven = verdict.reproduces is not None and self._agrees(verdict.tally)
+            if verdict.reproduces is not None and not self._proven:
                 cold, warm = self._cold_original, verdict.tally
                 self.dropped = (
                     f"warm trials failed {warm.reproduced} of {warm.evidence} times, cold ones "
@@ -75,7 +81,7 @@ class Warmth:
                 )
         elif point.purpose is Purpose.CALIBRATE:
             self._calibrated = verdict.reproduces is True
-        elif point.purpose is Purpose.CONFIRM and self.proven and verdict.reproduces is False:
+        elif point.purpose is Purpose.CONFIRM and self._proven and verdict.reproduces is False:
             self.dropped = "cold trials did not confirm what warm ones found"
 
     def _agrees(self, warm: Tally) -> bool:
@@ -89,13 +95,13 @@ class Warmth:
     @property
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
-        is_open = self.asked and self.proven is None and not self.dropped
-        if not is_open or self.imports < _WORTH or self._original is None:
+        is_open = self.allowed and self.asked and self._proven is None
+        if not is_open or self._imports < _WORTH or self._original is None:
             return None
         enough = self._cold_original.evidence >= _FIRST_COLD
         if self._original.purpose is Purpose.CALIBRATE:
             enough = self._calibrated
-        return self._original.asked_for(Purpose.PROBE, PROOF_REPLICA) if enough else None
+        return self._original.asked_for(Purpose.PROBE, _PROOF_REPLICA) if enough else None
 
     def judge_of_proof(self) -> EveryTrial:
         return EveryTrial(_MIXED if _is_mixed(self._cold_original) else _ALIKE)
@@ -108,9 +114,9 @@ class Warmth:
     def proposal(self, imports: float, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self.imports:
+        if self._imports:
             return ""
-        self.imports = imports
+        self._imports = imports
         if self.asked or imports < max(_WORTH, _SHARE * duration):
             return ""
         saves = f"about {show_duration(left * imports)}" if left > 1 else "most of that in each"

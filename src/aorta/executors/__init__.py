@@ -6,9 +6,10 @@ closes it; whatever happens to it, no process outlives it.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aorta.core.trial import TrialEnd, TrialSpec
+if TYPE_CHECKING:  # a supervisor, which loads this package too, needs none of it
+    from aorta.core.trial import TrialEnd, TrialSpec
 
 __all__ = ["Executor"]
 
@@ -20,12 +21,12 @@ class Executor(Protocol):
     def slots(self) -> int:
         """How many trials may run at this moment; may change while a cluster grows or shrinks."""
 
-    def start(self, trial: TrialSpec) -> None:
+    def start(self, trial: "TrialSpec") -> None:
         """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`;
         what no trial could start on, such as a missing container engine, is an
         InfrastructureError."""
 
-    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+    def wait(self, timeout: float | None = None) -> "Sequence[TrialEnd]":
         """Block until a trial ended, or the time is up (then nothing). Each end comes once."""
 
     def cancel(self, trial_id: str) -> None:

@@ -20,13 +20,7 @@ from typing import Any, BinaryIO
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Start, TrialEnd, TrialSpec
-from aorta.executors.messages import (
-    GRACE_SECONDS,
-    MAX_LOG_BYTES,
-    SharedMetrics,
-    request_for,
-    trial_end,
-)
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, trial_end
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
 from aorta.executors.warm import MARK, WarmStarts
@@ -83,7 +77,6 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
         self._host = socket.gethostname()
-        self._metrics = SharedMetrics()
 
     @property
     def slots(self) -> int:
@@ -95,7 +88,6 @@ class LocalExecutor:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
-        self._metrics.started(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
         if self._warm_starts is not None and trial.start is not Start.COLD:
             request |= self._warm_starts.instructions(trial, launch, request["env"])
@@ -184,7 +176,7 @@ class LocalExecutor:
     def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
         if self._warm_starts is not None and trial.start is not Start.COLD:
             end = replace(end, imports=self._warm_starts.ended(end))
-        self._ended.append(self._metrics.ended(end))
+        self._ended.append(end)
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""

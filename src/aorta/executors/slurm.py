@@ -30,15 +30,7 @@ from queue import Empty, SimpleQueue
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.messages import (
-    GRACE_SECONDS,
-    MAX_LOG_BYTES,
-    SharedMetrics,
-    end_from_json,
-    prepared,
-    trial_to_json,
-    unreported,
-)
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, prepared, unreported
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import fitting
 from aorta.executors.worker import BEAT_EVERY, OWNER, PARENT_VARIABLE, SILENT, Spool
@@ -112,7 +104,6 @@ class _Slurm(ABC):
         self._spool: Spool
         self._held: dict[str, _Held] = {}  # by number
         self._numbers = count(1)
-        self._metrics = SharedMetrics()
         self._avoided: list[str] = []
 
     # -- what callers see --------------------------------------------------------------------------
@@ -223,10 +214,9 @@ class _Slurm(ABC):
 
     def _begin(self, trial: TrialSpec) -> _Held:
         number = str(next(self._numbers))
-        self._metrics.started(trial)
         held = self._held[number] = _Held(trial, number, self._pool_of(trial, number))
         request = {
-            "trial": trial_to_json(trial),
+            "trial": trial,
             "srun": self._srun_of(trial),
             "grace": self._grace,
             "max_log_bytes": MAX_LOG_BYTES,
@@ -248,11 +238,10 @@ class _Slurm(ABC):
         if not self._held:
             return
         for number in self._spool.names("results"):
-            report, held = self._spool.take("results", number), self._held.get(number)
+            end, held = self._spool.take("results", number), self._held.get(number)
             if held is not None:
-                end = end_from_json(report["end"], held.trial)
                 if end.lost:
-                    self._avoid(report["node"])
+                    self._avoid(end.host)
                 self._end(held, end)
         now = time.monotonic()
         for held in list(self._held.values()):
@@ -274,8 +263,7 @@ class _Slurm(ABC):
     def _end(self, held: _Held, end: TrialEnd) -> None:
         del self._held[held.number]
         (self._spool.path / "cancels" / held.number).unlink(missing_ok=True)
-        end = replace(end, cancelled=held.cancelled_at is not None)
-        self._ends.put(self._metrics.ended(end))
+        self._ends.put(replace(end, cancelled=held.cancelled_at is not None))
 
     def _avoid(self, node: str) -> None:
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""
@@ -310,8 +298,6 @@ class SlurmJobs(_Slurm):
         self._seen_running: dict[str, float] = {}  # worker -> since when
         self._silent_since: float | None = None  # nobody has answered
         self._ask_again_at = 0.0
-        accounting = slurm.configuration().get("AccountingStorageType", "")
-        self._has_accounting = not accounting.endswith("/none")
         self._check_that_it_can_ever_run(self._count_slots())
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._cleanup = subprocess.Popen(
@@ -401,7 +387,7 @@ class SlurmJobs(_Slurm):
         self._look_at = now + self._pause
         if not workers:
             return
-        states = slurm.states_of(workers, accounting=self._has_accounting)
+        states = slurm.states_of(workers)
         self._silent_since = None
         for worker in workers:
             state = states.get(worker)

@@ -23,7 +23,7 @@ from aorta.core.sprt import NOTHING, Calibration, HitCount
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
-from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge, calibrating
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import find_resumable, write_json
 from aorta.engine.session import Resume, Session, keep_request, kept_request
@@ -71,7 +71,7 @@ class RunRequest:
     @property
     def judge(self) -> Judge:
         if self.trials is None:
-            return CalibrationJudge(Calibration(), self.seen)
+            return calibrating(Calibration(), self.seen)
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
     @property
