@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt
 from aorta.core.stats import binomial_tail
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import (
+    Calibration,
+    HitCount,
     Judge,
+    PresenceTest,
     SequentialJudge,
     SequentialJudges,
+    Sprt,
     calibrating,
 )
 from aorta.search.descent import DescentRules

@@ -16,8 +16,13 @@ from aorta.engine.drive import Engine, record_of
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge, SequentialJudges
-from aorta.engine.question import Answer, Question
-from aorta.engine.warmth import Warmth, independent_starts, of_independent_starts
+from aorta.engine.question import (
+    Answer,
+    Question,
+    Warmth,
+    independent_starts,
+    of_independent_starts,
+)
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint

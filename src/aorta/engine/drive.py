@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import Point
+from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.oracle import Classified
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
@@ -32,9 +32,8 @@ from aorta.engine.events import (
 )
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
-from aorta.engine.question import Answer, Question, SoughtFailure
+from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
 from aorta.engine.rundir import fresh_dir
-from aorta.engine.warmth import Warmth, is_proof
 from aorta.executors import Executor
 from aorta.executors.evidence import SHARED
 from aorta.executors.messages import unreported
@@ -221,7 +220,7 @@ class Engine:
         """Evidence of a point that was dropped and is wanted again still counts."""
         state = self._dropped.pop(point, None)
         if state is None:
-            judge = self._warmth.judge_of_proof() if is_proof(point) else None
+            judge = self._warmth.judge_of_proof() if point.purpose is Purpose.WARM else None
             state = _OpenPoint(point, judge or self._judges.judge_for(point))
         self._open[point] = state
         return state
@@ -264,7 +263,9 @@ class Engine:
         return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        for point in [p for p in self._open if not (self._search.wants(p) or is_proof(p))]:
+        for point in list(self._open):
+            if point.purpose is Purpose.WARM or self._search.wants(point):
+                continue
             self._write(Dropped(point))
             state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
@@ -319,7 +320,7 @@ class Engine:
             elapsed=self._elapsed(),
             path=trial.path,
         )
-        if self._question.keep is not None and not is_proof(trial.point):
+        if self._question.keep is not None and trial.point.purpose is not Purpose.WARM:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
@@ -330,7 +331,7 @@ class Engine:
         self._settle_if_sure(state)
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
-        if is_proof(record.point):
+        if record.point.purpose is Purpose.WARM:
             self._proofs += 1
             self._open[record.point].count(record)
             return
@@ -349,7 +350,7 @@ class Engine:
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
-        if is_proof(state.point) and state.indexes and not state.is_warm:
+        if state.point.purpose is Purpose.WARM and state.indexes and not state.is_warm:
             return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
         if found is None and state.tally.is_hopeless(self._question.budget.retries):
@@ -375,7 +376,7 @@ class Engine:
         self._warmth.decided(point, verdict)
         if self._warmth.dropped and not was_dropped:
             self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
-        if is_proof(point):
+        if point.purpose is Purpose.WARM:
             return
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 
 from aorta.core.axis import Point, Purpose, as_indexes
 from aorta.core.errors import SpecError
-from aorta.core.sprt import Calibration, HitCount, PresenceTest, log_chance
 from aorta.core.trial import Tally, Verdict
-from aorta.engine.judge import Judge, calibrating, fewest_that_decide
+from aorta.engine.judge import (
+    Calibration,
+    HitCount,
+    Judge,
+    PresenceTest,
+    calibrating,
+    fewest_that_decide,
+    log_chance,
+)
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
