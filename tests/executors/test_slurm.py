@@ -271,7 +271,7 @@ def test_a_directory_that_the_nodes_do_not_share_loses_the_trial_with_the_reason
         end = bench.run("true", cwd=tmp_path / "only here")
     finally:
         executor.close()
-    assert "must lie on a file system that every node shares" in (end.lost or "")
+    assert "every node must share the file system of it" in (end.lost or "")
 
 
 def test_a_finished_run_leaves_no_trace_but_its_results(

@@ -28,10 +28,18 @@ class ExecutorChoice:
 
     def open(self) -> Executor:
         """A fresh one; whoever opens it closes it."""
-        if self.name not in _EXECUTORS:
-            known = ", ".join(sorted(_EXECUTORS))
-            raise UsageError(f"unknown executor {self.name!r}; expected one of: {known}")
-        return _EXECUTORS[self.name](self)
+        match self.name:
+            case "local":
+                return _local(self)
+            case "slurm":
+                from aorta.executors.slurm import slurm_executor
+
+                return slurm_executor(self.resources, self.jobs, job_per_trial=self.job_per_trial)
+            case "ray":
+                from aorta.executors.ray import RayExecutor
+
+                return RayExecutor(self.ray_address, self.resources, self.jobs)
+        raise UsageError(f"unknown executor {self.name!r}; expected one of: local, ray, slurm")
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Executor]]:
@@ -69,22 +77,3 @@ def _local(choice: ExecutorChoice) -> Executor:
         warm=choice.warm and not choice.cold,
         watch_imports=not choice.cold,
     )
-
-
-def _slurm(choice: ExecutorChoice) -> Executor:
-    from aorta.executors.slurm import slurm_executor
-
-    return slurm_executor(choice.resources, choice.jobs, job_per_trial=choice.job_per_trial)
-
-
-def _ray(choice: ExecutorChoice) -> Executor:
-    from aorta.executors.ray import RayExecutor
-
-    return RayExecutor(choice.ray_address, choice.resources, choice.jobs)
-
-
-_EXECUTORS: dict[str, Callable[[ExecutorChoice], Executor]] = {
-    "local": _local,
-    "slurm": _slurm,
-    "ray": _ray,
-}

@@ -84,7 +84,6 @@ def _stream_end(trial: TrialSpec, response: Mapping[str, Any], name: str) -> Str
         bytes_seen=seen.get("bytes_seen", 0),
         last_at=seen.get("last_at"),
         tail=seen.get("tail", ""),
-        problem=seen.get("problem"),
     )
 
 

@@ -234,7 +234,7 @@ class Worker:
 
     def _tried(self, trial: TrialSpec, request: Mapping[str, Any]) -> TrialEnd:
         if not (trial.cwd.is_dir() and trial.trial_dir.is_dir()):
-            return _lost(trial, _unseen(trial))
+            return _lost(trial, _unseen(f"{trial.trial_dir} or {trial.cwd}"))
         try:
             launch = across_tasks(launch_for(trial), trial, request["srun"])
         except AortaError as wrong:
@@ -280,11 +280,8 @@ def _lost(trial: TrialSpec, why: str) -> TrialEnd:
     return trial_end(trial, Launch(trial.argv, trial.cwd), response, _node())
 
 
-def _unseen(trial: TrialSpec) -> str:
-    return (
-        f"{trial.trial_dir} or {trial.cwd} cannot be seen on {_node()}; both must lie on a file "
-        "system that every node shares"
-    )
+def _unseen(what: str) -> str:
+    return f"{what} cannot be seen on {_node()}; every node must share the file system of it"
 
 
 def _node() -> str:
@@ -299,8 +296,5 @@ def main() -> None:
         process_tree.die_with_parent(int(parent), signal.SIGTERM)
     place, pool, name, *how = sys.argv[1:]
     if not Path(place).is_dir():
-        sys.exit(
-            f"aorta: {place} cannot be seen on {_node()}; it must lie on a file system that every "
-            "node shares"
-        )
+        sys.exit(f"aorta: {_unseen(place)}")
     Worker(Spool(Path(place), name), pool).run(once=how == ["once"])
