@@ -233,7 +233,7 @@ def test_forks_of_one_server_are_one_start_for_an_interval() -> None:
 def test_what_warm_starts_would_save_is_said_once(
     imports: float, duration: float, left: int, said: str
 ) -> None:
-    warmth = Warmth()
+    warmth = Warmth(asked=False)
     assert warmth.proposal(imports, duration, left) == said
     if said:
         assert warmth.proposal(3.4, 4.4, 36) == ""

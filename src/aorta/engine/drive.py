@@ -90,7 +90,8 @@ class Engine:
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
-        self._warmth = Warmth(question.warm, getattr(executor, "warm", False))
+        warm = getattr(executor, "warm", None) if question.warm else None
+        self._warmth = Warmth(asked=warm)
         self._proofs = 0  # trials that only compared warm starts with cold ones
         self._executor = executor
         self._journal = journal

@@ -216,12 +216,11 @@ class Warmth:
     Forks of one server share its hash seed: where a start decides the outcome, all of them end
     alike. So a rate rests on `independent_starts`, and never on the number of forks.
 
-    `allowed`: trials of this question may start warm. `asked`: the executor does so. Without it
-    the first trial's imports are watched, and what warm starts would save is said.
+    `asked`: trials start warm where they may. False: the first trial's imports are watched, and
+    what warm starts would save is said. None: warm starts are out of the question.
     """
 
-    allowed: bool = True
-    asked: bool = False
+    asked: bool | None = None
     dropped: str = ""  # why no further trial starts warm
     _proven: bool | None = None
     _imports: float = 0.0  # seconds of imports that were seen in a cold trial
@@ -231,7 +230,7 @@ class Warmth:
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
     def start_for(self, point: Point) -> Start:
-        if not self.allowed or self.dropped or self._proven is False:
+        if self.asked is None or self.dropped or self._proven is False:
             return Start.COLD
         if not self.asked:
             first, self._is_begun = not self._is_begun, True
@@ -277,13 +276,13 @@ class Warmth:
     @property
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
-        is_open = self.allowed and self.asked and self._proven is None
-        if not is_open or self._imports < _WORTH or self._original is None:
+        original = self._original
+        if not self.asked or self._proven is not None or original is None:
             return None
         enough = self._cold_original.evidence >= _FIRST_COLD
-        if self._original.purpose is Purpose.CALIBRATE:
+        if original.purpose is Purpose.CALIBRATE:
             enough = self._calibrated
-        return self._original.asked_for(Purpose.WARM) if enough else None
+        return original.asked_for(Purpose.WARM) if enough and self._imports >= _WORTH else None
 
     def judge_of_proof(self) -> EveryTrial:
         return EveryTrial(_MIXED if _is_mixed(self._cold_original) else _ALIKE)

@@ -15,7 +15,7 @@ __all__ = ["Executor"]
 
 
 class Executor(Protocol):
-    """One that starts trials warm has `warm = True` besides."""
+    """One that starts trials warm has `warm = True` besides; False: it could, and is not to."""
 
     @property
     def slots(self) -> int:

@@ -74,6 +74,5 @@ def _local(choice: ExecutorChoice) -> Executor:
         choice.jobs or 1,
         gpus_per_trial=wanted.gpus,
         devices=devices,
-        warm=choice.warm and not choice.cold,
-        watch_imports=not choice.cold,
+        warm=None if choice.cold else choice.warm,
     )
