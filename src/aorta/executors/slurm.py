@@ -293,12 +293,13 @@ class SlurmJobs(_Slurm):
         self._once = job_per_trial
         self._name = f"aorta-{secrets.token_hex(6)}"
         self._pools: dict[str, _Pool] = {}
-        self._looked_at = self._look_at = 0.0
+        self._look_at = 0.0
         self._pause = _FIRST_LOOK
         self._seen_running: dict[str, float] = {}  # worker -> since when
         self._silent_since: float | None = None  # nobody has answered
         self._ask_again_at = 0.0
-        self._check_that_it_can_ever_run(self._count_slots())
+        self._count_slots()
+        self._check_that_it_can_ever_run()
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._cleanup = subprocess.Popen(
             ["sh", "-c", f"read -r _; exec scancel --quiet --name={self._name}"],
@@ -332,7 +333,7 @@ class SlurmJobs(_Slurm):
                     pool.workers.discard(worker)
             for name, pool in self._pools.items():
                 self._submit_missing(name, pool)
-            if began >= self._look_at or (self._is_doubtful() and began >= self._looked_at + 5):
+            if began >= self._look_at:
                 self._look()
         except slurm.ControllerSilentError:
             now = time.monotonic()
@@ -370,11 +371,6 @@ class SlurmJobs(_Slurm):
         pool.workers |= {f"{job}_{index}" for index in range(missing)}
         self._look_soon()
 
-    def _is_doubtful(self) -> bool:
-        """Whether a worker has missed a few beats."""
-        missed = {who for who, since in self._spool.silence().items() if since > 3 * BEAT_EVERY}
-        return any(missed & pool.workers for pool in self._pools.values())
-
     def _look_soon(self) -> None:
         self._pause = _FIRST_LOOK
         self._look_at = time.monotonic() + self._pause
@@ -383,7 +379,7 @@ class SlurmJobs(_Slurm):
         """Ask once for all workers what became of them, ever more seldom while nothing does."""
         workers = {worker for pool in self._pools.values() for worker in pool.workers}
         self._pause = min(_LAST_LOOK, 1.5 * self._pause)
-        now = self._looked_at = time.monotonic()
+        now = time.monotonic()
         self._look_at = now + self._pause
         if not workers:
             return
@@ -432,28 +428,24 @@ class SlurmJobs(_Slurm):
         with suppress(subprocess.TimeoutExpired):
             self._cleanup.wait(_CLEANUP_SECONDS)
 
-    def _count_slots(self) -> list[slurm.NodeState]:
-        """Also gives back all nodes of the partition."""
+    def _count_slots(self) -> None:
         self._counted_at = time.monotonic()
-        nodes = slurm.nodes_of(self._resources.partition)
-        usable = [node for node in nodes if node.usable]
+        self._nodes = slurm.nodes_of(self._resources.partition)
+        usable = [node for node in self._nodes if node.usable]
         kept = [node for node in usable if node.name not in self._avoided]
         self._fits = fitting([node.size for node in kept or usable], self._resources)
-        return nodes
 
     def _excluded(self, resources: Resources) -> list[str]:
         """The nodes to stay away from, unless nothing would be left or the nodes are chosen."""
         if resources.nodelist:
             return []
-        if self._avoided:
-            nodes = slurm.nodes_of(resources.partition)
-            left = [n.size for n in nodes if n.usable and n.name not in self._avoided]
-            if not fitting(left, resources):
-                self._avoided.clear()
+        left = [n.size for n in self._nodes if n.usable and n.name not in self._avoided]
+        if not fitting(left, resources):
+            self._avoided.clear()
         return self._avoided
 
-    def _check_that_it_can_ever_run(self, nodes: Sequence[slurm.NodeState]) -> None:
-        wanted = self._resources
+    def _check_that_it_can_ever_run(self) -> None:
+        wanted, nodes = self._resources, self._nodes
         if not fitting([node.size for node in nodes], wanted):
             where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
             raise InfrastructureError(
