@@ -131,7 +131,7 @@ class Engine:
             self._end_what_runs()
         except (KeyboardInterrupt, Terminated):
             if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-                raise  # a second one: whoever closes the executor need not be patient either
+                raise  # a second one: the executor need not be closed patiently either
         ending = Ending(
             reason,
             detail,

@@ -28,8 +28,8 @@ What it returns is written into the record of the trial, and comes back with it 
 """
 
 Learn = Callable[[TrialRecord], None]
-"""Told every trial that is used, in order and before the next one starts; in a resumed run those
-of the journal too.
+"""Called with every trial that is used, in order and before the next one starts; in a resumed run
+also with those of the journal.
 """
 
 

@@ -1,7 +1,7 @@
 """Executors: where trials run.
 
 An executor has a number of slots, starts a trial in a free one, says when trials end, and cancels
-one on request. It reports facts (`TrialEnd`) and never decides what they mean. Whoever opens one
+one on request. It reports facts (`TrialEnd`) and never decides what they mean. What opens one
 closes it; whatever happens to it, no process outlives it.
 """
 

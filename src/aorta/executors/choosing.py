@@ -27,7 +27,7 @@ class ExecutorChoice:
         return self.name == "local"
 
     def open(self) -> Executor:
-        """A fresh one; whoever opens it closes it."""
+        """A fresh one, for the caller to close."""
         match self.name:
             case "local":
                 return _local(self)

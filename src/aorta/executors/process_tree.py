@@ -120,7 +120,7 @@ def alive() -> bool:
     return not _helpers or bool(descendants(os.getpid(), _helpers))
 
 
-def spare(pid: int) -> None:
+def add_helper(pid: int) -> None:
     """This child and what it starts belong to no trial."""
     _helpers.add(pid)
 

@@ -140,7 +140,7 @@ class RayExecutor:
         self._cancelled: dict[str, float] = {}
         self._ended: list[TrialEnd] = []
         first = _Driver(address, None, grace)
-        # By the working directory that is carried.
+        # By the working directory that the job ships.
         self._drivers: dict[Path | None, _Driver] = {None: first}
         if not fitting(list(first.nodes.values()), resources):
             self.close()

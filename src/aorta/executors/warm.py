@@ -1,4 +1,4 @@
-"""Warm starts, for whoever asks for them (`--warm`): a trial is a fork of a process that has
+"""Warm starts, where they are asked for (`--warm`): a trial is a fork of a process that has
 imported the program's libraries.
 
 The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HOOK = Path(__file__).parent / "hook"
 MARK = "AORTA_FORK_SERVER"
 _OWN = frozenset({"AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES"})
-# Libraries read these when they are loaded, whoever sets them.
+# Libraries read these when they are loaded.
 _OF_LIBRARIES = re.compile(
     r"(?:PYTHON|LD_|GLIBC_|MALLOC_|OMP_|KMP_|MKL_|OPENBLAS_|BLIS_|NUMEXPR_|CU|NVIDIA_|NCCL_|TORCH|"
     r"PYTORCH_|ATEN_|HIP_|HSA_|ROC|AMD_|MIOPEN_|XLA_|JAX_|TF_|HF_|TRANSFORMERS_|TRITON_)"
@@ -211,7 +211,7 @@ class ForkServers:
             program = [*trial["interpreter"], str(HOOK / "fork_server.py"), str(theirs.fileno())]
             env, null = {**trial["env"], MARK: str(os.getpid())}, nothing.fileno()
             pid = process_tree.start(program, env, trial["cwd"], null, null, keep=theirs.fileno())
-        process_tree.spare(pid)
+        process_tree.add_helper(pid)
         server = self._open[warm["server"]] = _Server(pid, ours)
         libraries = {"modules": warm["modules"], "front": trial["front"]}
         try:
