@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from aorta.core.trial import Match, Resources, StreamEnd, TrialEnd, TrialSpec
-from aorta.executors.evidence import json_object
-from aorta.executors.supervisor import RESULT_FILE
 from aorta.runtimes.launch import Launch, metric_file_of
 
 GRACE_SECONDS = 5.0
@@ -50,7 +48,7 @@ def _metric_places(trial: TrialSpec) -> list[str] | None:
 
 
 def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:
-    """The supervisor's response as a `TrialEnd`, with what the trial left in its files."""
+    """The supervisor's response as a `TrialEnd`."""
     exit_code = response.get("exit_code")
     lost = response.get("lost")
     if lost is None and (refusal := launch.refusal(exit_code, response["stderr"]["tail"])):
@@ -70,7 +68,7 @@ def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], hos
         duration=response.get("duration", 0.0),
         host=host,
         image_digest=launch.image_digest,
-        result=_left_behind(trial, response),
+        result=response.get("result"),
         out_of_memory=response.get("out_of_memory", False),
         saved=response.get("saved", 0.0),
         server=response.get("server", ""),
@@ -85,14 +83,6 @@ def _stream_end(trial: TrialSpec, response: Mapping[str, Any], name: str) -> Str
         last_at=seen.get("last_at"),
         tail=seen.get("tail", ""),
     )
-
-
-def _left_behind(trial: TrialSpec, response: Mapping[str, Any]) -> dict[str, Any] | None:
-    """result.json of a workload, and the metric's file. An unreadable one counts as none."""
-    place = trial.trial_dir / RESULT_FILE
-    result = json_object(place) if place.is_file() else None
-    metric = response.get("metric")
-    return {**(result or {}), **metric} if metric else result
 
 
 def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:

@@ -40,7 +40,7 @@ class ControllerSilentError(InfrastructureError):
 
 @dataclass(frozen=True)
 class JobState:
-    """A job or one task of an array, as `squeue`, `sacct` or `scontrol` tells of it."""
+    """A job or one task of an array, as `squeue` or `sacct` tells of it."""
 
     name: str
     nodes: str = ""
