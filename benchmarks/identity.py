@@ -18,8 +18,7 @@ from typing import Any
 import yaml
 
 from aorta import api
-from aorta.core.failure import failure_of, same_failure
-from aorta.core.learning import learned
+from aorta.core.failure import failure_of, learned, same_failure
 from aorta.core.trial import StreamEnd, TrialEnd
 from benchmarks.identity_cases import (
     NOISY_FROM,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.failure import Failure, failure_of, same_failure
-from aorta.core.learning import learned
+from aorta.core.failure import Failure, failure_of, learned, same_failure
 from aorta.core.templates import common, covers, template
 from aorta.core.trial import Ended, StreamEnd, TrialEnd
 from aorta.core.words import error_line_of

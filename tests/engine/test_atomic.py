@@ -1,7 +1,5 @@
 """A file that is written whole: what its readers, a full disk and a killed writer may see of it."""
 
-import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -32,7 +30,7 @@ def names(folder: Path) -> list[str]:
 def test_text_and_bytes_replace_what_was_there_and_leave_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     write_whole(path, "old")
-    write_whole(path, "new ä".encode(), durable=False)
+    write_whole(path, "new ä".encode())
     assert path.read_text() == "new ä"
     assert names(tmp_path) == ["result.json"]
 
@@ -65,21 +63,6 @@ def test_a_reader_never_sees_half_a_file_even_when_the_writer_is_killed(tmp_path
         writer.send_signal(signal.SIGKILL)
     seen = path.read_text()
     assert (len(seen), len(set(seen))) == (200_000, 1)
-
-
-def test_the_draft_of_a_killed_writer_is_written_over_and_that_of_a_living_one_is_not(
-    tmp_path: Path,
-) -> None:
-    first, second = (tmp_path / f".file.{number}.draft" for number in range(2))
-    first.write_text("what a living writer has written so far")
-    second.write_text("what a killed one left, and more than is written now")
-    with first.open("rb") as living:
-        fcntl.flock(living, fcntl.LOCK_EX)
-        write_whole(tmp_path / "file", "x")
-    assert names(tmp_path) == sorted(["file", first.name])
-    assert (tmp_path / "file").read_text() == "x"
-    write_whole(tmp_path / "file", "y")
-    assert names(tmp_path) == ["file"]
 
 
 def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -133,57 +116,6 @@ def test_a_last_line_that_was_cut_short_is_taken_away(
     assert whole_lines(path) == lines
     assert path.read_bytes() == left
     assert whole_lines(tmp_path / "nowhere") == []
-
-
-def test_the_draft_of_another_user_is_left_alone_and_a_directory_of_another_is_said_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To whoever runs the tests as root nothing is forbidden: the refusal of the system is
-    played.
-    """
-    (tmp_path / ".file.0.draft").write_text("of another user")
-    tried: list[str] = []
-    real = os.open
-
-    def refuses(path: Path, *more: int) -> int:
-        tried.append(Path(path).name)
-        if Path(path).parent.name == "forbidden" or Path(path).name == ".file.0.draft":
-            raise PermissionError(13, "Permission denied")
-        return real(path, *more)
-
-    monkeypatch.setattr(os, "open", refuses)
-    write_whole(tmp_path / "file", "x")
-    assert tried[:2] == [".file.0.draft", ".file.1.draft"]
-    assert (tmp_path / ".file.0.draft").read_text() == "of another user"
-    assert (tmp_path / "file").read_text() == "x"
-    tried.clear()
-    with pytest.raises(PermissionError):
-        write_whole(tmp_path / "forbidden" / "file", "x")
-    assert tried == [".file.0.draft"]
-
-
-@pytest.mark.parametrize("meanwhile", ["moved into place", "and begun anew"])
-def test_a_draft_that_another_writer_finished_in_between_is_not_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
-) -> None:
-    """Between opening and locking it, which no test can hit from outside."""
-    path, draft = tmp_path / "file", tmp_path / ".file.0.draft"
-    real, locked = fcntl.flock, list[int]()
-
-    def late(handle: int, how: int) -> None:
-        if not locked:
-            draft.replace(path)
-            if meanwhile == "and begun anew":
-                draft.write_text("of a third writer")
-        locked.append(handle)
-        real(handle, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    write_whole(path, "mine")
-    assert path.read_text() == "mine"
-    assert len(locked) == 2
-    if meanwhile == "and begun anew":
-        assert draft.read_text() == "of a third writer"
 
 
 def test_text_that_is_no_utf8_is_written_as_an_escape(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from aorta.core.errors import Exit
 from aorta.core.failure import failure_from_json
 from aorta.core.oracle import Classified
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.engine.drive import record_of
 from aorta.engine.events import (
     Ending,
     Reason,
@@ -79,7 +80,7 @@ def test_of_many_kinds_of_failures_five_are_named_and_all_are_counted() -> None:
 def recorded(found: Classified, **facts: float) -> TrialRecord:
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing, exit_code=1, **facts)  # type: ignore[arg-type]
-    return TrialRecord.of(Point.of({}), 4, found, end, seq=9, elapsed=2.0004567, path="trials/x")
+    return record_of(Point.of({}), 4, found, end, seq=9, elapsed=2.0004567, path="trials/x")
 
 
 def test_a_record_holds_times_to_the_millisecond_and_a_duration_to_the_microsecond() -> None:

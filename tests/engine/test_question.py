@@ -7,7 +7,7 @@ import pytest
 from aorta.core.axis import Point, Purpose
 from aorta.core.failure import failure_of
 from aorta.core.trial import Outcome, StreamEnd, Tally, TrialEnd
-from aorta.engine.events import TrialRecord
+from aorta.engine.drive import record_of
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Budget, Question, SoughtFailure
 from aorta.search.repeated import EveryPoint
@@ -40,7 +40,7 @@ def failed(words: str) -> TrialEnd:
 def seen(sought: SoughtFailure, point: Point, words: str) -> Outcome:
     end = failed(words)
     found = sought.classified(point, end)
-    sought.learn(TrialRecord.of(point, 0, found, end, seq=0, elapsed=0.0, path=""))
+    sought.learn(record_of(point, 0, found, end, seq=0, elapsed=0.0, path=""))
     return found.outcome
 
 
@@ -104,7 +104,7 @@ def test_the_words_about_it_show_two_of_them_and_cut_them_short() -> None:
     for words in (OTHER, OTHER, LOST, "ValueError: " + "y" * 300):
         end = failed(words)
         found = sought().classified(ORIGINAL, end)
-        records.append(TrialRecord.of(ORIGINAL, 0, found, end, seq=0, elapsed=0.0, path=""))
+        records.append(record_of(ORIGINAL, 0, found, end, seq=0, elapsed=0.0, path=""))
     said = SoughtFailure.different_words([records[0], *records[2:]])
     assert said.startswith("every one of its 3 failures looks different, such as ")
     assert "no such key" in said

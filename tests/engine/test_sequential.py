@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt
 from aorta.core.stats import binomial_tail
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import (
-    CalibrationJudge,
+    Calibration,
+    HitCount,
     Judge,
+    PresenceTest,
     SequentialJudge,
     SequentialJudges,
+    Sprt,
+    calibrating,
 )
 from aorta.search.descent import DescentRules
 
@@ -151,7 +154,7 @@ def test_a_rejected_point_that_hits_when_rechecked_ends_the_belief_in_certainty(
 
 
 def test_calibration_stops_at_four_hits_or_two_straight_or_forty_trials() -> None:
-    judge = CalibrationJudge(Calibration())
+    judge = calibrating(Calibration())
     assert judge.verdict(tally(1, 0)) is None
     assert judge.verdict(tally(3, 36)) is None
     for hits, misses, expected in [(2, 0, True), (4, 1, True), (4, 30, True), (0, 40, False)]:
@@ -161,7 +164,7 @@ def test_calibration_stops_at_four_hits_or_two_straight_or_forty_trials() -> Non
 
 
 def test_false_alarms_alone_do_not_pass_for_the_original_failure() -> None:
-    judge = CalibrationJudge(Calibration(absent=0.05))
+    judge = calibrating(Calibration(absent=0.05))
     verdict = judge.verdict(tally(2, 38))
     assert verdict is not None
     assert verdict.reproduces is False

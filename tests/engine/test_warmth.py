@@ -12,12 +12,17 @@ import pytest
 from aorta.core.axis import Point, Purpose, number
 from aorta.core.oracle import Classified
 from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, TrialSpec
-from aorta.engine.drive import Engine
+from aorta.engine.drive import Engine, record_of
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge, SequentialJudges
-from aorta.engine.question import Answer, Question
-from aorta.engine.warmth import Warmth, independent_starts, of_independent_starts
+from aorta.engine.question import (
+    Answer,
+    Question,
+    Warmth,
+    independent_starts,
+    of_independent_starts,
+)
 from aorta.search.descent import Descent
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint
@@ -200,7 +205,7 @@ def record(outcome: Outcome, saved: float = 0.0) -> TrialRecord:
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing, saved=saved)
     found = Classified(outcome, "")
-    return TrialRecord.of(Point.of({"n": 3}), 0, found, end, seq=0, elapsed=0.0, path="")
+    return record_of(Point.of({"n": 3}), 0, found, end, seq=0, elapsed=0.0, path="")
 
 
 def test_forks_of_one_server_are_one_start_for_an_interval() -> None:
@@ -228,7 +233,7 @@ def test_forks_of_one_server_are_one_start_for_an_interval() -> None:
 def test_what_warm_starts_would_save_is_said_once(
     imports: float, duration: float, left: int, said: str
 ) -> None:
-    warmth = Warmth()
+    warmth = Warmth(asked=False)
     assert warmth.proposal(imports, duration, left) == said
     if said:
         assert warmth.proposal(3.4, 4.4, 36) == ""

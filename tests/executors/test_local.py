@@ -96,7 +96,6 @@ class TestLocalExecutor(ExecutorContract):
         trial_dir.mkdir()
         (trial_dir / "stdout.log").symlink_to("/dev/full")
         end = bench.shell("echo NaN; exit 3", watch=looking_for("NaN", stop=False))
-        assert end.stdout.problem == "No space left on device"
         assert end.exit_code == 3
         assert end.matches
 

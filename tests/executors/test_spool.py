@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.trial import Resources, TrialSpec
-from aorta.executors.messages import end_from_json, trial_to_json
+from aorta.core.trial import Environment, Resources, RuntimeKind, TrialSpec
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus, fitting
-from aorta.executors.worker import OWNER, Spool
+from aorta.executors.worker import OWNER, Spool, across_tasks
+from aorta.runtimes.launch import launch_for
 from support.executor_contract import pid_in
 from support.processes import wait_until_gone
 from support.waiting import patience, wait_until
@@ -77,7 +77,7 @@ def test_only_its_owner_sees_into_a_spool(spool: Spool) -> None:
 def worker(spool: Spool, trial: TrialSpec, *how: str) -> "subprocess.Popen[bytes]":
     """A worker as Slurm would start it, and a trial that waits for it."""
     request = {
-        "trial": trial_to_json(trial),
+        "trial": trial,
         "srun": None,
         "grace": 0.5,
         "max_log_bytes": 1 << 20,
@@ -103,7 +103,7 @@ def test_a_worker_runs_what_waits_and_leaves(spool: Spool, tmp_path: Path) -> No
     trial = trial_of(tmp_path, "echo hello; exit 7")
     process = worker(spool, trial, "once")
     assert process.wait(patience()) == 0
-    end = end_from_json(spool.take("results", "1")["end"], trial)
+    end = spool.take("results", "1")
     assert (end.exit_code, end.stdout.path.read_text()) == (7, "hello\n")
     assert spool.names("left") == ["w1"]
 
@@ -125,7 +125,7 @@ def test_a_cancel_ends_the_trial_with_everything_it_started(spool: Spool, tmp_pa
     spool.put("cancels", "1")
     wait_until_gone(runaway)
     assert process.wait(patience()) == 0
-    assert spool.take("results", "1")["end"]["cancelled"]
+    assert spool.take("results", "1").cancelled
 
 
 def test_a_worker_whose_owner_closed_ends_its_trial(spool: Spool, tmp_path: Path) -> None:
@@ -193,3 +193,24 @@ def test_a_job_that_may_still_report_is_not_given_up(state: str) -> None:
 )
 def test_a_job_that_is_over_says_why(state: str) -> None:
     assert JobState(state).why_over
+
+
+def test_the_options_of_pyxis_stand_beside_those_of_the_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    box = Environment("box", RuntimeKind.PYXIS, "team/image:1", options=("--container-writable",))
+    trial = TrialSpec(("train", "--steps", "3"), tmp_path, tmp_path, environment=box)
+    argv = across_tasks(launch_for(trial), trial, ("--nodes=2", "--ntasks-per-node=4")).argv
+    assert argv[1:3] == ("--nodes=2", "--ntasks-per-node=4")
+    assert {"--container-image=team/image:1", "--container-writable"} <= set(argv)
+    assert argv[-3:] == trial.argv
+
+
+def test_a_trial_that_needs_no_srun_is_left_as_it_is(tmp_path: Path) -> None:
+    trial = TrialSpec(("train",), tmp_path, tmp_path)
+    launch = launch_for(trial)
+    assert across_tasks(launch, trial, None) is launch

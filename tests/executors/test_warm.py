@@ -247,7 +247,7 @@ def test_killing_the_supervisor_leaves_neither_server_nor_trial(
 def test_without_warm_starts_the_imports_of_the_first_trial_are_told_and_no_other_is_touched(
     slow_python: str, tmp_path: Path
 ) -> None:
-    local = LocalExecutor(1, watch_imports=True)
+    local = LocalExecutor(1, warm=False)
     try:
         bench = WarmBench(local, tmp_path)
         bench.kind = Start.WATCHED

@@ -8,6 +8,7 @@ from pathlib import Path
 from aorta.core.axis import Point, Purpose
 from aorta.core.oracle import Classified, HangOracle
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.engine.drive import record_of
 from aorta.engine.events import TrialRecord
 from aorta.reduce.experiment import TimeLimits, patience_with
 from aorta.reduce.files import needed_files
@@ -22,7 +23,7 @@ def _ended(seconds: float, outcome: Outcome = Outcome.REPRODUCED) -> TrialRecord
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing, duration=seconds)
     found = Classified(outcome, "")
-    return TrialRecord.of(ORIGINAL, 0, found, end, seq=0, elapsed=0, path="")
+    return record_of(ORIGINAL, 0, found, end, seq=0, elapsed=0, path="")
 
 
 def test_a_candidate_may_take_five_times_what_the_original_took() -> None:

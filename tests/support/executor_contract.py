@@ -123,6 +123,14 @@ class ExecutorContract:
         end = bench.shell('echo \'{"failure_count": 2}\' > "$AORTA_TRIAL_DIR/result.json"')
         assert end.result == {"failure_count": 2}
 
+    def test_a_number_left_where_other_trials_may_write_too_comes_back_with_its_place(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        """By which the engine tells whose it is, wherever the trials ran side by side."""
+        end = bench.shell("echo '{\"loss\": 1}' > m.json", watch=Watch(json_file="m.json"))
+        place = str(tmp_path / "m.json")
+        assert end.result == {"metrics_file": {"loss": 1}, "metrics_shared": place}
+
     def test_a_timeout_ends_the_trial_and_its_children(self, bench: Bench, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"
         end = bench.shell(f"sleep 300 & echo $! > {pid_file}; wait", timeout=patience(1.0))

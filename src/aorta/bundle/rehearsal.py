@@ -19,10 +19,9 @@ from aorta.core.axis import Point
 from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
 from aorta.core.oracle import Deciding, known_failure
-from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import Outcome, TrialSpec
 from aorta.engine.events import Reason, TrialRecord
-from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.judge import HitCount, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Question
 from aorta.engine.session import Session
 from aorta.executors.evidence import json_object

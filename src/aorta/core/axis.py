@@ -69,6 +69,7 @@ class Purpose(StrEnum):
     PROBE = "probe"  # a candidate
     REPLAY = "replay"  # an accepted candidate again, to see that it was no luck
     CONFIRM = "confirm"  # the answer, with fresh trials at a strict level
+    WARM = "warm"  # the original again, to compare warm starts with cold ones; counts for no more
 
 
 @dataclass(frozen=True, eq=False)

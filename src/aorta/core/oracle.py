@@ -76,8 +76,8 @@ class _Oracle(StrictModel, ABC):
 
 
 class ExitCodeOracle(_Oracle):
-    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever
-    reports it. `failure` is what another run learned of it, as the `failure` of its result.
+    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N,
+    however it is reported. `failure` is what another run learned of it: that of its result.
     """
 
     kind: Literal["exit_code"] = "exit_code"

@@ -230,7 +230,7 @@ _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 @dataclass(frozen=True)
 class Levels:
     """Two levels of a noisy number, and what a few values say about which of them they are of.
-    Samples of both sides, at least one each; and the noise seen elsewhere: squares about their own
+    Samples of both, at least one each; and the noise seen elsewhere: squares about their own
     mean, their number of degrees of freedom.
 
     Both levels are only known by their own samples, so a value is weighed by Student's distribution

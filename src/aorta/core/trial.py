@@ -146,7 +146,6 @@ class StreamEnd:
     bytes_seen: int = 0
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement
-    problem: str | None = None  # why not every byte could be kept, such as a full disk
 
 
 SIGNALLED = 128

@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import Point
+from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, Verdict
+from aorta.core.oracle import Classified
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
     Dropped,
@@ -31,10 +32,11 @@ from aorta.engine.events import (
 )
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
-from aorta.engine.question import Answer, Question, SoughtFailure
+from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
 from aorta.engine.rundir import fresh_dir
-from aorta.engine.warmth import PROOF_REPLICA, Warmth
 from aorta.executors import Executor
+from aorta.executors.evidence import SHARED
+from aorta.executors.messages import unreported
 
 _HEARTBEAT = 0.5
 _PATIENCE = 30.0  # seconds for what was cancelled to end
@@ -63,14 +65,15 @@ class _OpenPoint:
             self.durations.append(record.duration)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Trial:
     """A trial that the executor has; a cancelled one has its slot until its end comes back."""
 
     point: Point
     index: int
     path: str  # relative to the run directory
-    start: Start
+    metric: Path | None  # where it may leave its number, beside its own place
+    is_mixed: bool = False  # another one beside it may leave its number there too
 
 
 class Engine:
@@ -87,10 +90,9 @@ class Engine:
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
-        # None: nobody asks about warm starts, or any more.
-        self._warmth = Warmth(getattr(executor, "warm", False)) if question.warm else None
-        self._dropped_warm = ""
-        self._warm_checks = 0  # trials that only compared warm starts with cold ones
+        warm = getattr(executor, "warm", None) if question.warm else None
+        self._warmth = Warmth(asked=warm)
+        self._proofs = 0  # trials that only compared warm starts with cold ones
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -129,7 +131,7 @@ class Engine:
             self._end_what_runs()
         except (KeyboardInterrupt, Terminated):
             if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-                raise  # a second one: whoever closes the executor need not be patient either
+                raise  # a second one: the executor need not be closed patiently either
         ending = Ending(
             reason,
             detail,
@@ -137,7 +139,7 @@ class Engine:
             resumed,
             seconds,
             sum(record.saved > 0 for record in self._records),
-            self._dropped_warm,
+            self._warmth.dropped,
         )
         self._emit(events.RunEnded(ending))
         return Answer(ending, self._records, self._sought.failure)
@@ -205,7 +207,7 @@ class Engine:
 
     def _proves_warm_trials(self) -> bool:
         """Whether warm trials of the original are under way, which everything else waits for."""
-        point = self._warmth.proof if self._warmth is not None else None
+        point = self._warmth.proof
         if point is None:
             return False
         if point not in self._open:
@@ -217,11 +219,11 @@ class Engine:
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
-        if self._warmth is not None and _is_warm_check(point):
-            state = self._open[point] = _OpenPoint(point, self._warmth.judge_of_proof())
-            return state
-        known = self._dropped.pop(point, None)
-        state = self._open[point] = known or _OpenPoint(point, self._judges.judge_for(point))
+        state = self._dropped.pop(point, None)
+        if state is None:
+            judge = self._warmth.judge_of_proof() if point.purpose is Purpose.WARM else None
+            state = _OpenPoint(point, judge or self._judges.judge_for(point))
+        self._open[point] = state
         return state
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
@@ -235,11 +237,11 @@ class Engine:
             index += 1
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
-        start = Start.COLD if self._warmth is None else self._warmth.start_for(point)
+        start = self._warmth.start_for(point)
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
         state.running[trial_id] = index
-        self._trials[trial_id] = _Trial(point, index, path, start)
+        self._trials[trial_id] = self._begun(_Trial(point, index, path, _metric_of(trial)))
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
             # A listener may fail as well, on a full disk: there is then no end to wait for either.
@@ -247,18 +249,24 @@ class Engine:
             self._executor.start(trial)
         except InfrastructureError as wrong:
             if self._question.tolerant:
-                nothing = StreamEnd(trial_dir / "none")
-                lost = TrialEnd(trial_id, nothing, nothing, lost=str(wrong), started_at=time.time())
-                self._ended.append(lost)
+                self._ended.append(unreported(trial, lost=str(wrong)))
                 return
             del self._trials[trial_id]  # it has no end to wait for
             raise
+
+    def _begun(self, trial: _Trial) -> _Trial:
+        for other in self._trials.values():
+            if trial.metric is not None and trial.metric == other.metric:
+                trial.is_mixed = other.is_mixed = True
+        return trial
 
     def _free_slots(self) -> int:
         return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        for point in [p for p in self._open if not (self._search.wants(p) or _is_warm_check(p))]:
+        for point in list(self._open):
+            if point.purpose is Purpose.WARM or self._search.wants(point):
+                continue
             self._write(Dropped(point))
             state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
@@ -303,7 +311,8 @@ class Engine:
         if trial is None or state is None or end.cancelled or end.trial_id not in state.running:
             return
         del state.running[end.trial_id]
-        record = TrialRecord.of(
+        end = _with_its_own_metric(end, is_mixed=trial.is_mixed)
+        record = record_of(
             trial.point,
             trial.index,
             self._sought.classified(trial.point, end),
@@ -312,30 +321,23 @@ class Engine:
             elapsed=self._elapsed(),
             path=trial.path,
         )
-        if self._question.keep is not None and not _is_warm_check(trial.point):
+        if self._question.keep is not None and trial.point.purpose is not Purpose.WARM:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        if trial.start is Start.WATCHED:
-            self._note_imports(end)
-        self._settle_if_sure(state)
-
-    def _note_imports(self, end: TrialEnd) -> None:
-        if self._warmth is not None and end.imports is not None:
+        if end.imports is not None:
             left = sum(each.judge.needs(each.tally) for each in self._open.values())
             if proposal := self._warmth.proposal(end.imports, end.duration, left):
                 self._emit(events.Note(proposal))
-        if self._warmth is not None and not self._warmth.asked:
-            self._warmth = None  # there is nothing more to say
+        self._settle_if_sure(state)
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
-        if _is_warm_check(record.point):
-            self._warm_checks += 1
+        if record.point.purpose is Purpose.WARM:
+            self._proofs += 1
             self._open[record.point].count(record)
             return
         self._records.append(record)
-        if self._warmth is not None:
-            self._warmth.note(record)
+        self._warmth.note(record)
         self._sought.learn(record)
         if self._sought.doubt and not self._doubted:
             self._doubted = True
@@ -349,7 +351,7 @@ class Engine:
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
-        if _is_warm_check(state.point) and state.indexes and not state.is_warm:
+        if state.point.purpose is Purpose.WARM and state.indexes and not state.is_warm:
             return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
         if found is None and state.tally.is_hopeless(self._question.budget.retries):
@@ -371,13 +373,11 @@ class Engine:
 
     def _tell(self, point: Point, verdict: Verdict) -> None:
         del self._open[point]
-        if self._warmth is not None:
-            self._warmth.decided(point, verdict)
-            if self._warmth.dropped:
-                self._dropped_warm = self._warmth.dropped
-                self._emit(events.Note(f"{self._dropped_warm}: every trial starts cold"))
-                self._warmth = None
-        if _is_warm_check(point):
+        was_dropped = self._warmth.dropped
+        self._warmth.decided(point, verdict)
+        if self._warmth.dropped and not was_dropped:
+            self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
+        if point.purpose is Purpose.WARM:
             return
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
@@ -391,7 +391,7 @@ class Engine:
 
     @property
     def _spent(self) -> int:
-        return len(self._records) + self._warm_checks
+        return len(self._records) + self._proofs
 
     def _elapsed(self) -> float:
         return self._clock() - self._began
@@ -415,6 +415,54 @@ class Engine:
             listener(event)
 
 
-def _is_warm_check(point: Point) -> bool:
-    """Whether its trials only compare warm starts with cold ones; they count for nothing else."""
-    return point.replica == PROOF_REPLICA
+def record_of(
+    point: Point,
+    index: int,
+    found: Classified,
+    end: TrialEnd,
+    *,
+    seq: int,
+    elapsed: float,
+    path: str,
+) -> TrialRecord:
+    return TrialRecord(
+        seq=seq,
+        point=point,
+        index=index,
+        outcome=found.outcome,
+        why=found.why,
+        failure=found.failure,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        timed_out=end.timed_out,
+        duration=round(end.duration, 6),
+        started_at=round(end.started_at, 3),
+        elapsed=round(elapsed, 3),
+        host=end.host,
+        image_digest=end.image_digest,
+        path=path,
+        value=found.value,
+        harmless=found.harmless,
+        saved=round(end.saved, 3),
+        server=end.server,
+    )
+
+
+def _metric_of(trial: TrialSpec) -> Path | None:
+    name = trial.watch.json_file
+    return None if name is None else trial.cwd / name
+
+
+def _with_its_own_metric(end: TrialEnd, *, is_mixed: bool) -> TrialEnd:
+    """The end without its number, if that stood where another trial may have written it."""
+    result = dict(end.result or {})
+    place = result.pop(SHARED, None)
+    if place is None:
+        return end
+    if is_mixed:
+        del result["metrics_file"]
+        result["metrics_problem"] = (
+            f"trials side by side write their metric to {place}; let the command write it to "
+            "$AORTA_METRIC_FILE, or use --jobs 1"
+        )
+    return replace(end, result=result)

@@ -11,9 +11,8 @@ from pathlib import Path
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
 from aorta.core.failure import Failure
-from aorta.core.oracle import Classified
 from aorta.core.stats import counted
-from aorta.core.trial import Outcome, TrialEnd, Verdict
+from aorta.core.trial import Outcome, Verdict
 
 _MOST_KINDS = 5  # of other failures that a summary names
 
@@ -42,40 +41,6 @@ class TrialRecord:
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
     saved: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
     server: str = ""  # the fork server that it came from
-
-    @classmethod
-    def of(
-        cls,
-        point: Point,
-        index: int,
-        found: Classified,
-        end: TrialEnd,
-        *,
-        seq: int,
-        elapsed: float,
-        path: str,
-    ) -> "TrialRecord":
-        return cls(
-            seq=seq,
-            point=point,
-            index=index,
-            outcome=found.outcome,
-            why=found.why,
-            failure=found.failure,
-            exit_code=end.exit_code,
-            signal=end.signal,
-            timed_out=end.timed_out,
-            duration=round(end.duration, 6),
-            started_at=round(end.started_at, 3),
-            elapsed=round(elapsed, 3),
-            host=end.host,
-            image_digest=end.image_digest,
-            path=path,
-            value=found.value,
-            harmless=found.harmless,
-            saved=round(end.saved, 3),
-            server=end.server,
-        )
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,177 @@ Where no k-of-n is given, the sequential judge measures how often the original f
 the number of trials itself. Every candidate is a test between "fails like what was accepted so far"
 and "does not fail". What happens next is a function of what was learned, in its order: replayed, it
 judges the same.
+
+A candidate's test is Wald's sequential probability ratio test. It weighs two rates against each
+other: the rate at which the failure shows where it is `present`, and the rate of false alarms where
+it is `absent`. Every trial moves one sum; the sum crosses one of two lines, and the question is
+decided. Of all tests with the same two error rates it needs the fewest trials on average.
 """
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.sprt import NOTHING, Calibration, HitCount, PresenceTest, Sprt, misses_that_tell
+from aorta.core.stats import binomial_tail, clopper_pearson_high, clopper_pearson_low
 from aorta.core.trial import Tally, Verdict
+
+# A judge looks at the same few counts again and again.
+_low = lru_cache(maxsize=4096)(clopper_pearson_low)
+_high = lru_cache(maxsize=4096)(clopper_pearson_high)
+
+
+@dataclass(frozen=True)
+class HitCount:
+    """How often it was tried, and how often it showed."""
+
+    hits: int = 0
+    trials: int = 0
+
+    @classmethod
+    def of(cls, tally: Tally) -> "HitCount":
+        return cls(tally.reproduced, tally.evidence)
+
+    @property
+    def misses(self) -> int:
+        return self.trials - self.hits
+
+    def __add__(self, more: "HitCount") -> "HitCount":
+        return HitCount(self.hits + more.hits, self.trials + more.trials)
+
+    def low(self, alpha: float) -> float:
+        """The exact one-sided lower bound of the rate; 0 when nothing was tried."""
+        return _low(self.hits, self.trials, alpha) if self.trials else 0.0
+
+    def high(self, alpha: float) -> float:
+        """The exact one-sided upper bound of the rate; 1 when nothing was tried."""
+        return _high(self.hits, self.trials, alpha)
+
+
+NOTHING = HitCount()
+
+
+def log_chance(evidence: HitCount, seen: HitCount, certain: float = 0.0) -> float:
+    """The log of how likely these hits and misses are, in their order, where the rate is only known
+    by what was `seen`.
+
+    The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and
+    one miss in seven likely. Every rate that could have shown it has its weight (a uniform prior,
+    so Laplace's rule of succession); `certain` is the weight, before anything was seen, that it
+    always fails.
+    """
+    return _log_evidence(seen + evidence, certain) - _log_evidence(seen, certain)
+
+
+def _log_evidence(seen: HitCount, certain: float) -> float:
+    """The log of how likely all of this is under the prior."""
+    uniform = math.log1p(-certain) + _log_beta(seen.hits + 1, seen.misses + 1)
+    return uniform if seen.misses else math.log(certain + math.exp(uniform))
+
+
+def misses_that_tell(seen: HitCount, chance: float) -> int:
+    """How many misses in a row are at most so likely where it fails as often as what was seen."""
+    misses = 1
+    while log_chance(HitCount(0, misses), seen) > math.log(chance):
+        misses += 1
+    return misses
+
+
+class _Wald(ABC):
+    """Two lines that the weight of the evidence may cross."""
+
+    alpha: float
+    beta: float
+
+    @abstractmethod
+    def weight(self, evidence: HitCount) -> float:
+        """The log of how much likelier the evidence is where the failure is present."""
+
+    def decide(self, evidence: HitCount) -> bool | None:
+        """True or False once a line is crossed; None between the lines.
+
+        Where `absent` is 0 one hit is proof, and no number of misses outweighs it.
+        """
+        weight = self.weight(evidence)
+        if weight >= math.log((1 - self.beta) / self.alpha):
+            return True
+        return False if weight <= math.log(self.beta / (1 - self.alpha)) else None
+
+
+@dataclass(frozen=True)
+class PresenceTest(_Wald):
+    """Wald's test where the rate of the failure is only known by what was `seen` of it."""
+
+    seen: HitCount
+    absent: float  # the rate of false alarms where it is not there
+    alpha: float
+    beta: float
+    certain: float = 0.0  # how likely it was, before anything was seen, that it always fails
+
+    def weight(self, evidence: HitCount) -> float:
+        alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
+        silence = _times(evidence.misses, math.log1p(-self.absent))
+        return log_chance(evidence, self.seen, self.certain) - alarms - silence
+
+
+@dataclass(frozen=True)
+class Sprt(_Wald):
+    """`present` against `absent`, wrong with chance `alpha` (accepts) or `beta` (misses)."""
+
+    present: float
+    absent: float
+    alpha: float
+    beta: float
+
+    def weight(self, evidence: HitCount) -> float:
+        return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(
+            evidence.misses, _log_ratio(1 - self.present, 1 - self.absent)
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How many trials of the original: enough hits for a rate, or enough trials to give up.
+
+    Two failures without a miss are enough to begin with: what follows goes on measuring the rate.
+    """
+
+    hits: int = 4
+    straight: int = 2
+    cap: int = 40
+    absent: float = 0.0  # the rate of false alarms
+    alpha: float = 0.01  # the chance that false alarms alone are taken for the failure
+
+    def decide(self, evidence: HitCount) -> bool | None:
+        unbroken = evidence.misses == 0
+        if evidence.hits >= (self.straight if unbroken else self.hits):
+            return True
+        if evidence.trials < self.cap:
+            return None
+        chance = binomial_tail(evidence.hits, evidence.trials, self.absent)
+        return evidence.hits > 0 and chance <= self.alpha
+
+
+def _log_beta(a: int, b: int) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _log_ratio(above: float, below: float) -> float:
+    if above == below:
+        return 0.0
+    if above == 0:
+        return -math.inf
+    return math.inf if below == 0 else math.log(above / below)
+
+
+def _times(count: int, weight: float) -> float:
+    return count * weight if count else 0.0  # 0 x infinity is nothing here, not nan
+
+
+# -- judges ----------------------------------------------------------------------------------------
 
 
 class Judge(Protocol):
@@ -120,11 +282,14 @@ _DRIFTED_CANDIDATE = 2.0
 _DRIFT_TEST_ALPHA = 0.02
 
 
+Test = Sprt | PresenceTest | Calibration
+
+
 @dataclass(frozen=True)
 class SequentialJudge:
     """Accepts when every test does; rejects when one does, at the cap, or at a lower rate."""
 
-    tests: tuple[Sprt | PresenceTest, ...]
+    tests: tuple[Test, ...]
     cap: int
     prior: HitCount = NOTHING
     least_rate: float = 0.0
@@ -154,29 +319,10 @@ class SequentialJudge:
         return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
 
 
-@dataclass(frozen=True)
-class CalibrationJudge:
-    """Runs the original until its rate is known well enough, or it plainly does not fail."""
-
-    calibration: Calibration
-    prior: HitCount = NOTHING  # how often it was seen to fail before
-
-    def verdict(self, tally: Tally) -> Verdict | None:
-        if tally.evidence == 0:
-            return None
-        evidence = self.prior + HitCount.of(tally)
-        decision = self.calibration.decide(evidence)
-        return None if decision is None else Verdict(decision, tally, _said(evidence))
-
-    def needs(self, tally: Tally) -> int:
-        if self.verdict(tally):
-            return 0
-        evidence = self.prior + HitCount.of(tally)
-        wanted = self.calibration.hits if evidence.misses else self.calibration.straight
-        return max(1, min(wanted - evidence.hits, self.at_most(tally)))
-
-    def at_most(self, tally: Tally) -> int:
-        return 0 if self.verdict(tally) else max(1, self.calibration.cap - tally.evidence)
+def calibrating(calibration: Calibration, prior: HitCount = NOTHING) -> SequentialJudge:
+    """Runs the original until its rate is known well enough, or it plainly does not fail. `prior`:
+    how often it was seen to fail before."""
+    return SequentialJudge((calibration,), calibration.cap, prior)
 
 
 def fewest_that_decide(
@@ -209,7 +355,7 @@ class SequentialJudges:
         if point.purpose is Purpose.CALIBRATE:
             known = self._known.hits >= rules.calibration.straight and not self._known.misses
             again = replace(rules.calibration, straight=1) if known else rules.calibration
-            return CalibrationJudge(again)
+            return calibrating(again)
         if point.purpose is Purpose.REPLAY:
             return self._judge(self._tests(rules.alpha, rules.replay_beta))
         if point.purpose is Purpose.CONFIRM:
@@ -259,12 +405,10 @@ class SequentialJudges:
         beta = self.rules.beta
         return beta / (1 - beta) * misses_that_tell(seen, beta)
 
-    def _judge(
-        self, tests: tuple[Sprt | PresenceTest, ...], prior: HitCount = NOTHING
-    ) -> SequentialJudge:
+    def _judge(self, tests: tuple[Test, ...], prior: HitCount = NOTHING) -> SequentialJudge:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
-    def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
+    def _candidate_tests(self, beta: float) -> tuple[Test, ...]:
         """Stricter after every setback; from the first one on, a rarer failure is another one."""
         alpha = self.rules.alpha / 10**self._setbacks
         tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
@@ -286,8 +430,8 @@ class SequentialJudges:
         return self._known if self._original is None else self._known + self._ledger[self._original]
 
 
-def _said(fresh: HitCount, prior: HitCount | None = None, decision: bool | None = True) -> str:
+def _said(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:
     words = f"{fresh.hits} of {fresh.trials} reproduced"
-    if prior is not None and prior.trials:
+    if prior.trials:
         words += f", after {prior.hits} of {prior.trials} before"
     return words if decision is not None else f"{words}: undecided"

@@ -202,7 +202,7 @@ class RunLock:
     """Held from `take` to `release` by this process alone; the kernel forgets it with the process,
     however that ends.
 
-    The file says whose it is, for whoever is refused and for whoever looks on, from the claim of
+    The file says whose it is, for a process that is refused and for readers, from the claim of
     the run directory on; without an owner it is empty.
     """
 
@@ -218,7 +218,7 @@ class RunLock:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             label = Owner.of_this_process().label.encode()
-            os.pwrite(handle, label, 0)  # first: whoever looks on never finds it without an owner
+            os.pwrite(handle, label, 0)  # first: no reader finds it without an owner
             os.ftruncate(handle, len(label))
         except BlockingIOError:
             owner = Owner.from_label(os.pread(handle, 4096, 0).decode("utf-8", "replace"))

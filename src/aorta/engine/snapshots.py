@@ -117,4 +117,4 @@ def write_snapshot(snapshot: EnvSnapshot, path: Path) -> None:
     if path.exists() and not path.is_file():  # a device or a pipe is written to, not replaced
         path.write_text(snapshot.to_json(), encoding="utf-8")
         return
-    write_whole(path, snapshot.to_json(), durable=False)
+    write_whole(path, snapshot.to_json())

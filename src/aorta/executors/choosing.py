@@ -27,11 +27,19 @@ class ExecutorChoice:
         return self.name == "local"
 
     def open(self) -> Executor:
-        """A fresh one; whoever opens it closes it."""
-        if self.name not in _EXECUTORS:
-            known = ", ".join(sorted(_EXECUTORS))
-            raise UsageError(f"unknown executor {self.name!r}; expected one of: {known}")
-        return _EXECUTORS[self.name](self)
+        """A fresh one, for the caller to close."""
+        match self.name:
+            case "local":
+                return _local(self)
+            case "slurm":
+                from aorta.executors.slurm import slurm_executor
+
+                return slurm_executor(self.resources, self.jobs, job_per_trial=self.job_per_trial)
+            case "ray":
+                from aorta.executors.ray import RayExecutor
+
+                return RayExecutor(self.ray_address, self.resources, self.jobs)
+        raise UsageError(f"unknown executor {self.name!r}; expected one of: local, ray, slurm")
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Executor]]:
@@ -66,25 +74,5 @@ def _local(choice: ExecutorChoice) -> Executor:
         choice.jobs or 1,
         gpus_per_trial=wanted.gpus,
         devices=devices,
-        warm=choice.warm and not choice.cold,
-        watch_imports=not choice.cold,
+        warm=None if choice.cold else choice.warm,
     )
-
-
-def _slurm(choice: ExecutorChoice) -> Executor:
-    from aorta.executors.slurm import slurm_executor
-
-    return slurm_executor(choice.resources, choice.jobs, job_per_trial=choice.job_per_trial)
-
-
-def _ray(choice: ExecutorChoice) -> Executor:
-    from aorta.executors.ray import RayExecutor
-
-    return RayExecutor(choice.ray_address, choice.resources, choice.jobs)
-
-
-_EXECUTORS: dict[str, Callable[[ExecutorChoice], Executor]] = {
-    "local": _local,
-    "slurm": _slurm,
-    "ray": _ray,
-}

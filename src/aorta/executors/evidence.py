@@ -88,22 +88,22 @@ class Log:
         self._file = path.open("wb", buffering=0)
         self._room = limit
         self._beyond = 0  # bytes behind the limit
-        self.problem: str | None = None
+        self._is_full = False
 
     def write(self, data: bytes) -> None:
         head = data[: self._room]
         self._room -= len(head)
         self._beyond += len(data) - len(head)
-        if head and self.problem is None:
+        if head and not self._is_full:
             try:
                 self._file.write(head)
-            except OSError as wrong:  # a full disk must not end the watching
-                self.problem = wrong.strerror or str(wrong)
+            except OSError:  # a full disk must not end the watching
+                self._is_full = True
 
     def close(self, tail: bytes) -> None:
         """`tail`: what the stream ended with, as far as it is known."""
         kept = tail[-self._beyond :]
-        if self._beyond and self.problem is None:
+        if self._beyond and not self._is_full:
             self._room = sys.maxsize
             self.write(f"\n[aorta: {self._beyond - len(kept)} bytes left out]\n".encode() + kept)
         self._file.close()
@@ -206,7 +206,6 @@ class WatchedStream:
             "bytes_seen": self.seen,
             "last_at": self.last_at,
             "tail": _text(tail),
-            "problem": self.log.problem,
         }
 
 

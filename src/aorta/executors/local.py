@@ -20,13 +20,7 @@ from typing import Any, BinaryIO
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Start, TrialEnd, TrialSpec
-from aorta.executors.messages import (
-    GRACE_SECONDS,
-    MAX_LOG_BYTES,
-    SharedMetrics,
-    request_for,
-    trial_end,
-)
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, trial_end
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
 from aorta.executors.warm import MARK, WarmStarts
@@ -59,12 +53,10 @@ class LocalExecutor:
         devices: Sequence[str] = (),
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
-        warm: bool = False,
-        watch_imports: bool = False,
+        warm: bool | None = None,
     ) -> None:
-        """`warm`: trials may be forked from a process that has imported their libraries.
-        `watch_imports`: also without it, say of the first trial of a program what its imports
-        took.
+        """`warm`: trials may be forked from a process that has imported their libraries; False: it
+        is only said of the first trial of a program what its imports took; None: nor that.
         """
         if gpus_per_trial and jobs * gpus_per_trial > len(devices):
             raise InfrastructureError(
@@ -78,12 +70,11 @@ class LocalExecutor:
             tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
         ]
         self.warm = warm
-        self._warm_starts = WarmStarts(asked=warm) if warm or watch_imports else None
+        self._warm_starts = WarmStarts()
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
         self._host = socket.gethostname()
-        self._metrics = SharedMetrics()
 
     @property
     def slots(self) -> int:
@@ -95,9 +86,8 @@ class LocalExecutor:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
-        self._metrics.started(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self._warm_starts is not None and trial.start is not Start.COLD:
+        if self.warm is not None and trial.start is not Start.COLD:
             request |= self._warm_starts.instructions(trial, launch, request["env"])
         try:
             _send(slot, request)
@@ -178,13 +168,8 @@ class LocalExecutor:
             self._supervisor_died(slot)
         elif slot.trial is not None and slot.launch is not None:
             end = trial_end(slot.trial, slot.launch, json.loads(line), self._host)
-            self._end(slot.trial, end)
+            self._ended.append(self._warm_starts.ended(end))
             slot.trial = slot.launch = None
-
-    def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
-        if self._warm_starts is not None and trial.start is not Start.COLD:
-            end = replace(end, imports=self._warm_starts.ended(end))
-        self._ended.append(self._metrics.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
@@ -198,7 +183,8 @@ class LocalExecutor:
             "started_at": time.time(),
             "lost": "the process that kept this trial was killed",
         }
-        self._end(trial, trial_end(trial, launch, response, self._host))
+        end = trial_end(trial, launch, response, self._host)
+        self._ended.append(self._warm_starts.ended(end))
 
 
 def _send(slot: _Slot, content: Mapping[str, Any]) -> None:

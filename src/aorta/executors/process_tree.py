@@ -20,6 +20,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PATIENCE = 10.0  # seconds for what was killed to be gone
 _SOURCE = str(Path(__file__).parents[2])
+_UNSEEN = "cannot be seen here; every node must share the file system of it"
 _helpers: set[int] = set()
 
 
@@ -28,15 +29,10 @@ def own_program(module: str) -> list[str]:
     program = (
         f"import sys; sys.path.insert(0, {_SOURCE!r})\n"
         f"try: from {module} import main\n"
-        f"except ImportError: sys.exit({unseen(_SOURCE)!r})\n"
+        f"except ImportError: sys.exit({f'aorta: {_SOURCE} {_UNSEEN}'!r})\n"
         "main()"
     )
     return [sys.executable, "-S", "-E", "-s", "-c", program]
-
-
-def unseen(place: str) -> str:
-    """What a process of ours says before it ends where its files are not."""
-    return f"aorta: {place} cannot be seen here; every node must share the file system of it"
 
 
 def adopt_orphans() -> None:
@@ -124,7 +120,7 @@ def alive() -> bool:
     return not _helpers or bool(descendants(os.getpid(), _helpers))
 
 
-def spare(pid: int) -> None:
+def add_helper(pid: int) -> None:
     """This child and what it starts belong to no trial."""
     _helpers.add(pid)
 

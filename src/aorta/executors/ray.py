@@ -7,35 +7,25 @@ started whose job carries the working directory (Ray's `working_dir`), and trial
 go to it from then on; their own directory travels with them, and back.
 """
 
-import json
 import math
 import os
 import re
-import selectors
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from multiprocessing import Pipe
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
-from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
-from aorta.executors.messages import (
-    GRACE_SECONDS,
-    SharedMetrics,
-    end_from_json,
-    prepared,
-    trial_to_json,
-    unreported,
-)
+from aorta.executors.messages import GRACE_SECONDS, prepared, unreported
 from aorta.executors.slurm_commands import fitting
-from aorta.executors.supervisor import Line, OwnerGoneError
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
@@ -50,23 +40,29 @@ _ALWAYS = {
 }
 
 
+@dataclass(frozen=True)
+class TaskEnd:
+    """What became of a task: the end of its trial, or why there is none."""
+
+    trial_id: str
+    end: TrialEnd | None = None
+    lost: str | None = None
+    unseen: bool = False  # the node sees neither its working directory nor its own
+    node: str = ""
+
+
 class _Driver:
     """A process in which Ray lives, and the tasks of one job of it."""
 
     def __init__(self, address: str | None, working_dir: Path | None, grace: float) -> None:
         self.where = address or os.environ.get("RAY_ADDRESS") or "a cluster of its own"
-        self.nodes: dict[str, tuple[int, int]] = {}
+        self.nodes: dict[str, tuple[int, int]] = {}  # CPUs and GPUs by node
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the driver lives
-        self.control, theirs = socket.socketpair()
-        about = {
-            "address": address,
-            "working_dir": str(working_dir) if working_dir else None,
-            "grace": grace,
-        }
+        self.line, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
                 # -P: beside the driver lies a ray.py that is not Ray
-                [sys.executable, "-P", str(_DRIVER), str(theirs.fileno()), json.dumps(about)],
+                [sys.executable, "-P", str(_DRIVER), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**_OF_ITS_OWN, **os.environ, **_ALWAYS},
                 stdin=subprocess.DEVNULL,
@@ -74,9 +70,14 @@ class _Driver:
                 stderr=self._words,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone
             )
-        self._line = Line(self.control)
+        try:
+            self.send((address, working_dir, grace))
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
 
-    def wait_until_ready(self) -> None:
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         while not self.nodes:
             if time.monotonic() > deadline:
@@ -84,29 +85,30 @@ class _Driver:
                     f"Ray at {self.where} did not answer within {_READY_SECONDS:.0f} s"
                     f"{self._last_words()}"
                 )
-            for _ in self.news(1.0):
-                pass
+            wait_for([self.line], 1.0)
+            list(self.ends())
 
-    def news(self, seconds: float) -> list[dict[str, Any]]:
-        """Ends of tasks, after waiting up to so long for something to happen."""
+    def ends(self) -> Iterator[TaskEnd]:
+        """Of the tasks that have ended by now. InfrastructureError if the driver is gone."""
         try:
-            news = list(self._line.receive(seconds))
-        except OwnerGoneError:
+            while self.line.poll():
+                news = self.line.recv()
+                if isinstance(news, TaskEnd):
+                    yield news
+                else:
+                    self.nodes = news
+        except (EOFError, OSError):
             raise self._gone() from None
-        for one in news:
-            if one["op"] == "nodes":
-                self.nodes = {n["id"]: (n["cpus"], n["gpus"]) for n in one["nodes"]}
-        return [one for one in news if one["op"] == "ended"]
 
-    def send(self, **command: Any) -> None:
+    def send(self, command: object) -> None:
         try:
-            self._line.send(command)
+            self.line.send(command)
         except OSError:
             raise self._gone() from None
 
     def close(self) -> None:
-        """It cancels its tasks, and ends the cluster if it was its own, when the socket closes."""
-        self.control.close()
+        """It cancels its tasks, and ends the cluster if it was its own, when the line closes."""
+        self.line.close()
         try:
             self._process.wait(_CLEANUP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -133,14 +135,13 @@ class RayExecutor:
     ) -> None:
         _check(resources)
         self._address, self._resources, self._jobs, self._grace = address, resources, jobs, grace
-        self._avoided: list[str] = []
+        self._avoided: set[str] = set()
         self._held: dict[str, TrialSpec] = {}
         self._cancelled: dict[str, float] = {}
         self._ended: list[TrialEnd] = []
-        self._metrics = SharedMetrics()
-        self._drivers: dict[Path | None, _Driver] = {}  # by the working directory that is carried
-        self._selector = selectors.DefaultSelector()
-        first = self._driver(None)
+        first = _Driver(address, None, grace)
+        # By the working directory that the job ships.
+        self._drivers: dict[Path | None, _Driver] = {None: first}
         if not fitting(list(first.nodes.values()), resources):
             self.close()
             raise InfrastructureError(
@@ -159,22 +160,15 @@ class RayExecutor:
 
     def start(self, trial: TrialSpec) -> None:
         trial = prepared(trial, self._resources)
-        self._metrics.started(trial)
         self._held[trial.id] = trial
         self._submit(trial)
 
     def _submit(self, trial: TrialSpec) -> None:
         """To the driver that carries its directory, if there is one."""
-        carried = trial.cwd if trial.cwd in self._drivers else None
-        driver = self._drivers[carried]
-        avoided = [node for node in self._avoided if node in driver.nodes]
-        kept = [size for node, size in driver.nodes.items() if node not in avoided]
-        driver.send(
-            op="run",
-            id=trial.id,
-            trial=trial_to_json(trial),
-            avoid=avoided if fitting(kept, trial.resources) else [],
-        )
+        driver = self._drivers.get(trial.cwd, self._drivers[None])
+        kept = [size for node, size in driver.nodes.items() if node not in self._avoided]
+        avoided = driver.nodes.keys() & self._avoided if fitting(kept, trial.resources) else ()
+        driver.send(("run", trial, sorted(avoided)))
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -190,7 +184,7 @@ class RayExecutor:
         if trial_id in self._held and trial_id not in self._cancelled:
             self._cancelled[trial_id] = time.monotonic()
             for driver in self._drivers.values():
-                driver.send(op="cancel", id=trial_id)
+                driver.send(("cancel", trial_id))
 
     def close(self) -> None:
         try:
@@ -205,53 +199,37 @@ class RayExecutor:
             for driver in self._drivers.values():
                 driver.close()
             self._drivers.clear()
-            self._selector.close()
-
-    def _driver(self, working_dir: Path | None) -> _Driver:
-        driver = _Driver(self._address, working_dir, self._grace)
-        self._drivers[working_dir] = driver
-        self._selector.register(driver.control, selectors.EVENT_READ, driver)
-        try:
-            driver.wait_until_ready()
-        except BaseException:
-            del self._drivers[working_dir]
-            self._selector.unregister(driver.control)
-            driver.close()
-            raise
-        return driver
 
     def _hear(self, seconds: float) -> None:
-        for key, _ in self._selector.select(seconds):
-            for news in key.data.news(0):
-                if trial := self._held.get(news["id"]):
+        wait_for([driver.line for driver in self._drivers.values()], seconds)
+        for driver in list(self._drivers.values()):
+            for news in driver.ends():
+                if trial := self._held.get(news.trial_id):
                     self._take(trial, news)
         now = time.monotonic()
         for trial_id, at in list(self._cancelled.items()):
             if now - at > self._grace + _CLOSE_PATIENCE:  # told to stop, and silent
                 self._end(self._held[trial_id], unreported(self._held[trial_id]))
 
-    def _take(self, trial: TrialSpec, news: Mapping[str, Any]) -> None:
-        if news.get("unseen") and trial.id not in self._cancelled:
+    def _take(self, trial: TrialSpec, news: TaskEnd) -> None:
+        if news.unseen and trial.id not in self._cancelled:
             try:
                 if trial.cwd not in self._drivers:
-                    self._driver(trial.cwd)
+                    self._drivers[trial.cwd] = _Driver(self._address, trial.cwd, self._grace)
                 self._submit(trial)
             except InfrastructureError as wrong:
                 why = f"{trial.cwd} cannot be seen on a node, nor sent there: {wrong.message}"
                 self._end(trial, unreported(trial, lost=why))
             return
-        if news.get("end"):
-            end = end_from_json(news["end"], trial)
-        else:
-            end = unreported(trial, lost=news.get("lost"))
-        if end.lost and news.get("node"):
-            self._avoided.append(news["node"])
+        end = news.end or unreported(trial, lost=news.lost)
+        if end.lost and news.node:
+            self._avoided.add(news.node)
         self._end(trial, end)
 
     def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
         del self._held[trial.id]
         cancelled = self._cancelled.pop(trial.id, None) is not None
-        self._ended.append(self._metrics.ended(replace(end, cancelled=cancelled)))
+        self._ended.append(replace(end, cancelled=cancelled))
 
 
 def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:

@@ -30,15 +30,7 @@ from queue import Empty, SimpleQueue
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.messages import (
-    GRACE_SECONDS,
-    MAX_LOG_BYTES,
-    SharedMetrics,
-    end_from_json,
-    prepared,
-    trial_to_json,
-    unreported,
-)
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, prepared, unreported
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import fitting
 from aorta.executors.worker import BEAT_EVERY, OWNER, PARENT_VARIABLE, SILENT, Spool
@@ -112,7 +104,6 @@ class _Slurm(ABC):
         self._spool: Spool
         self._held: dict[str, _Held] = {}  # by number
         self._numbers = count(1)
-        self._metrics = SharedMetrics()
         self._avoided: list[str] = []
 
     # -- what callers see --------------------------------------------------------------------------
@@ -223,10 +214,9 @@ class _Slurm(ABC):
 
     def _begin(self, trial: TrialSpec) -> _Held:
         number = str(next(self._numbers))
-        self._metrics.started(trial)
         held = self._held[number] = _Held(trial, number, self._pool_of(trial, number))
         request = {
-            "trial": trial_to_json(trial),
+            "trial": trial,
             "srun": self._srun_of(trial),
             "grace": self._grace,
             "max_log_bytes": MAX_LOG_BYTES,
@@ -248,11 +238,10 @@ class _Slurm(ABC):
         if not self._held:
             return
         for number in self._spool.names("results"):
-            report, held = self._spool.take("results", number), self._held.get(number)
+            end, held = self._spool.take("results", number), self._held.get(number)
             if held is not None:
-                end = end_from_json(report["end"], held.trial)
                 if end.lost:
-                    self._avoid(report["node"])
+                    self._avoid(end.host)
                 self._end(held, end)
         now = time.monotonic()
         for held in list(self._held.values()):
@@ -274,8 +263,7 @@ class _Slurm(ABC):
     def _end(self, held: _Held, end: TrialEnd) -> None:
         del self._held[held.number]
         (self._spool.path / "cancels" / held.number).unlink(missing_ok=True)
-        end = replace(end, cancelled=held.cancelled_at is not None)
-        self._ends.put(self._metrics.ended(end))
+        self._ends.put(replace(end, cancelled=held.cancelled_at is not None))
 
     def _avoid(self, node: str) -> None:
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""
@@ -305,14 +293,13 @@ class SlurmJobs(_Slurm):
         self._once = job_per_trial
         self._name = f"aorta-{secrets.token_hex(6)}"
         self._pools: dict[str, _Pool] = {}
-        self._looked_at = self._look_at = 0.0
+        self._look_at = 0.0
         self._pause = _FIRST_LOOK
         self._seen_running: dict[str, float] = {}  # worker -> since when
         self._silent_since: float | None = None  # nobody has answered
         self._ask_again_at = 0.0
-        accounting = slurm.configuration().get("AccountingStorageType", "")
-        self._has_accounting = not accounting.endswith("/none")
-        self._check_that_it_can_ever_run(self._count_slots())
+        self._count_slots()
+        self._check_that_it_can_ever_run()
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._cleanup = subprocess.Popen(
             ["sh", "-c", f"read -r _; exec scancel --quiet --name={self._name}"],
@@ -346,7 +333,7 @@ class SlurmJobs(_Slurm):
                     pool.workers.discard(worker)
             for name, pool in self._pools.items():
                 self._submit_missing(name, pool)
-            if began >= self._look_at or (self._is_doubtful() and began >= self._looked_at + 5):
+            if began >= self._look_at:
                 self._look()
         except slurm.ControllerSilentError:
             now = time.monotonic()
@@ -384,11 +371,6 @@ class SlurmJobs(_Slurm):
         pool.workers |= {f"{job}_{index}" for index in range(missing)}
         self._look_soon()
 
-    def _is_doubtful(self) -> bool:
-        """Whether a worker has missed a few beats."""
-        missed = {who for who, since in self._spool.silence().items() if since > 3 * BEAT_EVERY}
-        return any(missed & pool.workers for pool in self._pools.values())
-
     def _look_soon(self) -> None:
         self._pause = _FIRST_LOOK
         self._look_at = time.monotonic() + self._pause
@@ -397,11 +379,11 @@ class SlurmJobs(_Slurm):
         """Ask once for all workers what became of them, ever more seldom while nothing does."""
         workers = {worker for pool in self._pools.values() for worker in pool.workers}
         self._pause = min(_LAST_LOOK, 1.5 * self._pause)
-        now = self._looked_at = time.monotonic()
+        now = time.monotonic()
         self._look_at = now + self._pause
         if not workers:
             return
-        states = slurm.states_of(workers, accounting=self._has_accounting)
+        states = slurm.states_of(workers)
         self._silent_since = None
         for worker in workers:
             state = states.get(worker)
@@ -446,28 +428,24 @@ class SlurmJobs(_Slurm):
         with suppress(subprocess.TimeoutExpired):
             self._cleanup.wait(_CLEANUP_SECONDS)
 
-    def _count_slots(self) -> list[slurm.NodeState]:
-        """Also gives back all nodes of the partition."""
+    def _count_slots(self) -> None:
         self._counted_at = time.monotonic()
-        nodes = slurm.nodes_of(self._resources.partition)
-        usable = [node for node in nodes if node.usable]
+        self._nodes = slurm.nodes_of(self._resources.partition)
+        usable = [node for node in self._nodes if node.usable]
         kept = [node for node in usable if node.name not in self._avoided]
         self._fits = fitting([node.size for node in kept or usable], self._resources)
-        return nodes
 
     def _excluded(self, resources: Resources) -> list[str]:
         """The nodes to stay away from, unless nothing would be left or the nodes are chosen."""
         if resources.nodelist:
             return []
-        if self._avoided:
-            nodes = slurm.nodes_of(resources.partition)
-            left = [n.size for n in nodes if n.usable and n.name not in self._avoided]
-            if not fitting(left, resources):
-                self._avoided.clear()
+        left = [n.size for n in self._nodes if n.usable and n.name not in self._avoided]
+        if not fitting(left, resources):
+            self._avoided.clear()
         return self._avoided
 
-    def _check_that_it_can_ever_run(self, nodes: Sequence[slurm.NodeState]) -> None:
-        wanted = self._resources
+    def _check_that_it_can_ever_run(self) -> None:
+        wanted, nodes = self._resources, self._nodes
         if not fitting([node.size for node in nodes], wanted):
             where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
             raise InfrastructureError(

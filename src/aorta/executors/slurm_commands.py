@@ -40,7 +40,7 @@ class ControllerSilentError(InfrastructureError):
 
 @dataclass(frozen=True)
 class JobState:
-    """A job or one task of an array, as `squeue`, `sacct` or `scontrol` tells of it."""
+    """A job or one task of an array, as `squeue` or `sacct` tells of it."""
 
     name: str
     nodes: str = ""
@@ -103,11 +103,6 @@ def ask(*argv: str, text: str = "") -> str:
     return done.stdout
 
 
-def configuration() -> dict[str, str]:
-    rows = (line.partition("=") for line in ask("scontrol", "show", "config").splitlines())
-    return {name.strip(): value.strip() for name, equals, value in rows if equals}
-
-
 def nodes_of(partition: str | None) -> list[NodeState]:
     """The nodes of a partition, or of the default one."""
     chosen = (f"--partition={partition}",) if partition else ()
@@ -120,14 +115,12 @@ def nodes_of(partition: str | None) -> list[NodeState]:
     return list(found.values())
 
 
-def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobState]:
+def states_of(tasks: AbstractSet[str]) -> dict[str, JobState]:
     """The state of each of these array tasks, each as `JOB_INDEX`, by one question."""
     found = dict(_in_queue(_jobs_of(tasks)))
-    forgotten = tasks - found.keys()
     # The controller forgets ended tasks after MinJobAge, and all of them with its state.
-    if forgotten:
-        ask_for = _in_accounting if accounting else _in_controller
-        found = dict(ask_for(_jobs_of(forgotten))) | found
+    if forgotten := tasks - found.keys():
+        found = dict(_in_accounting(_jobs_of(forgotten))) | found
     return found
 
 
@@ -151,14 +144,16 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """How forgotten tasks ended. `RUNNING` in the database alone does not count."""
+    """How forgotten tasks ended, where there is accounting. `RUNNING` in the database alone does
+    not count.
+    """
     try:
         answer = ask(
             "sacct", "--noheader", "--parsable2", "--allocations",
             "--format=JobID,State,NodeList", f"--jobs={','.join(jobs)}",
         )  # fmt: skip
     except InfrastructureError:
-        # a database that is down is no reason to wait: the controller knows nothing of them either
+        # No database, or one that is down: the controller knows nothing of them either.
         return
     for line in answer.splitlines():
         named, state, nodes = line.split("|")
@@ -176,15 +171,6 @@ def _each_task(named: str) -> Iterator[str]:
     for part in re.findall(r"(\d+)(?:-(\d+))?(?=[,%\]])", indexes.partition("%")[0] + "]"):
         first, last = int(part[0]), int(part[1] or part[0])
         yield from (f"{job}_{index}" for index in range(first, last + 1))
-
-
-def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """Where there is no accounting. One that is forgotten here too is unknown to everybody."""
-    for line in ask("scontrol", "--oneliner", "show", "job").splitlines():
-        fields = dict(re.findall(r"(\w+)=(\S*)", line))
-        if fields.get("ArrayJobId") in jobs:
-            task = f"{fields['ArrayJobId']}_{fields.get('ArrayTaskId', '')}"
-            yield task, JobState(fields.get("JobState", ""), fields.get("NodeList", ""))
 
 
 def job_options(resources: Resources) -> list[str]:

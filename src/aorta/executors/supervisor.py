@@ -27,6 +27,7 @@ from aorta.executors.evidence import (
     SlowPatternError,
     WatchedStream,
     compiled,
+    json_object,
     oom_kills,
 )
 
@@ -156,8 +157,8 @@ class SupervisedTrial:
 
     def run(self) -> dict[str, Any]:
         """To the last of its processes. OwnerGoneError if its owner left meanwhile."""
-        # Of an earlier attempt.
-        (Path(self.request["trial_dir"]) / RESULT_FILE).unlink(missing_ok=True)
+        result = Path(self.request["trial_dir"]) / RESULT_FILE
+        result.unlink(missing_ok=True)  # of an earlier attempt
         places = self.request["metric"]
         metric = MetricFile(*(Path(place) for place in places)) if places else None
         oom_kills_before = oom_kills()
@@ -177,8 +178,9 @@ class SupervisedTrial:
             clean_up(self.request["cleanup"])
             raise
         self._end_tree(self.request["grace"])
-        if metric is not None:
-            self.response["metric"] = metric.found()
+        self.response["result"] = json_object(result)
+        if metric is not None and (number := metric.found()):
+            self.response["result"] = {**(self.response["result"] or {}), **number}
         if self._was_killed():
             counted = oom_kills() > oom_kills_before
             question = self.request["ran_out_of_memory"]

@@ -1,4 +1,4 @@
-"""Warm starts, for whoever asks for them (`--warm`): a trial is a fork of a process that has
+"""Warm starts, where they are asked for (`--warm`): a trial is a fork of a process that has
 imported the program's libraries.
 
 The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
@@ -18,7 +18,7 @@ import shlex
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HOOK = Path(__file__).parent / "hook"
 MARK = "AORTA_FORK_SERVER"
 _OWN = frozenset({"AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES"})
-# Libraries read these when they are loaded, whoever sets them.
+# Libraries read these when they are loaded.
 _OF_LIBRARIES = re.compile(
     r"(?:PYTHON|LD_|GLIBC_|MALLOC_|OMP_|KMP_|MKL_|OPENBLAS_|BLIS_|NUMEXPR_|CU|NVIDIA_|NCCL_|TORCH|"
     r"PYTORCH_|ATEN_|HIP_|HSA_|ROC|AMD_|MIOPEN_|XLA_|JAX_|TF_|HF_|TRANSFORMERS_|TRITON_)"
@@ -91,11 +91,8 @@ def _shell_words(text: str, env: Mapping[str, str]) -> list[str]:
 
 @dataclass
 class WarmStarts:
-    """What one executor knows of the commands it runs. `asked`: trials may start warm; otherwise
-    the imports of the first are watched, to say what that would save.
-    """
+    """What one executor knows of the commands it runs."""
 
-    asked: bool
     _modules: dict[str, list[str]] = field(default_factory=dict)  # by program, what it imports
     _watched: dict[str, tuple[str, Path]] = field(default_factory=dict)  # by trial
 
@@ -104,9 +101,7 @@ class WarmStarts:
     ) -> dict[str, Any]:
         """What the supervisor is told besides: to watch the imports, to start warm, or nothing."""
         here = trial.environment.kind in {RuntimeKind.HOST, RuntimeKind.VENV}
-        if trial.start is Start.COLD or not here or trial.resources.tasks > 1:
-            return {}
-        command = python_command(launch.argv, env, launch.cwd.absolute())
+        command = python_command(launch.argv, env, launch.cwd.absolute()) if here else None
         if command is None:
             return {}
         key = json.dumps([command[part] for part in ("cwd", "interpreter", "script", "module")])
@@ -116,23 +111,23 @@ class WarmStarts:
             self._watched[trial.id] = key, trial.trial_dir / "imports.txt"
             return {"watch_imports": str(trial.trial_dir / "imports.txt")}
         modules = self._modules[key]
-        if not self.asked or trial.start is not Start.WARM or not modules:
+        if trial.start is not Start.WARM or not modules:
             return {}
         varied = {name for name in trial.varied if not _OF_LIBRARIES.match(name)} | _OWN
         same = sorted(item for item in command["env"].items() if item[0] not in varied)
         return {"warm": {"server": json.dumps([key, same]), "modules": modules, "trial": command}}
 
-    def ended(self, end: TrialEnd) -> float | None:
-        """Seconds that this trial spent on imports, if they were watched."""
+    def ended(self, end: TrialEnd) -> TrialEnd:
+        """With the seconds that this trial spent on imports, if they were watched."""
         if end.trial_id not in self._watched:
-            return None
+            return end
         key, file = self._watched.pop(end.trial_id)
         modules, seconds = read_imports(file)
         file.unlink(missing_ok=True)
         if not modules and (end.cancelled or end.lost):
-            return None  # it says nothing about the command
+            return end  # it says nothing about the command
         self._modules[key] = modules
-        return seconds
+        return replace(end, imports=seconds)
 
 
 def read_imports(file: Path) -> tuple[list[str], float]:
@@ -216,7 +211,7 @@ class ForkServers:
             program = [*trial["interpreter"], str(HOOK / "fork_server.py"), str(theirs.fileno())]
             env, null = {**trial["env"], MARK: str(os.getpid())}, nothing.fileno()
             pid = process_tree.start(program, env, trial["cwd"], null, null, keep=theirs.fileno())
-        process_tree.spare(pid)
+        process_tree.add_helper(pid)
         server = self._open[warm["server"]] = _Server(pid, ours)
         libraries = {"modules": warm["modules"], "front": trial["front"]}
         try:

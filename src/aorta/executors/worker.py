@@ -21,23 +21,23 @@ Directories are listed instead, after a change of our own, which makes a client 
 anew. Numbers, pools and workers are words without a dot.
 """
 
-import json
 import os
+import pickle
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors import process_tree
-from aorta.executors.messages import end_to_json, request_for, trial_end, trial_from_json
-from aorta.executors.ranks import across_ranks
+from aorta.executors.messages import request_for, trial_end
 from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor, TrialOwner
 from aorta.runtimes.launch import Launch, launch_for
 
@@ -74,8 +74,8 @@ class Spool:
     def put(self, folder: str, name: str, content: Any = None) -> None:
         """A file that is there whole or not at all."""
         draft = self.path / "drafts" / next(self._names)
-        with draft.open("x", encoding="ascii") as file:
-            json.dump(content, file)
+        with draft.open("xb") as file:
+            pickle.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
         draft.rename(self.path / folder / name)
@@ -92,7 +92,7 @@ class Spool:
     def take(self, folder: str, name: str) -> Any:
         """What stands in it; the file is gone afterwards."""
         path = self.path / folder / name
-        content = json.loads(path.read_bytes())
+        content = _content(path)
         path.unlink(missing_ok=True)
         return content
 
@@ -128,7 +128,7 @@ class Spool:
                 # Another was faster; or it was us, and NFS lost the answer to our first attempt.
                 if place.name not in self.names("claims"):
                     continue
-            return number, json.loads(place.read_bytes())
+            return number, _content(place)
         return None
 
     def report(self, number: str, content: Any) -> None:
@@ -154,6 +154,10 @@ class Spool:
             if int(number) > self._seen.get(who, (0, now))[0]:
                 self._seen[who] = int(number), now
         return {who: now - at for who, (_, at) in self._seen.items()}
+
+
+def _content(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())  # noqa: S301 - of our own user, in a directory of mode 700
 
 
 class _SpoolOwner(TrialOwner):
@@ -222,18 +226,17 @@ class Worker:
         """Whether the trial was lost here."""
         self._owner.number = number
         began = time.monotonic()
-        trial = trial_from_json(request["trial"])
-        end = self._tried(trial, request)
+        end = self._tried(request["trial"], request)
         self._longest = max(self._longest, time.monotonic() - began)
         if not self._owner.dismissed:
-            self._spool.report(number, {"end": end_to_json(end), "node": _node()})
+            self._spool.report(number, end)
         return end.lost is not None
 
     def _tried(self, trial: TrialSpec, request: Mapping[str, Any]) -> TrialEnd:
         if not (trial.cwd.is_dir() and trial.trial_dir.is_dir()):
-            return _lost(trial, _unseen(trial))
+            return _lost(trial, _unseen(f"{trial.trial_dir} or {trial.cwd}"))
         try:
-            launch = across_ranks(launch_for(trial), trial, request["srun"])
+            launch = across_tasks(launch_for(trial), trial, request["srun"])
         except AortaError as wrong:
             return _lost(trial, str(wrong))
         limits = {"grace": request["grace"], "max_log_bytes": request["max_log_bytes"]}
@@ -250,6 +253,20 @@ class Worker:
             time.sleep(0.02)
 
 
+def across_tasks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
+    """The launch on all tasks of the trial through `srun OPTIONS`, whose output is that of all of
+    them; unchanged without any."""
+    if srun is None:
+        return launch
+    # With all that knows containers, which the worker of a usual trial need not load.
+    from aorta.runtimes.pyxis import ENDED_BY_SLURM
+
+    if trial.environment.kind is RuntimeKind.PYXIS:  # its launch is an srun already
+        return replace(launch, argv=(launch.argv[0], *srun, *launch.argv[1:]))
+    refusals = (*launch.refusals, *ENDED_BY_SLURM)
+    return replace(launch, argv=("srun", *srun, *launch.argv), refusals=refusals)
+
+
 def _looks_ended(response: Mapping[str, Any]) -> bool:
     """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
     if response.get("out_of_memory"):
@@ -263,11 +280,8 @@ def _lost(trial: TrialSpec, why: str) -> TrialEnd:
     return trial_end(trial, Launch(trial.argv, trial.cwd), response, _node())
 
 
-def _unseen(trial: TrialSpec) -> str:
-    return (
-        f"{trial.trial_dir} or {trial.cwd} cannot be seen on {_node()}; both must lie on a file "
-        "system that every node shares"
-    )
+def _unseen(what: str) -> str:
+    return f"{what} cannot be seen on {_node()}; every node must share the file system of it"
 
 
 def _node() -> str:
@@ -282,8 +296,5 @@ def main() -> None:
         process_tree.die_with_parent(int(parent), signal.SIGTERM)
     place, pool, name, *how = sys.argv[1:]
     if not Path(place).is_dir():
-        sys.exit(
-            f"aorta: {place} cannot be seen on {_node()}; it must lie on a file system that every "
-            "node shares"
-        )
+        sys.exit(f"aorta: {_unseen(place)}")
     Worker(Spool(Path(place), name), pool).run(once=how == ["once"])

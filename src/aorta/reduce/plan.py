@@ -11,10 +11,9 @@ from typing import Any
 from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
-from aorta.core.sprt import NOTHING, HitCount
 from aorta.core.trial import Verdict
 from aorta.engine.journal import DATA
-from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
+from aorta.engine.judge import NOTHING, HitCount, Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.bindings import AxisBinding, bindings_of
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with

@@ -14,7 +14,6 @@ from typing import Any
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.oracle import known_failure
-from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -28,7 +27,7 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import Judge, KOfN, SameJudge
+from aorta.engine.judge import NOTHING, HitCount, Judge, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session

@@ -19,16 +19,23 @@ from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, known_failure
-from aorta.core.sprt import NOTHING, Calibration, HitCount
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
-from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
-from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.judge import (
+    NOTHING,
+    Calibration,
+    EveryTrial,
+    HitCount,
+    Judge,
+    KOfN,
+    SameJudge,
+    calibrating,
+)
+from aorta.engine.question import Budget, Keep, Question, independent_starts
 from aorta.engine.rundir import find_resumable, write_json
 from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -71,7 +78,7 @@ class RunRequest:
     @property
     def judge(self) -> Judge:
         if self.trials is None:
-            return CalibrationJudge(Calibration(), self.seen)
+            return calibrating(Calibration(), self.seen)
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
     @property

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.oracle import naming
-from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.engine.events import Listener
+from aorta.engine.judge import NOTHING, HitCount, misses_that_tell
 from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document

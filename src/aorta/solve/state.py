@@ -150,7 +150,7 @@ class _SharingExecutor:
         self._store = store
         self._stage = stage
         self._running: set[str] = set()
-        self.warm = getattr(inner, "warm", False)
+        self.warm = getattr(inner, "warm", None)
 
     @property
     def slots(self) -> int:

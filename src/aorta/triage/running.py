@@ -22,11 +22,10 @@ from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
-from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.question import Budget, Keep, Question, of_independent_starts
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
-from aorta.engine.warmth import of_independent_starts
 from aorta.executors import Executor
 from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 
 from aorta.core.axis import Point, Purpose, as_indexes
 from aorta.core.errors import SpecError
-from aorta.core.sprt import Calibration, HitCount, PresenceTest, log_chance
 from aorta.core.trial import Tally, Verdict
-from aorta.engine.judge import CalibrationJudge, Judge, fewest_that_decide
+from aorta.engine.judge import (
+    Calibration,
+    HitCount,
+    Judge,
+    PresenceTest,
+    calibrating,
+    fewest_that_decide,
+    log_chance,
+)
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
@@ -142,7 +149,7 @@ class GoneJudges:
         first taken to be certain.
         """
         if point.purpose is Purpose.CALIBRATE:
-            return CalibrationJudge(self._calibration)
+            return calibrating(self._calibration)
         if point.purpose is Purpose.CONFIRM:
             return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _CONFIRM_BETA), 2 * self.cap)
         return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _BETA, _CERTAIN), self.cap)

@@ -172,7 +172,7 @@ class WorkloadTrial:
             "cleanup_exception": self.cleanup_exception,
         }
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-        write_whole(target, text, durable=False)
+        write_whole(target, text)
 
     @property
     def exit_code(self) -> ChildExit:

@@ -14,9 +14,9 @@ from typing import Any
 
 from aorta.core.documents import dump_yaml
 from aorta.core.oracle import naming
-from aorta.core.sprt import HitCount
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Event, Reason, TrialStarted
+from aorta.engine.judge import HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce

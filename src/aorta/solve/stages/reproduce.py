@@ -23,10 +23,10 @@ from aorta.attribution import (
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import Failure, failure_of
-from aorta.core.sprt import NOTHING, HitCount
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
+from aorta.engine.judge import NOTHING, HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.files import watch_opened

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.sprt import (
+from aorta.core.trial import Tally
+from aorta.engine.judge import (
     NOTHING,
     Calibration,
     HitCount,
@@ -15,7 +16,6 @@ from aorta.core.sprt import (
     log_chance,
     misses_that_tell,
 )
-from aorta.core.trial import Tally
 
 
 def succession(evidence: HitCount, seen: HitCount) -> float:
