@@ -36,8 +36,7 @@ from aorta.search.belief import (
     Rates,
 )
 from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict, repaired_among
-from aorta.search.testable import Testability
-from aorta.search.timeline import Change, Timeline, Vector, bits_of, lowest_bit
+from aorta.search.timeline import Change, Testability, Timeline, Vector, bits_of, lowest_bit
 
 _T = TypeVar("_T")
 
@@ -133,7 +132,7 @@ class Bisection:
         self._recorded: set[Point] = set()
         self._lost: set[Vector] = set()  # states whose trials never came to an end of their own
         self._probed: set[Vector] = set()  # states that only a sanity probe asked for
-        self._testability = Testability()
+        self._testability = Testability(timeline)
         self._astray: Counter[Vector] = Counter()
         self._untestable_ends: set[Vector] = set()  # they count as they were said
         self._idle = 0
@@ -182,7 +181,7 @@ class Bisection:
             return
         again, before = vector in self.trials, self._belief.entropy()
         if not again:
-            self._testability.learn(self.timeline, vector, ran=True)
+            self._testability.learn(vector, ran=True)
             if point.purpose is Purpose.REPLAY:
                 self._probed.add(vector)
         if (
@@ -649,7 +648,7 @@ class Bisection:
         elif end not in self._lost and end not in self.taken_on_trust:
             self._trust(end, hit=hit)
             self._untestable_ends.add(end)
-            self._testability.untestable.discard(end)
+            self._testability.forget(end)
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
 
     def _trust(self, vector: Vector, *, hit: bool) -> None:
@@ -661,13 +660,13 @@ class Bisection:
         if vector in self.trials and vector not in self.taken_on_trust:
             self._astray[vector] += 1
         else:
-            self._testability.learn(self.timeline, vector, ran=False)
+            self._testability.learn(vector, ran=False)
 
     def _chance_of(self, vector: Vector) -> float:
         """The chance that a state can be tested at all."""
         if vector in self.trials and vector not in self._testability.untestable:
             return 1.0
-        return self._testability.chance(self.timeline, vector)
+        return self._testability.chance(vector)
 
     def _believe(self) -> None:
         self._next = []

@@ -23,6 +23,7 @@ from aorta.search.repeated import SPECULATION_DEPTH, RankedSearch
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
 _LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
 _SMALL_STEPS = 24  # from the floor up, each of them is tried there
+_UNTOLD = 3  # values that could not be told, such as for time, and none that could: it is left
 _FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
 
@@ -173,6 +174,9 @@ class NumericSearch(RankedSearch):
     def _numbers(self, n: int) -> Iterator[Number]:
         """Up to `n` of them: what is asked now, then what would be asked after either answer."""
         seen: set[Number] = set()
+        in_vain = self._bracket.accepted == self._start and self._bracket.rejected
+        if len(self._unresolved) >= _UNTOLD and in_vain == self._unresolved:
+            return
         futures, looked = deque([lambda: self._bracket]), 0
         while futures and len(seen) < n and looked < 4 * n:
             bracket, looked = futures.popleft()(), looked + 1
