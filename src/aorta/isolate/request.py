@@ -16,8 +16,8 @@ from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
-from aorta.engine.rundir import write_json
-from aorta.engine.session import Resume, Session
+from aorta.engine.rundir import find_resumable, write_json
+from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.report import FIRST_RANK, SCHEMA, IsolateReport, spelled
@@ -40,7 +40,7 @@ _REHEARSALS = 5  # simulated searches behind an estimate
 class IsolateRequest:
     """A command, the nodes (or local devices) it may run on, and what it needs of them."""
 
-    nodes: str  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
+    nodes: str = ""  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
     command: tuple[str, ...] | str = ()
     cwd: Path | None = None
     ranks_per_node: int = 1
@@ -84,9 +84,12 @@ def isolate(
     Raises `UsageError` before anything runs for nodes that cannot be read, and for a job that
     needs more of them than there are.
     """
+    request = resumed(request)
     _check(request)
+    cwd = (request.cwd or Path()).absolute()
+    request = replace(request, cwd=cwd, history=tuple(p.absolute() for p in request.history))
     if request.executor.name == "local":
-        check_startable(request.command, Path.cwd())
+        check_startable(request.command, cwd)
     elif request.executor.name == "slurm":
         _check_hosts(request)
     search, priors = _search(request)
@@ -95,6 +98,9 @@ def isolate(
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
         session = Session.fresh(request.output, "isolate", name=request.name)
+        files = tuple(file.absolute() for file in request.layers.mitigations_files)
+        layers = replace(request.layers, mitigations_files=files)
+        keep_request(session.run, replace(request, layers=layers))
     # A placement is a job of its own: no worker takes the next one on the same nodes.
     placed = replace(request.executor, job_per_trial=True)
     with session, closing(placed.open()) as executor:
@@ -126,6 +132,17 @@ def isolate(
         return report
 
 
+def resumed(request: IsolateRequest) -> IsolateRequest:
+    """Where a run goes on and no command is given, the request that it was begun with, and over
+    it what this one says.
+    """
+    if request.resume is None or request.command:
+        return request
+    run = find_resumable(request.output, "isolate", request.resume.run)
+    found = replace(request, resume=replace(request.resume, run=run.path))
+    return kept_request(run, found)
+
+
 def plan_lines(request: IsolateRequest) -> Iterator[str]:
     """The first placements and what the whole should cost, for people; nothing is run."""
     _check(request)
@@ -149,11 +166,11 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
 
 
 def _check(request: IsolateRequest) -> None:
-    names = request.names
-    if not request.command:
+    if not request.command or not request.nodes:
         raise UsageError(
-            "give the job behind --, such as: aorta isolate --nodes n[1-8] -- srun job"
+            "give --nodes and the job behind --, such as: aorta isolate --nodes n[1-8] -- srun job"
         )
+    names = request.names
     if len(names) < 2:
         raise UsageError("names one node; at least two are needed to compare", where="--nodes")
     if request.smallest > len(names):
@@ -209,9 +226,8 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
 
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
     command = request.command
-    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
-    if request.cwd is not None:
-        config["cwd"] = str(request.cwd)
+    words = command if isinstance(command, str) else list(command)
+    config: dict[str, Any] = {"command": words, "cwd": str(request.cwd)}
     return workload_experiment(
         WorkloadRequest(
             workload="command",
