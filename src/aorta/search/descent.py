@@ -19,8 +19,7 @@ from typing import get_args
 from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.axes import AxisSearch, search_along
-from aorta.search.numeric import NumericSearch
+from aorta.search.axes import AxisSearch, NumericSearch, search_along
 from aorta.search.reduction import AxisFacts, Reduction, Status
 from aorta.search.repeated import EveryPoint, FirstThatReproduces
 
@@ -67,6 +66,15 @@ _SLOWER, _SLACK = 3.0, 5.0
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
+def _before_trials(axis: Axis) -> tuple[float, int]:
+    """The order of axes while nothing was tried: the user's priority, else numbers before lists."""
+    return _priority(axis), _CHEAP_FIRST.index(type(axis))
+
+
+def _priority(axis: Axis) -> float:
+    return math.inf if axis.priority is None else axis.priority
+
+
 class Descent:
     """The search behind a reduction; `result` says at any moment what is known."""
 
@@ -79,7 +87,6 @@ class Descent:
         self._rechecked: set[Point] = set()
         self._last: dict[str, AxisSearch] = {}  # the last finished search of each axis
         self._no_sizes: set[str] = set()  # axes whose smallest value makes a trial slower
-        self._monotonicity_checks: dict[str, Point] = {}
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
         self._since = _SinceSeen()
@@ -188,7 +195,7 @@ class Descent:
         base = self._incumbent
         floors = [
             (axis.name, axis.smallest)
-            for axis in sorted(self._axes, key=self._urgency)
+            for axis in sorted(self._axes, key=_before_trials)
             if axis.smallest is not None and axis.smallest != axis.initial
         ]
         if len(floors) < 2:
@@ -231,7 +238,6 @@ class Descent:
             if self._incumbent != before:
                 self._reopen()
                 continue
-            yield from self._check_monotone()
             yield from self._confirm()
 
     def _descend(self) -> _Stages:
@@ -246,8 +252,6 @@ class Descent:
                 self._reopen()
             self._last[name] = search
             self._dirty.discard(name)
-            for point in search.monotonicity_checks()[:1]:
-                self._monotonicity_checks[name] = point
 
     def _is_no_size(self, axis: Axis, base: Point) -> bool:
         """Whether the smallest value was seen to make a trial slower: a period, or an interval."""
@@ -266,11 +270,6 @@ class Descent:
         minimality_checks = [p for name in through for p in self._last[name].minimality_checks()]
         if weak := self._weak_again(minimality_checks):
             yield _Stage(FirstThatReproduces(weak), self._incumbent)
-
-    def _check_monotone(self) -> _Stages:
-        """A point that was rejected by bad luck must not pass for an axis that is not monotone."""
-        if weak := self._weak_again(self._monotonicity_checks.values()):
-            yield _Stage(EveryPoint(weak), self._incumbent, moves=False)
 
     def _confirm(self) -> _Stages:
         if self._incumbent == self._history[0]:
@@ -443,24 +442,11 @@ class Descent:
 
     # --- what is reported
 
-    def _urgency(self, axis: Axis) -> tuple[float, float, int]:
-        """By the user's priority, else by trial time at the floor, else numbers before subsets."""
-        priority = float("inf") if axis.priority is None else axis.priority
-        seconds = None
-        if axis.smallest is not None:
-            seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
-            seconds = seen.seconds if seen else None
-        return (
-            priority,
-            float("inf") if seconds is None else seconds,
-            _CHEAP_FIRST.index(type(axis)),
-        )
-
     def _worth(self, axis: Axis) -> tuple[float, int, float, float]:
         """By the user's priority; else numbers whose floor makes a trial twice as fast, then many
         items, the most of them first, then numbers by how far they can go.
         """
-        priority = float("inf") if axis.priority is None else axis.priority
+        priority = _priority(axis)
         if isinstance(axis, SubsetAxis):
             many = len(axis.items) >= _MANY_ITEMS
             return priority, 1 if many else 3, 0.0, -float(len(axis.items))
@@ -471,18 +457,13 @@ class Descent:
         whole = self._calibration.seconds if self._calibration else None
         fast = seconds is not None and whole is not None and 2 * seconds <= whole
         ratio = float(axis.size(axis.initial)) / max(1.0, float(axis.size_at_floor))
-        return priority, 0 if fast else 2, float("inf") if seconds is None else seconds, -ratio
+        return priority, 0 if fast else 2, math.inf if seconds is None else seconds, -ratio
 
     def _facts(self, axis: Axis) -> AxisFacts:
         last = self._last.get(axis.name)
         monotone = last.monotone if last is not None else None
-        doubt = (
-            self._known.get(self._monotonicity_checks[axis.name])
-            if axis.name in self._monotonicity_checks
-            else None
-        )
-        if doubt is not None:
-            monotone = False if doubt.reproduces is False else None
+        if self._flaky and monotone is False and axis.monotone is not False:
+            monotone = None  # what a larger value did not show may have been bad luck
         return AxisFacts(
             axis=axis,
             final=self._incumbent[axis.name],

@@ -293,14 +293,9 @@ class SubsetSearch:
     @property
     def monotone(self) -> bool | None:
         """False when removing more brought the failure back; True only where promised."""
-        return False if self.monotonicity_checks() else self._axis.monotone
-
-    def monotonicity_checks(self) -> list[Point]:
-        """The rejected sets that hold all of the answer and more."""
-        larger = [kept for kept in self._rejected if kept > self._verified]
-        return [
-            self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
-        ]
+        answers = self._answers.items()
+        more = any(answer is False and kept > self._verified for kept, answer in answers)
+        return False if more else self._axis.monotone
 
     def minimality_checks(self) -> list[Point]:
         """The rejected points on which 1-minimality rests."""
@@ -315,10 +310,6 @@ class SubsetSearch:
     @property
     def unresolved(self) -> int:
         return sum(answer is None for answer in self._answers.values())
-
-    @property
-    def _rejected(self) -> list[Items]:
-        return [kept for kept, answer in self._answers.items() if answer is False]
 
     # -- what follows what
 
