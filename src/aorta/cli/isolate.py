@@ -37,7 +37,7 @@ from aorta.cli.printing import print_json, say, say_plan
     "--output", type=click.Path(path_type=Path), default=Path("isolate"), show_default=True
 )
 @options.resumable
-@click.option("--dry-run", is_flag=True, help="Show the first placements and what it should cost.")
+@click.option("--dry-run", is_flag=True, help="Show the first placements; run nothing.")
 @options.displaying
 @options.command_words("-- COMMAND...")
 def command(dry_run: bool, hosts: str, **given: Any) -> None:
