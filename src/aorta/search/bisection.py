@@ -112,9 +112,8 @@ class BisectionSettings:
     close_enough: Callable[[Candidates], bool] | None = None
     prior: Prior | None = None
     beyond: bool = False
-    alone: SeenRates | None = (
-        None  # the good end is a culprit alone: does it fail without the rest?
-    )
+    # The good end is a culprit without what it may need: does it fail alone?
+    alone: SeenRates | None = None
 
 
 class Bisection:
