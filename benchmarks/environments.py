@@ -24,9 +24,9 @@ from aorta.core.trial import Tally, Verdict
 from aorta.runtimes.pythons import find_uv
 from aorta.runtimes.venv_job import EnvironmentJob, make
 from aorta.search import Search
-from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings
+from aorta.search.ends import EndsVerdict, SeenRates
 from aorta.search.timeline import History, Timeline, Vector
 
 CONFIDENCE = 0.95
@@ -106,11 +106,11 @@ def searched(planted: PlantedChange, chance: random.Random) -> Spent:
     if not before:
         ends[(planted.releases,)] = main.trials[answer.bad]
     if before:
-        inner = Bisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE))
+        alone = SeenRates(*main.sides(), CONFIDENCE)
+        inner = Bisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE, alone=alone))
         inner.assume({inner.timeline.bad_end: main.trials.get(answer.bad, (1, 0))})
-        alone = AloneFirst(inner, inner.timeline, *main.sides(), CONFIDENCE)
-        _drive(alone, lambda p: planted.fails(alone_fails, planted.releases, chance), seen)
-        if not alone.fails:
+        _drive(inner, lambda p: planted.fails(alone_fails, planted.releases, chance), seen)
+        if inner.ends is not EndsVerdict.GOOD_FAILS_TOO:
             return Spent(False, len(seen), len(set(seen)))
         ends[(planted.releases,)] = inner.trials[inner.timeline.good_end]
     versions = tuple(str(number) for number in range(planted.releases + 1))

@@ -9,8 +9,8 @@ from statistics import mean
 
 from aorta.core.axis import Point, as_indexes, as_number, number, subset
 from aorta.engine.judge import SequentialJudges
+from aorta.search.axes import NumericSearch
 from aorta.search.descent import Descent
-from aorta.search.numeric import NumericSearch
 from aorta.search.subset import SubsetSearch
 from benchmarks.reduction_peers import installed_peers
 from benchmarks.simulate import Cost, drive

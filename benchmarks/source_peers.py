@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.reduce.source.running import whole_program
+from aorta.reduce.source.inline import closed, unreached
+from aorta.reduce.source.running import as_one_file, with_main
 from aorta.reduce.source.tree import count_lines
 from aorta.reduce.source.trials import entry_of, read_facts_of
 
@@ -95,8 +96,12 @@ def by_shrinkray(
 
 
 def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:
-    entry = entry_of(command, program)
-    return whole_program(read_facts_of(facts), entry, lambda name: (program / name).read_text())
+    """The program as one file, with everything in it that can be."""
+    seen = read_facts_of(facts)
+    modules = with_main(seen.modules, entry_of(command, program))
+    sources = {module.file: (program / module.file).read_text() for module in modules}
+    stays = closed(modules, sources, unreached(modules, sources))
+    return as_one_file(modules, sources, seen.argv, stays, None)[0]
 
 
 def _watched(

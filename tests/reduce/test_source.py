@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.reduce.source.expressions import parts_left_out
+from aorta.reduce.source.program import Program, TraceFacts
+from aorta.reduce.source.tree import tidy
 from support.aorta_cli import aorta, environ, start_aorta
 from support.waiting import patience, wait_until
 
@@ -499,3 +502,26 @@ def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> 
     done = aorta("reduce", "--source", "--", "false", cwd=tmp_path)
     assert done.exit_code == 2
     assert "expected such as: python train.py" in done.stderr
+
+
+def candidates_of(text: str) -> set[str]:
+    edits = parts_left_out(Program(text, TraceFacts()))
+    return {made for edit in edits if (made := edit.make()) is not None}
+
+
+def test_one_entry_of_a_short_list_goes_alone() -> None:
+    found = candidates_of("layers = [one, two, three]\nmapped = {'a': one}\nlayers[0](mapped)\n")
+    kept = {text.partition("\n")[0] for text in found}
+    for wanted in ("[one]", "[two, three]", "[one, three]", "[one, two]"):
+        assert f"layers = {wanted}" in kept
+    assert any("mapped = {}" in text for text in found)
+
+
+def test_annotations_go_but_for_fields_of_a_class() -> None:
+    text = (
+        "class Rows:\n    size: int = 3\n\n    def __init__(self):\n        self.all: Dict = {}\n"
+    )
+    tidied = tidy(f"from typing import Dict\n{text}Rows()\n")
+    assert "size: int = 3" in tidied
+    assert "self.all = {}" in tidied
+    assert "Dict" not in tidied

@@ -9,27 +9,33 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
-from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisection import Bisection
+from aorta.search.bisection import Bisection, BisectionSettings
+from aorta.search.ends import EndsVerdict, SeenRates
 from aorta.search.timeline import History, Timeline
 
 
-def alone(good: Counts, bad: Counts) -> AloneFirst:
+def alone(good: Counts, bad: Counts) -> Bisection:
     timeline = Timeline([History("one", ("old", "new")), History("two", ("old", "new"))])
-    search = Bisection(timeline)
+    search = Bisection(timeline, BisectionSettings(alone=SeenRates(good, bad, 0.95)))
     search.assume({timeline.bad_end: bad})
-    return AloneFirst(search, timeline, good, bad, 0.95)
+    return search
 
 
-def told(search: AloneFirst, point: Point, hit: bool) -> None:
+def fails(search: Bisection) -> bool | None:
+    """What was found of the culprit alone; None while it is open."""
+    known = {EndsVerdict.GOOD_FAILS_TOO: True, EndsVerdict.DIFFER: False}
+    return known.get(search.ends)
+
+
+def told(search: Bisection, point: Point, hit: bool) -> None:
     search.tell(point, Verdict(hit, Tally(reproduced=int(hit), clean=int(not hit))))
 
 
-def tried(search: AloneFirst, rate: float, chance: random.Random) -> int:
+def tried(search: Bisection, rate: float, chance: random.Random) -> int:
     """The trials of the culprit alone, until that is settled."""
     trials = 0
-    while search.fails is None:
+    while fails(search) is None:
         [point] = search.ask(1)
         told(search, point, chance.random() < rate)
         trials += 1
@@ -39,7 +45,7 @@ def tried(search: AloneFirst, rate: float, chance: random.Random) -> int:
 def test_one_failure_of_what_never_passes_is_enough() -> None:
     search = alone((0, 6), (4, 0))
     assert tried(search, 1.0, random.Random(0)) == 1
-    assert search.fails
+    assert fails(search)
     assert search.done
     assert search.ask(4) == []
 
@@ -52,7 +58,7 @@ def test_a_flaky_culprit_is_hardly_ever_sent_after_an_innocent_partner(rate: flo
         hits = sum(chance.random() < rate for _ in range(10))
         search = alone((0, 12), (max(1, hits), 10 - max(1, hits)))
         tried(search, rate, chance)
-        wrong += not search.fails
+        wrong += not fails(search)
     assert wrong / runs <= 0.02
 
 
@@ -61,11 +67,9 @@ def test_a_culprit_that_needs_another_passes_alone_and_the_search_goes_on() -> N
     for _ in range(100):
         search = alone((0, 12), (6, 6))
         trials.append(tried(search, 0.0, chance))
-        assert search.fails is False
+        assert fails(search) is False
         assert not search.done
-        asked = search.ask(1)
-        assert asked
-        assert search.search.wants(asked[0])
+        assert search.wants(search.ask(1)[0])
     assert max(trials) <= 12
 
 
@@ -108,8 +112,8 @@ def test_it_is_settled_at_odds_of_twenty_for_failing_and_a_hundred_for_passing(
             seen[0], seen[1], good, (0.05, 1.0)
         )
         if not any(math.isclose(odds, line, rel_tol=1e-6) for line in (20, 1 / 100)):
-            assert search.fails is (True if odds > 20 else False if odds < 1 / 100 else None)
-        if search.fails is not None:
+            assert fails(search) is (True if odds > 20 else False if odds < 1 / 100 else None)
+        if fails(search) is not None:
             return
         told(search, search.ask(1)[0], hit)
         seen[not hit] += 1
@@ -125,27 +129,27 @@ def test_as_many_are_asked_for_side_by_side_as_settle_it_if_all_are_quiet() -> N
     for point in asked[:-1]:
         assert search.wants(point)
         told(search, point, False)
-        assert search.fails is None
+        assert fails(search) is None
     told(search, asked[-1], False)
-    assert search.fails is False
+    assert fails(search) is False
 
 
 def test_rates_that_cannot_be_told_apart_are_given_sixty_trials() -> None:
     search = alone((10, 10), (10, 10))
     assert tried(search, 0.0, random.Random(1)) == 60
-    assert search.fails is False
+    assert fails(search) is False
     hitting = alone((10, 10), (10, 10))
     tried(hitting, 1.0, random.Random(1))
-    assert hitting.fails is True
+    assert fails(hitting) is True
 
 
-def test_what_cannot_be_tried_alone_is_left_to_the_search() -> None:
+def test_what_cannot_be_tried_alone_is_sent_after_no_partner() -> None:
     search = alone((0, 12), (6, 6))
     [point] = search.ask(1)
     search.tell(point, Verdict(None))
-    assert search.fails is None
-    assert not search.done
-    assert search.ask(1) == search.search.ask(1)
+    assert search.ends is EndsVerdict.GOOD_UNTESTABLE
+    assert search.done
+    assert search.answer is None
     once = alone((0, 12), (6, 6))
     told(once, once.ask(1)[0], False)
     once.tell(once.ask(1)[0], Verdict(None))
@@ -157,16 +161,4 @@ def test_once_it_fails_alone_nothing_more_is_wanted() -> None:
     [point, *_] = search.ask(4)
     assert search.wants(point)
     told(search, point, True)
-    assert (search.done, search.wants(point)) == (True, False)
-    assert search.best == search.search.best
-
-
-def test_once_it_passes_alone_the_search_says_what_is_wanted() -> None:
-    search = alone((0, 12), (6, 6))
-    tried(search, 0.0, random.Random(1))
-    for point in search.ask(3):
-        assert search.wants(point) is search.search.wants(point) is True
-    while asked := search.ask(1):
-        search.tell(asked[0], Verdict(False))
-    assert search.done
-    assert not search.wants(point)
+    assert (search.done, search.wants(point), search.best) == (True, False, None)

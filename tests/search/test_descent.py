@@ -263,7 +263,7 @@ def test_a_failure_that_grows_with_the_steps_is_not_shrunk_into_a_rare_one(
 ) -> None:
     hazard = 1 - (1 - steps_rate) ** (1 / 5000)
     ends = []
-    for seed in range(2):
+    for seed in range(8):
         search = Descent([number("n", 5000, 50, tolerance=0.1)])
 
         def rate(point: Point) -> float:

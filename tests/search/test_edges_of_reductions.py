@@ -9,10 +9,10 @@ import pytest
 
 from aorta.core.axis import Point, Purpose, as_indexes, as_number, number, subset
 from aorta.core.trial import Outcome, Tally, Verdict
+from aorta.search.axes import Bracket, NumberScale, NumericSearch
 from aorta.search.blocks import levels_of
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.descent import Descent, DescentRules
-from aorta.search.numeric import Bracket, NumberScale, NumericSearch
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint, FirstThatReproduces, Interleaved, cell_point
 from aorta.search.subset import Splitting, SubsetSearch

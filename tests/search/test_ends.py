@@ -13,8 +13,8 @@ OPEN, DIFFER = EndsVerdict.OPEN, EndsVerdict.DIFFER
 SILENT, ALIKE = EndsVerdict.BAD_DOES_NOT_FAIL, EndsVerdict.GOOD_FAILS_TOO
 
 
-def ends(silent: int = 16) -> Ends:
-    return Ends(one_package(5), USUAL_RATES, silent)
+def ends() -> Ends:
+    return Ends(one_package(5), USUAL_RATES)
 
 
 def seen(good: Counts, bad: Counts) -> dict[Vector, Counts]:
@@ -60,10 +60,9 @@ def test_trials_under_way_are_not_asked_for_twice() -> None:
     assert ends().wanted(seen((1, 1), (1, 0)), {GOOD: 4}) is None
 
 
-def test_how_long_silence_is_listened_to_can_be_said() -> None:
-    assert ends(silent=3).verdict(seen((0, 1), (0, 2)), ()) is OPEN
-    assert ends(silent=3).verdict(seen((0, 1), (0, 3)), ()) is SILENT
-    assert Ends(one_package(5), USUAL_RATES).verdict(seen((0, 1), (0, 15)), ()) is OPEN
+def test_sixteen_silent_trials_of_the_bad_end_are_believed() -> None:
+    assert ends().verdict(seen((0, 1), (0, 15)), ()) is OPEN
+    assert ends().verdict(seen((0, 1), (0, 16)), ()) is SILENT
 
 
 def test_an_end_that_cannot_be_tested_is_named() -> None:

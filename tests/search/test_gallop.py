@@ -131,7 +131,7 @@ def test_days_that_are_known_are_not_tried() -> None:
 
 
 def prior_of(search: GallopBack, changes: int) -> list[float]:
-    prior = search._search.settings.prior or ()
+    prior = search.settings.prior or ()
     return [weight for bit in range(changes) for mask, weight in prior if mask >> bit & 1]
 
 

@@ -20,9 +20,9 @@ from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import write_json
 from aorta.search import Search
-from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings, Candidates
+from aorta.search.ends import EndsVerdict, SeenRates
 from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
 _SENTINELS = 2
@@ -162,8 +162,17 @@ def search_versions(
     """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is
     not worth trying. `partner_of`: the search whose culprit is tried alone first.
     """
+    alone = None
+    if partner_of is not None:
+        alone = SeenRates(*partner_of.search.sides(), setting.spec.confidence)
     search = _bisection(
-        setting, name, packages, before, check_ends=check_ends, more_follows=more_follows
+        setting,
+        name,
+        packages,
+        before,
+        check_ends=check_ends,
+        more_follows=more_follows,
+        alone=alone,
     )
     if assume:
         search.assume(assume)
@@ -186,11 +195,7 @@ def search_versions(
         undecided = {**impossible, **metric.undecided}
         alike = ends.alike if ends else None
         return FinishedSearch(name, search, packages, answer, before, alike, undecided)
-    alone = None
-    if partner_of is not None:
-        good, bad = partner_of.search.sides()
-        alone = AloneFirst(search, search.timeline, good, bad, setting.spec.confidence)
-    answer = drive(alone or search)
+    answer = drive(search)
     return FinishedSearch(
         name,
         search,
@@ -198,7 +203,7 @@ def search_versions(
         answer,
         before,
         undecided=impossible,
-        fails_alone=bool(alone and alone.fails),
+        fails_alone=alone is not None and search.ends is EndsVerdict.GOOD_FAILS_TOO,
     )
 
 
@@ -210,6 +215,7 @@ def _bisection(
     *,
     check_ends: bool,
     more_follows: bool,
+    alone: SeenRates | None,
 ) -> Bisection:
     moved = moving(packages)
     graph = moved[0].graph
@@ -227,6 +233,7 @@ def _bisection(
         confirmations=setting.spec.confirmations if name == MAIN else None,
         sanity_probes=_SENTINELS if name == MAIN and setting.run.request.checks else 0,
         probe_steady=buildless,
+        alone=alone,
     )
     if graph is not None:
         return Bisection(GraphTimeline(graph.history), settings)

@@ -11,7 +11,7 @@ from aorta.cli.printing import print_json, say, say_plan
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--nodes", "hosts", required=True, metavar="LIST", help="n[1-64]; local: devices, 0,1,2,3."
+    "--nodes", "hosts", default="", metavar="LIST", help="n[1-64]; local: devices, 0,1,2,3."
 )
 @click.option("--ranks-per-node", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--world-size", type=click.IntRange(1), help="The fewest ranks it runs with.")
@@ -37,7 +37,7 @@ from aorta.cli.printing import print_json, say, say_plan
     "--output", type=click.Path(path_type=Path), default=Path("isolate"), show_default=True
 )
 @options.resumable
-@click.option("--dry-run", is_flag=True, help="Show the first placements and what it should cost.")
+@click.option("--dry-run", is_flag=True, help="Show the first placements; run nothing.")
 @options.displaying
 @options.command_words("-- COMMAND...")
 def command(dry_run: bool, hosts: str, **given: Any) -> None:
@@ -51,13 +51,14 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
     aorta isolate --nodes n[1-64] --executor slurm -- python train.py
     aorta isolate --nodes 0,1,2,3 -- python train.py
     aorta isolate --nodes n[1-8] --ranks-per-node 8 --history logs/cycle_3 --executor slurm -- job
+    aorta isolate --resume isolate/2026-11-17T09-06-45
 
     \b
     Exit codes: 0 found (a node, device, link or rank), several, or the software; 2 the command
     line is wrong; 3 not known; 4 stopped by a budget; 5 infrastructure; 130/143 interrupted.
     """
     from aorta.isolate.report import SCHEMA
-    from aorta.isolate.request import IsolateRequest, isolate, plan_lines
+    from aorta.isolate.request import IsolateRequest, isolate, plan_lines, resumed
 
     display = options.display_from(given)
     request = IsolateRequest(
@@ -68,6 +69,7 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
         resume=options.resume_from(given),
         **given,
     )
+    request = resumed(request)
     if dry_run:
         say_plan(plan_lines(request))
         return
@@ -81,6 +83,5 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
         for line in report.lines():
             click.echo(line)
     if report.status == "partial":
-        again = f"go on with the same command and --resume {report.run_dir}"
-        say(f"aorta: {report.ending.detail}; {again}")
+        say(f"aorta: {report.ending.detail}; go on with: aorta isolate --resume {report.run_dir}")
     raise click.exceptions.Exit(int(report.exit_code))

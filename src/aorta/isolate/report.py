@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Point, as_indexes
+from aorta.core.axis import as_indexes
 from aorta.core.errors import Exit
 from aorta.core.trial import Outcome
 from aorta.engine.events import Ending, Reason, TrialRecord
@@ -239,23 +239,13 @@ class IsolateReport:
     @property
     def lost_nodes(self) -> Sequence[str]:
         """Nodes of which every placement could not be tried, twice at least."""
-        lost, tried = set[int](), set[int]()
-        times: dict[int, set[Point]] = {}
-        for record in self.records:
-            for node in as_indexes(record.point[NODES]):
-                if record.outcome is Outcome.ERROR:
-                    lost.add(node)
-                    times.setdefault(node, set()).add(record.point)
-                else:
-                    tried.add(node)
-        often = (node for node in lost - tried if len(times[node]) >= _LOST_EVERY_TIME)
-        return [self.names[node] for node in sorted(often)]
+        return [self.names[node] for node in self.search.lost_nodes(_LOST_EVERY_TIME)]
 
     def _next(self) -> Iterator[str]:
         answer = self.search.answer
         if answer is None:
             if self.ending.reason is not Reason.DONE:
-                yield f"the same command again with --resume {self.run_dir}"
+                yield f"aorta isolate --resume {self.run_dir}"
             return
         if answer.kind in {SOFTWARE, RANK}:
             yield f"aorta solve -- {spelled(self.command)}"

@@ -1,6 +1,5 @@
 """Everything that may be asked of an isolation, and the one function that answers it."""
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,12 +11,12 @@ from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.names import expand_hosts
 from aorta.core.oracle import Deciding, Oracle, known_failure
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
-from aorta.engine.rundir import write_json
-from aorta.engine.session import Resume, Session
+from aorta.engine.rundir import find_resumable, write_json
+from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.report import FIRST_RANK, SCHEMA, IsolateReport, spelled
@@ -33,14 +32,13 @@ _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
 _SHOWN_NODES = 8  # of a placement, in a line of progress
-_REHEARSALS = 5  # simulated searches behind an estimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class IsolateRequest:
     """A command, the nodes (or local devices) it may run on, and what it needs of them."""
 
-    nodes: str  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
+    nodes: str = ""  # such as n[1-64]; with the local executor: devices, such as 0,1,2,3
     command: tuple[str, ...] | str = ()
     cwd: Path | None = None
     ranks_per_node: int = 1
@@ -84,9 +82,12 @@ def isolate(
     Raises `UsageError` before anything runs for nodes that cannot be read, and for a job that
     needs more of them than there are.
     """
+    request = resumed(request)
     _check(request)
+    cwd = (request.cwd or Path()).absolute()
+    request = replace(request, cwd=cwd, history=tuple(p.absolute() for p in request.history))
     if request.executor.name == "local":
-        check_startable(request.command, Path.cwd())
+        check_startable(request.command, cwd)
     elif request.executor.name == "slurm":
         _check_hosts(request)
     search, priors = _search(request)
@@ -95,6 +96,9 @@ def isolate(
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
         session = Session.fresh(request.output, "isolate", name=request.name)
+        files = tuple(file.absolute() for file in request.layers.mitigations_files)
+        layers = replace(request.layers, mitigations_files=files)
+        keep_request(session.run, replace(request, layers=layers))
     # A placement is a job of its own: no worker takes the next one on the same nodes.
     placed = replace(request.executor, job_per_trial=True)
     with session, closing(placed.open()) as executor:
@@ -126,8 +130,19 @@ def isolate(
         return report
 
 
+def resumed(request: IsolateRequest) -> IsolateRequest:
+    """Where a run goes on and no command is given, the request that it was begun with, and over
+    it what this one says.
+    """
+    if request.resume is None or request.command:
+        return request
+    run = find_resumable(request.output, "isolate", request.resume.run)
+    found = replace(request, resume=replace(request.resume, run=run.path))
+    return kept_request(run, found)
+
+
 def plan_lines(request: IsolateRequest) -> Iterator[str]:
-    """The first placements and what the whole should cost, for people; nothing is run."""
+    """The first placements, for people; nothing is run."""
     _check(request)
     search, priors = _search(request)
     names = request.names
@@ -142,18 +157,14 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
             "  it only runs whole: its ranks are permuted, and the rank that fails first is "
             "looked at"
         )
-        return
-    for words, rate in (("always", 1.0), ("every second run", 0.5)):
-        runs, nodes = _expected(request, rate)
-        yield f"  cost   {runs} runs, {nodes} node-runs, if one guilty node fails {words}"
 
 
 def _check(request: IsolateRequest) -> None:
-    names = request.names
-    if not request.command:
+    if not request.command or not request.nodes:
         raise UsageError(
-            "give the job behind --, such as: aorta isolate --nodes n[1-8] -- srun job"
+            "give --nodes and the job behind --, such as: aorta isolate --nodes n[1-8] -- srun job"
         )
+    names = request.names
     if len(names) < 2:
         raise UsageError("names one node; at least two are needed to compare", where="--nodes")
     if request.smallest > len(names):
@@ -209,9 +220,8 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
 
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
     command = request.command
-    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
-    if request.cwd is not None:
-        config["cwd"] = str(request.cwd)
+    words = command if isinstance(command, str) else list(command)
+    config: dict[str, Any] = {"command": words, "cwd": str(request.cwd)}
     return workload_experiment(
         WorkloadRequest(
             workload="command",
@@ -277,18 +287,3 @@ def _note_first_rank(search: Isolation, record: TrialRecord, ranks_per_node: int
     position = None if rank is None else int(rank) // ranks_per_node
     if position is not None and position < len(as_indexes(record.point[NODES])):
         search.note_first(record.point, position)
-
-
-def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
-    """The median of a few simulated searches for one guilty node: runs, and nodes times runs."""
-    costs = []
-    for seed in range(_REHEARSALS):
-        rng, (search, _) = random.Random(seed), _search(request)
-        guilty, nodes = rng.randrange(search.nodes), 0
-        while not search.done:
-            point = search.ask(1)[0]
-            members = as_indexes(point[NODES])
-            nodes += len(members)
-            search.tell(point, Verdict(guilty in members and rng.random() < rate))
-        costs.append((search.runs, nodes))
-    return sorted(costs)[_REHEARSALS // 2]

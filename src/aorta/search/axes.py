@@ -1,9 +1,24 @@
-"""The right search for an axis, and what every axis search can say beyond its answer. A range of
-steps is shortened here: first it ends earlier, then it starts later.
+"""The right search for an axis of a reduction, and what such a search says beyond its answer.
+
+A number: the floor first, then bisection on a logarithmic scale. One trial decides the common case
+that the floor itself reproduces. Otherwise the gap between the largest rejected and the smallest
+accepted value is halved by ratio, until it is within the tolerance or one step wide. Unless the
+user promised it, monotonicity is a guess: at the end the rejected values must leave no large gap
+unseen, and whatever reproduces down there is taken and reported. Spare slots ask what either answer
+would ask next.
+
+A range of steps is shortened twice: first it ends earlier, then it starts later. Choices, and
+numbers that are to be tried one by one, are gone through from the most wanted on. Items of a list
+or lines of a file are split (`aorta.search.subset`).
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import NamedTuple, Protocol
 
 from aorta.core.axis import (
     Axis,
@@ -21,89 +36,14 @@ from aorta.core.axis import (
 )
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.numeric import NumericSearch
-from aorta.search.repeated import FirstThatReproduces
+from aorta.search.repeated import SPECULATION_DEPTH, FirstThatReproduces, RankedSearch
 from aorta.search.subset import SubsetSearch
 
-
-class WindowSearch:
-    """Two searches for a length, one after the other: with the start held, then with the end held.
-
-    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for
-    each of the two.
-    """
-
-    def __init__(
-        self,
-        base: Point,
-        axis: StepsAxis,
-        *,
-        suspects: tuple[Number | None, Number | None] = (None, None),
-    ) -> None:
-        self._axis = axis
-        self._suspects = suspects
-        span = as_window(base[axis.name])
-        self._parts = [
-            self._part(base, span.length, lambda n: Window(span.start, int(n)), suspects[0])
-        ]
-        self._turn()
-
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        return self._parts[-1].ask(n, pending)
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        if self._parts[-1].covers(point):
-            self._parts[-1].tell(point, verdict)
-        self._turn()
-
-    def _turn(self) -> None:
-        """From the end to the start, once the end is decided."""
-        if len(self._parts) == 1 and self._parts[0].done:
-            base = self._parts[0].best
-            span = as_window(base[self._axis.name])
-            end = span.start + span.length
-            self._parts.append(
-                self._part(
-                    base, span.length, lambda n: Window(end - int(n), int(n)), self._suspects[1]
-                )
-            )
-
-    def wants(self, point: Point) -> bool:
-        return self._parts[-1].covers(point) and self._parts[-1].wants(point)
-
-    @property
-    def done(self) -> bool:
-        return len(self._parts) == 2 and self._parts[-1].done
-
-    @property
-    def best(self) -> Point:
-        return self._parts[-1].best
-
-    @property
-    def monotone(self) -> bool | None:
-        said = {part.monotone for part in self._parts}
-        return False if False in said else None if None in said else True
-
-    @property
-    def largest_rejected(self) -> tuple[Number | None, Number | None]:
-        first, last = self._parts[0], self._parts[-1]
-        return first.largest_rejected, None if last is first else last.largest_rejected
-
-    def minimality_checks(self) -> list[Point]:
-        """The rejected windows just shorter than the answer at its start."""
-        return self._parts[-1].minimality_checks()
-
-    def monotonicity_checks(self) -> list[Point]:
-        return [point for part in self._parts for point in part.monotonicity_checks()]
-
-    @property
-    def unresolved(self) -> int:
-        return sum(part.unresolved for part in self._parts)
-
-    def _part(
-        self, base: Point, length: int, place: Callable[[Number], Window], suspect: Number | None
-    ) -> NumericSearch:
-        return NumericSearch(base, self._axis, length, place=place, suspect=suspect)
+_LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
+_LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
+_SMALL_STEPS = 24  # from the floor up, each of them is tried there
+_UNTOLD = 3  # values that could not be told, such as for time, and none that could: it is left
+_FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
 
 class AxisSearch(Search, Protocol):
@@ -115,9 +55,6 @@ class AxisSearch(Search, Protocol):
     @property
     def monotone(self) -> bool | None:
         """Whether smaller never reproduced more often; None where that was not seen."""
-
-    def monotonicity_checks(self) -> Sequence[Point]:
-        """The rejected points larger than the answer: if they hold, the axis is not monotone."""
 
     @property
     def unresolved(self) -> int:
@@ -145,6 +82,281 @@ def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> 
     return NumericSearch(base, axis, number, suspect=suspect)
 
 
+@dataclass(frozen=True)
+class NumberScale:
+    """The values between floor and initial, and their logarithmic order."""
+
+    floor: Number
+    initial: Number
+    step: Number | None
+    tolerance: float
+
+    def between(self, low: Number, high: Number) -> Number | None:
+        """The value that halves what is left; None when the rest is within the tolerance."""
+        if high - low <= self.tolerance * abs(high) / (1 + self.tolerance):
+            return None
+        share = 0.5
+        if self.tolerance:
+            leaves = math.ceil(self._distance(low, high) / math.log1p(self.tolerance))
+            share = max(1, leaves // 2) / max(2, leaves)  # whole leaves: no half is cut in vain
+        return self.inside(low, high, share)
+
+    def inside(self, low: Number, high: Number, share: float) -> Number | None:
+        """The value strictly inside, this far up; None when there is none."""
+        origin = self._origin
+        aim = origin + (low - origin) * math.exp(share * self._distance(low, high))
+        if self.step is None:
+            return aim if low < aim < high else None
+        first = math.floor((low - self.floor) / self.step + 1e-9) + 1
+        last = math.ceil((high - self.floor) / self.step - 1e-9) - 1
+        if first > last:
+            return None
+        return self.floor + min(last, max(first, round((aim - self.floor) / self.step))) * self.step
+
+    def part(self, low: Number, high: Number) -> float:
+        """How much of the whole scale lies between two values."""
+        whole = self._distance(self.floor, self.initial)
+        return self._distance(low, high) / whole if whole else 0.0
+
+    def _distance(self, low: Number, high: Number) -> float:
+        return math.log((high - self._origin) / (low - self._origin))
+
+    @cached_property
+    def _origin(self) -> Number:
+        """Ratios are taken from 0, or from just below a floor that is not above 0."""
+        if self.floor > 0:
+            return 0
+        return self.floor - (self.step or (self.initial - self.floor) / _FINEST)
+
+
+class Bracket(NamedTuple):
+    """What is known of one number: the smallest accepted value, and every rejected one."""
+
+    scale: NumberScale
+    accepted: Number
+    rejected: frozenset[Number] = frozenset()
+    # The user says it is monotone: nothing below a rejected value is worth a trial.
+    promised: bool = False
+    # The user says it is not: small values are tried, whatever larger ones said.
+    doubted: bool = False
+    # Rejected before, when other axes were larger: if it still is, all is as it was.
+    suspect: Number | None = None
+
+    def question(self) -> Number | None:
+        below = self.below
+        if self.suspect is not None and self.suspect < self.accepted:
+            return None if self.suspect in below else self.suspect
+        if self.accepted <= self.scale.floor:
+            return None
+        if self.scale.floor not in below:
+            return self.scale.floor
+        small = self._small(below) if self.doubted else None
+        if small is not None:
+            return small
+        middle = self.scale.between(below[-1], self.accepted)
+        return self._unseen(below) if middle is None else middle
+
+    def answered(self, value: Number, reproduces: bool) -> "Bracket":
+        if reproduces:
+            return self._replace(accepted=min(self.accepted, value))
+        return self._replace(rejected=self.rejected | {value})
+
+    @property
+    def below(self) -> list[Number]:
+        """The rejected values below the answer, rising."""
+        return sorted(value for value in self.rejected if value < self.accepted)
+
+    @property
+    def above(self) -> list[Number]:
+        """The rejected values above the answer: a smaller value reproduces where they do not."""
+        return sorted(value for value in self.rejected if value > self.accepted)
+
+    def _small(self, below: list[Number]) -> Number | None:
+        """The smallest of the first steps above the floor that nobody tried."""
+        if self.scale.step is None:
+            return None
+        seen = set(below)
+        steps = (self.scale.floor + n * self.scale.step for n in range(1, _SMALL_STEPS + 1))
+        return next((value for value in steps if value < self.accepted and value not in seen), None)
+
+    def _unseen(self, below: list[Number]) -> Number | None:
+        if self.promised or len(below) < 2:
+            return None
+        low, high = max(pairwise(below), key=lambda gap: self.scale.part(*gap))
+        allowed = _LARGEST_GAP_OF_DOUBT if self.doubted else _LARGEST_UNSEEN_GAP
+        return self.scale.inside(low, high, 0.5) if self.scale.part(low, high) > allowed else None
+
+
+class NumericSearch(RankedSearch):
+    """`place` turns a number into the axis's value: a window of that length, say."""
+
+    def __init__(
+        self,
+        base: Point,
+        axis: NumberAxis | StepsAxis,
+        current: Number,
+        *,
+        place: Callable[[Number], Value] = lambda number: number,
+        suspect: Number | None = None,
+    ) -> None:
+        self._base = base
+        self._axis = axis
+        self._place = place
+        self._start = current
+        scale = NumberScale(axis.floor, current, axis.step, axis.tolerance)
+        self._bracket = Bracket(
+            scale,
+            current,
+            promised=bool(axis.monotone),
+            doubted=axis.monotone is False,
+            suspect=suspect,
+        )
+        self._unresolved: set[Number] = set()
+
+    def ranked(self, n: int) -> list[Point]:
+        return [self._point(number) for number in self._numbers(n)]
+
+    def wants(self, point: Point) -> bool:
+        number = _number_in(point[self._axis.name])
+        return number in self._numbers(SPECULATION_DEPTH) and point == self._point(number)
+
+    def _numbers(self, n: int) -> Iterator[Number]:
+        """Up to `n` of them: what is asked now, then what would be asked after either answer."""
+        seen: set[Number] = set()
+        nothing_told = self._unresolved >= self._bracket.rejected
+        if len(self._unresolved) >= _UNTOLD and nothing_told and self.best == self._base:
+            return
+        futures, looked = deque([lambda: self._bracket]), 0
+        while futures and len(seen) < n and looked < 4 * n:
+            bracket, looked = futures.popleft()(), looked + 1
+            number = bracket.question()
+            if number is not None:
+                futures.extend(partial(bracket.answered, number, said) for said in (False, True))
+                if number not in seen:
+                    seen.add(number)
+                    yield number
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        number = _number_in(point[self._axis.name])
+        if verdict.reproduces is None:
+            self._unresolved.add(number)
+        self._bracket = self._bracket.answered(number, verdict.reproduces is True)
+
+    @property
+    def best(self) -> Point:
+        if self._bracket.accepted == self._start:
+            return self._base
+        return self._point(self._bracket.accepted)
+
+    @property
+    def largest_rejected(self) -> Number | None:
+        """The value just below the answer that was rejected."""
+        below = self._bracket.below
+        return below[-1] if below else None
+
+    @property
+    def monotone(self) -> bool | None:
+        """False where it was seen not to be; True where nothing seen speaks against it."""
+        above = set(self._bracket.above) - self._unresolved
+        if above or self._axis.monotone is False:
+            return False
+        return True if self.done and not self._unresolved else None
+
+    def minimality_checks(self) -> list[Point]:
+        """The rejected point just below the answer."""
+        rejected = self.largest_rejected
+        return [] if rejected is None else [self._point(rejected)]
+
+    @property
+    def unresolved(self) -> int:
+        return len(self._unresolved)
+
+    def covers(self, point: Point) -> bool:
+        """Whether this is one of the points that the search could have asked about."""
+        return point == self._point(_number_in(point[self._axis.name]))
+
+    def _point(self, number: Number) -> Point:
+        return self._base.with_value(self._axis.name, self._place(number))
+
+
+def _number_in(value: Value) -> Number:
+    """The number itself, or the length of a window."""
+    return value.length if isinstance(value, Window) else as_number(value)
+
+
+class WindowSearch:
+    """Two searches for a length, one after the other: with the start held, then with the end held.
+
+    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for
+    each of the two.
+    """
+
+    def __init__(
+        self,
+        base: Point,
+        axis: StepsAxis,
+        *,
+        suspects: tuple[Number | None, Number | None] = (None, None),
+    ) -> None:
+        self._axis = axis
+        self._suspects = suspects
+        span = as_window(base[axis.name])
+        self._parts = [self._part(base, lambda n: Window(span.start, int(n)), suspects[0])]
+        self._turn()
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        return self._parts[-1].ask(n, pending)
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        if self._parts[-1].covers(point):
+            self._parts[-1].tell(point, verdict)
+        self._turn()
+
+    def _turn(self) -> None:
+        """From the end to the start, once the end is decided."""
+        if len(self._parts) == 1 and self._parts[0].done:
+            base = self._parts[0].best
+            span = as_window(base[self._axis.name])
+            end = span.start + span.length
+            place: Callable[[Number], Window] = lambda n: Window(end - int(n), int(n))  # noqa: E731
+            self._parts.append(self._part(base, place, self._suspects[1]))
+
+    def wants(self, point: Point) -> bool:
+        return self._parts[-1].covers(point) and self._parts[-1].wants(point)
+
+    @property
+    def done(self) -> bool:
+        return len(self._parts) == 2 and self._parts[-1].done
+
+    @property
+    def best(self) -> Point:
+        return self._parts[-1].best
+
+    @property
+    def monotone(self) -> bool | None:
+        said = {part.monotone for part in self._parts}
+        return False if False in said else None if None in said else True
+
+    @property
+    def largest_rejected(self) -> tuple[Number | None, Number | None]:
+        first, last = self._parts[0], self._parts[-1]
+        return first.largest_rejected, None if last is first else last.largest_rejected
+
+    def minimality_checks(self) -> list[Point]:
+        """The rejected windows just shorter than the answer at its start."""
+        return self._parts[-1].minimality_checks()
+
+    @property
+    def unresolved(self) -> int:
+        return sum(part.unresolved for part in self._parts)
+
+    def _part(
+        self, base: Point, place: Callable[[Number], Window], suspect: Number | None
+    ) -> NumericSearch:
+        length = as_window(base[self._axis.name]).length
+        return NumericSearch(base, self._axis, length, place=place, suspect=suspect)
+
+
 class OrderedSearch(FirstThatReproduces):
     """Each value in order, so that nothing need be monotone, from the most wanted on; the first
     that reproduces is the answer, whatever the later ones say.
@@ -163,10 +375,6 @@ class OrderedSearch(FirstThatReproduces):
     def minimality_checks(self) -> list[Point]:
         """The more wanted values, all rejected."""
         return list(self.more_wanted())
-
-    def monotonicity_checks(self) -> list[Point]:
-        """None: the order of the values claims nothing about the failure."""
-        return []
 
     @property
     def unresolved(self) -> int:

@@ -14,7 +14,7 @@ probability.
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import mul
@@ -43,24 +43,18 @@ def log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-@dataclass(frozen=True)
 class BetaMixture:
-    """Weights and Beta parameters: `(weight, a, b)`; the weights sum to one."""
+    """Weights and Beta parameters: `(weight, a, b)`; the weights sum to one.
 
-    components: tuple[tuple[float, float, float], ...]
-    log_marginal: OfCounts = field(init=False, repr=False, compare=False)
-    """The log-probability of one sequence of so many hits and misses, whatever the rate."""
-    mean: OfCounts = field(init=False, repr=False, compare=False)
-    """The chance that the next trial is a hit, after these."""
-    _offsets: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    `log_marginal(hits, misses)`: the log-probability of one sequence of so many, whatever the
+    rate. `mean(hits, misses)`: the chance that the next trial is a hit, after these.
+    """
 
-    def __post_init__(self) -> None:
-        offsets = tuple(math.log(w) - log_beta(a, b) for w, a, b in self.components)
-        object.__setattr__(self, "_offsets", offsets)
-        # Each remembers its own: to hash the components at every look-up took as long as the search
-        # itself.
-        object.__setattr__(self, "log_marginal", lru_cache(_REMEMBERED)(self._log_marginal))
-        object.__setattr__(self, "mean", lru_cache(_REMEMBERED)(self._mean))
+    def __init__(self, *components: tuple[float, float, float]) -> None:
+        self.components = components
+        self._offsets = [math.log(w) - log_beta(a, b) for w, a, b in components]
+        self.log_marginal: OfCounts = lru_cache(_REMEMBERED)(self._log_marginal)
+        self.mean: OfCounts = lru_cache(_REMEMBERED)(self._mean)
 
     def _mean(self, hits: int, misses: int) -> float:
         return math.exp(self.log_marginal(hits + 1, misses) - self.log_marginal(hits, misses))
@@ -74,12 +68,12 @@ class BetaMixture:
         return top + math.log(math.fsum(math.exp(part - top) for part in parts))
 
 
-BAD_RATE = BetaMixture(((0.50, 4.0, 7.0), (0.30, 6.0, 1.0), (0.20, 40.0, 0.5)))
+BAD_RATE = BetaMixture((0.50, 4.0, 7.0), (0.30, 6.0, 1.0), (0.20, 40.0, 0.5))
 """P(fails | bad): now and then, mostly, or always. One that fires hardly ever is no question for a
 bisection: its bad end would not have failed when it was asked.
 """
 
-GOOD_RATE = BetaMixture(((0.35, 0.4, 150.0), (0.50, 1.0, 50.0), (0.15, 1.0, 6.0)))
+GOOD_RATE = BetaMixture((0.35, 0.4, 150.0), (0.50, 1.0, 50.0), (0.15, 1.0, 6.0))
 """P(fails | good): mostly never, often a machine that flakes now and then, sometimes a noisy test.
 
 Both were chosen in simulation: a lighter tail of noisy tests saves trials where nothing flakes
@@ -92,15 +86,12 @@ second trial of the bad side passes 7 answers in a hundred are wrong instead of 
 candidates; of 128: 5 and 3), most of which by luck agree with every trial.
 """
 
-QUIET = BetaMixture(((0.40, 0.4, 150.0), (0.60, 0.7, 50.0)))
-FLAKY = BetaMixture(((0.70, 6.0, 8.0), (0.25, 6.0, 1.0), (0.05, 40.0, 0.5)))
+QUIET = BetaMixture((0.40, 0.4, 150.0), (0.60, 0.7, 50.0))
+FLAKY = BetaMixture((0.70, 6.0, 8.0), (0.25, 6.0, 1.0), (0.05, 40.0, 0.5))
 """Both sides of a test that is known to be flaky, and fails on good states hardly ever."""
 
-NOISY_SHARE, NOISY_GOOD, NOISY_BAD = (
-    0.40,
-    BetaMixture(((1.0, 1.0, 6.0),)),
-    BetaMixture(((1.0, 4.0, 2.0),)),
-)
+NOISY_SHARE = 0.40
+NOISY_GOOD, NOISY_BAD = BetaMixture((1.0, 1.0, 6.0)), BetaMixture((1.0, 4.0, 2.0))
 """Of tests known to be flaky, those that fail on good states too: about one time in seven, and
 mostly on bad ones. Both go together, so silence on the good side soon refutes it. With rates that
 know nothing of each other a test of .7 and .1 is wrong 14 times in a hundred where 4 are stated,
@@ -113,7 +104,7 @@ NOISY_SHARE_WITH_MERGES = 0.70
 else for quiet: of 100 at .9 and .2 two with the share above, none of 206 with this one.
 """
 
-ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
+ANY_RATE = BetaMixture((1.0, 1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -129,13 +120,13 @@ class Rates:
     steady: float = 0.0
     once_flaky: "MixedRates | None" = None
 
-    def after(self, splits: Iterable["Split"]) -> "Rates | MixedRates":
+    def after(self, splits: Iterable[Split]) -> "Rates | MixedRates":
         """What to weigh the candidates by that split the trials like this."""
         if self.once_flaky is None or any(not h0 and not m1 for h0, _, _, m1 in splits):
             return self
         return self.once_flaky
 
-    def log_marginal(self, split: "Split") -> float:
+    def log_marginal(self, split: Split) -> float:
         """The log-probability of trials that a candidate splits like this, whatever the rates."""
         h0, m0, h1, m1 = split
         flaky = self.good.log_marginal(h0, m0) + self.bad.log_marginal(h1, m1)
@@ -144,7 +135,7 @@ class Rates:
         flaky += math.log1p(-self.steady)
         return flaky if h0 or m1 else _log_sum(math.log(self.steady), flaky)
 
-    def means(self, split: "Split") -> tuple[float, float]:
+    def means(self, split: Split) -> tuple[float, float]:
         """The chance that the next trial fails: without the change, and with it."""
         h0, m0, h1, m1 = split
         good, bad = self.good.mean(h0, m0), self.bad.mean(h1, m1)
@@ -153,31 +144,28 @@ class Rates:
         steady = math.exp(math.log(self.steady) - self.log_marginal(split))
         return (1 - steady) * good, steady + (1 - steady) * bad
 
-    def noisy(self, _: "Split") -> float:
+    def noisy(self, _: Split) -> float:
         return 0.0
 
 
-@dataclass(frozen=True)
 class MixedRates:
     """Several kinds of tests, each with its share; the last is the noisiest."""
 
-    kinds: tuple[tuple[float, Rates], ...]
-    _weighed: Callable[["Split"], "Weighed"] = field(init=False, repr=False, compare=False)
+    def __init__(self, *kinds: tuple[float, Rates]) -> None:
+        self.kinds = kinds
+        self._weighed: Callable[[Split], Weighed] = lru_cache(_REMEMBERED)(self._weigh)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_weighed", lru_cache(1 << 16)(self._weigh))
-
-    def log_marginal(self, split: "Split") -> float:
+    def log_marginal(self, split: Split) -> float:
         return self._weighed(split)[0]
 
-    def means(self, split: "Split") -> tuple[float, float]:
+    def means(self, split: Split) -> tuple[float, float]:
         return self._weighed(split)[1]
 
-    def noisy(self, split: "Split") -> float:
+    def noisy(self, split: Split) -> float:
         """The probability that the test is of the noisiest kind, after these trials."""
         return self._weighed(split)[2]
 
-    def _weigh(self, split: "Split") -> "Weighed":
+    def _weigh(self, split: Split) -> Weighed:
         logs = [math.log(share) + rates.log_marginal(split) for share, rates in self.kinds]
         top = max(logs)
         whole = top + math.log(math.fsum([math.exp(log - top) for log in logs]))

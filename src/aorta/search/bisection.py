@@ -35,9 +35,8 @@ from aorta.search.belief import (
     Prior,
     Rates,
 )
-from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict, repaired_among
-from aorta.search.testable import Testability
-from aorta.search.timeline import Change, Timeline, Vector, bits_of, lowest_bit
+from aorta.search.ends import UNSTEADY, Ends, EndsVerdict, SeenRates, repaired_among
+from aorta.search.timeline import Change, Testability, Timeline, Vector, bits_of, lowest_bit
 
 _T = TypeVar("_T")
 
@@ -63,8 +62,8 @@ _IDLE = 4  # trials in a row of states tried before that change the belief by no
 
 
 def _rates(noisy: float) -> Rates:
-    kinds = ((1 - noisy, Rates(QUIET, FLAKY)), (noisy, Rates(NOISY_GOOD, NOISY_BAD)))
-    return Rates(GOOD_RATE, BAD_RATE, STEADY, MixedRates(kinds))
+    kinds = MixedRates((1 - noisy, Rates(QUIET, FLAKY)), (noisy, Rates(NOISY_GOOD, NOISY_BAD)))
+    return Rates(GOOD_RATE, BAD_RATE, STEADY, kinds)
 
 
 USUAL_RATES, RATES_WITH_MERGES = _rates(NOISY_SHARE), _rates(NOISY_SHARE_WITH_MERGES)
@@ -96,26 +95,25 @@ class BisectionSettings:
     bad end without a trial. `confirm`: run the two sides of a sharp boundary again until the wanted
     probability is reached. `sanity_probes`: states inside the side that should fail, and one in the
     other, that are tried once the answer stands (with merges one each, where trials contradicted
-    each other); without `probe_steady` only where trials contradicted each other. `silent`: trials
-    of a bad end that never fails, before that is believed. `close_enough` may end the search before
-    one candidate is left. `prior`: which changes are likelier from the start. `beyond`: the first
-    state stands for everything before the others and cannot be run; that the change is older than
-    all of them is then one candidate.
+    each other); without `probe_steady` only where trials contradicted each other. `close_enough`
+    may end the search before one candidate is left. `prior`: which changes are likelier from the
+    start. `beyond`: the first state stands for everything before the others and cannot be run; that
+    the change is older than all of them is then one candidate.
     """
 
     confidence: float = 0.95
-    rates: Rates | None = None  # those that are usual for the kind of history
     check_ends: bool = True
     trust_ends: bool = True
     trust_bad: bool = False
     confirm: bool = True
     sanity_probes: int = 0
     probe_steady: bool = True
-    silent: int = SILENT
     confirmations: int | None = None  # further runs of both ends and of both sides at least
     close_enough: Callable[[Candidates], bool] | None = None
     prior: Prior | None = None
     beyond: bool = False
+    # The good end is a culprit without what it may need: does it fail alone?
+    alone: SeenRates | None = None
 
 
 class Bisection:
@@ -129,11 +127,11 @@ class Bisection:
         self.trials: dict[Vector, Counts] = {}
         self.fixed_before: list[tuple[Vector, Vector]] = []
         self.taken_on_trust: dict[Vector, bool] = {}
-        self.prior_rates = self.settings.rates or rates_for(timeline)
+        self.prior_rates = rates_for(timeline)
         self._recorded: set[Point] = set()
         self._lost: set[Vector] = set()  # states whose trials never came to an end of their own
         self._probed: set[Vector] = set()  # states that only a sanity probe asked for
-        self._testability = Testability()
+        self._testability = Testability(timeline)
         self._astray: Counter[Vector] = Counter()
         self._untestable_ends: set[Vector] = set()  # they count as they were said
         self._idle = 0
@@ -144,7 +142,7 @@ class Bisection:
         self._orders_tried: tuple[int, int] = (0, 0)  # of this group, so many
         runs = self.settings.confirmations
         self._side_runs = _SIDE_RUNS if runs is None else 1 + runs
-        self._ends = Ends(timeline, self.prior_rates, self.settings.silent, 1 + (runs or 0))
+        self._ends = Ends(timeline, self.prior_rates, 1 + (runs or 0), self.settings.alone)
         self._ends_verdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
@@ -182,7 +180,7 @@ class Bisection:
             return
         again, before = vector in self.trials, self._belief.entropy()
         if not again:
-            self._testability.learn(self.timeline, vector, ran=True)
+            self._testability.learn(vector, ran=True)
             if point.purpose is Purpose.REPLAY:
                 self._probed.add(vector)
         if (
@@ -245,7 +243,7 @@ class Bisection:
         """The likeliest group of candidates, or the fewest that hold the wanted probability."""
         if not self._ends_known:
             return None
-        left = self._left()
+        left = self._left
         sharp = left if not self.settings.confirm or self._is_close(left) else None
         return self._between(sharp or self._group)
 
@@ -254,65 +252,39 @@ class Bisection:
         """Whether one candidate, or one group that nothing splits, is probable enough."""
         if not self._ends_known:
             return False
-        left = None if self.settings.confirm else self._left()
+        left = None if self.settings.confirm else self._left
         closed = left is not None and left.bit_count() == 1
         return closed or (self._is_whole and self._mass >= self._wanted)
 
     @property
     def agrees(self) -> bool:
         """Whether no trial contradicts another: nothing was seen to be flaky."""
-        return self._left() is not None
+        return self._left is not None
 
     @property
     def possible(self) -> int:
         """How many commits may still be the one: those that no trial rules out, or, where trials
         contradict each other, the fewest that hold the wanted probability.
         """
-        return self._weight(self._left() or self._group)
+        return self._weight(self._left or self._group)
 
     @property
     def rates(self) -> tuple[float, float]:
         return self._belief.expected_rates()
 
-    def atoms(self) -> Sequence[tuple[int, int, float]]:
-        """What is believed now: `(first candidate, one past the last, weight of each)`."""
-        return list(self._belief.runs(self.timeline.changes))
-
     def expected_questions(self) -> int:
         """About how many more trials: halving where nothing is flaky, else by information."""
         if self.done:
             return 0
-        if left := self._left():
-            halvings = (self._weight(left) - 1).bit_length()
-            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
-            return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
-        best = self._most_telling(Counter())
-        gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
-        more = round(self._belief.entropy() / max(gain, _WORTHLESS))
+        if left := self._left:
+            tried = sum(sum(self.trials.get(side, (0, 0))) for side in self._sides(left))
+            checks = max(0, 2 * _SIDE_RUNS - tried) if left.bit_count() == 1 else _SIDE_RUNS
+            more = (self._weight(left) - 1).bit_length() + checks * self.settings.confirm
+        else:
+            best = self._most_telling(Counter())
+            gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
+            more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
-
-    @property
-    def _probes_left(self) -> int:
-        """States beside an answer that no trial contradicts, which are still to be tried."""
-        probes = self.settings.sanity_probes
-        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
-            return 0
-        return max(0, probes + 1 - len(self._probed))
-
-    def _checks_left(self, left: int) -> int:
-        """How often both sides of one change must agree with it once more until it is sure."""
-        trials, sides = self._counted(), self._sides(left)
-        for more in range(_SIDE_RUNS * UNSTEADY):
-            belief = Belief.after(
-                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
-            )
-            if belief.mass(left) >= self._wanted:
-                return more
-            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
-            hits, misses = trials.get(vector, (0, 0))
-            hit = int(vector == sides[1])
-            trials[vector] = (hits + hit, misses + 1 - hit)
-        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
@@ -424,7 +396,7 @@ class Bisection:
             return (end, Purpose.CALIBRATE) if end else None
         if not self._ends_known or not self._trials_left:
             return None
-        left = self._left()
+        left = self._left
         if self._is_close(left or self._group):
             return None
         if self._idle >= _IDLE:
@@ -432,9 +404,6 @@ class Bisection:
             halved = self._halving(left, waiting) if left and not self.is_sure else None
             is_new = halved and self.timeline.point(halved, Purpose.PROBE) not in self._recorded
             return (halved, Purpose.PROBE) if halved and is_new else None
-        stand_in = self._in_place_of_the_bad_end()
-        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
-            return stand_in, Purpose.PROBE
         if self.is_sure:
             return self._unseen_side(waiting) or (
                 self._confirmation(waiting) if self.settings.confirm else None
@@ -453,14 +422,11 @@ class Bisection:
 
     def _is_open(self, vector: Vector) -> bool:
         """Whether its trial would cut what is left."""
-        left = self._left()
+        left = self._left
         return left is None or (self.timeline.mask(vector) & left) not in (0, left)
 
-    def _left(self) -> int | None:
-        """The changes in every failing state and no passing one; None after a contradiction."""
-        return self._left_now
-
     def _find_left(self) -> int | None:
+        """The changes in every failing state and no passing one; None after a contradiction."""
         left = self._among
         for vector, (hits, misses) in self._counted().items():
             if hits and misses:
@@ -468,23 +434,6 @@ class Bisection:
             held = self.timeline.mask(vector)
             left &= held if hits else ~held if misses else left
         return left or None
-
-    def _in_place_of_the_bad_end(self) -> Vector | None:
-        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps:
-        if that passes, little is left to look at, and nobody builds half of a history that shows no
-        failure.
-        """
-        end = self.timeline.bad_end
-        if end not in self._untestable_ends or not self.settings.check_ends:
-            return None
-        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
-            return None
-        others = (state for state in self.timeline.every_state() if state != end)
-        states, step = sorted(others, key=self._size, reverse=True), 1
-        while step <= len(states) and states[step - 1] in self.untestable:
-            step *= 2
-        vector = states[step - 1] if step <= len(states) else None
-        return None if vector in self.trials else vector
 
     def _halving(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """The state nearest to half of the largest part that the running trials leave."""
@@ -570,7 +519,7 @@ class Bisection:
         """No answer without a failure on its bad side and a pass on its good one, where those can
         be had: also without checks, and where an end was taken on trust.
         """
-        good, bad = self._sides(self._left() or self._group)
+        good, bad = self._sides(self._left or self._group)
         (_, passes), (fails, _) = self.sides()
         for vector, seen in ((bad, fails), (good, passes)):
             if not seen and not waiting[vector] and self._may_run(vector):
@@ -578,7 +527,7 @@ class Bisection:
         return None
 
     def _confirmation(self, waiting: Counter[Vector]) -> Question | None:
-        steady = self._left() is not None
+        steady = self._left is not None
         good, bad = self._sides(self._group)
         for vector in (bad, good):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
@@ -641,7 +590,8 @@ class Bisection:
             EndsVerdict.BAD_UNTESTABLE: (self.timeline.bad_end, True),
         }
         side = sides.get(self._ends_verdict)
-        if side is None or not self.settings.trust_ends or self.timeline.changes < 2:
+        trusts = self.settings.trust_ends and self.settings.alone is None
+        if side is None or not trusts or self.timeline.changes < 2:
             return
         end, hit = side
         if self._untestable_ends:
@@ -649,7 +599,7 @@ class Bisection:
         elif end not in self._lost and end not in self.taken_on_trust:
             self._trust(end, hit=hit)
             self._untestable_ends.add(end)
-            self._testability.untestable.discard(end)
+            self._testability.forget(end)
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
 
     def _trust(self, vector: Vector, *, hit: bool) -> None:
@@ -661,13 +611,13 @@ class Bisection:
         if vector in self.trials and vector not in self.taken_on_trust:
             self._astray[vector] += 1
         else:
-            self._testability.learn(self.timeline, vector, ran=False)
+            self._testability.learn(vector, ran=False)
 
     def _chance_of(self, vector: Vector) -> float:
         """The chance that a state can be tested at all."""
         if vector in self.trials and vector not in self._testability.untestable:
             return 1.0
-        return self._testability.chance(self.timeline, vector)
+        return self._testability.chance(vector)
 
     def _believe(self) -> None:
         self._next = []
@@ -687,7 +637,7 @@ class Bisection:
         return {v: self.trials[v] for v, held in masks if held & self._among or not held}
 
     def _take_in(self) -> None:
-        self._left_now = self._find_left()
+        self._left = self._find_left()
         self._belief = Belief.after(
             self.prior_rates, self.timeline, self._counted(), self._among, self.settings.prior
         )

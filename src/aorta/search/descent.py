@@ -1,11 +1,10 @@
 """Coordinate descent: every axis as small as it goes, given the others, to a fixed point.
 
 The whole reduction is a list of stages, each of them a search of its own: calibrate the original,
-jump to the corner and to the floors, search axis after axis until none moves, ask again with fresh
-trials for what minimality rests on, and confirm. The biggest gain for a trial comes first: many
-items before numbers, and of every axis first what shrinks it fast. An axis that gains little waits
-until all others had their turn, so that the answer so far is worth having at any moment. The answer
-so far is replayed now and then; when a replay or the confirmation fails, accepted history is walked
+jump to all floors and to each floor, search axis after axis until none moves, ask again with fresh
+trials for what minimality rests on, and confirm. The biggest gain comes first: what makes a trial
+fast, then many items, then numbers, so that the answer so far is worth having at any moment. It
+is replayed now and then; when a replay or the confirmation fails, accepted history is walked
 back in doubling steps to a point that holds, and the descent goes on from there. It knows points
 and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
 """
@@ -17,11 +16,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, NumberAxis, Point, Purpose, StepsAxis, Strategy, SubsetAxis, Value
+from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.axes import AxisSearch, search_along
-from aorta.search.numeric import NumericSearch
+from aorta.search.axes import AxisSearch, NumericSearch, search_along
 from aorta.search.reduction import AxisFacts, Reduction, Status
 from aorta.search.repeated import EveryPoint, FirstThatReproduces
 
@@ -59,75 +57,22 @@ class _SinceSeen:
     rejections: int = 0
 
 
-class _Turn:
-    """A search along one axis for as long as it is worth it: up to so many questions, up to so many
-    in a row that gain little, and no further where the smallest value makes a trial slower: that is
-    no size, but a period or an interval.
-    """
-
-    def __init__(
-        self, search: AxisSearch, axis: Axis, most: int | None, in_vain: int | None
-    ) -> None:
-        self.search, self._axis = search, axis
-        self._most, self._few = most, in_vain
-        self._asked = self._in_vain = self._untold = 0
-        self._seen = self._size
-        self.is_no_size = False
-
-    @property
-    def _size(self) -> float:
-        return float(self._axis.size(self.search.best[self._axis.name]))
-
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        return [] if self.done else list(self.search.ask(n, pending))
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        self.search.tell(point, verdict)
-        self._asked += 1
-        self._in_vain += 1
-        if self._size < _WORTH_IT * self._seen:
-            self._seen, self._in_vain = self._size, 0
-        if isinstance(self._axis, SubsetAxis):
-            return
-        at_floor = point[self._axis.name] == self._axis.smallest
-        self._untold += verdict.reproduces is None and not verdict.tally.evidence
-        in_vain = self._untold >= _UNTOLD and self._in_vain == self._asked
-        self.is_no_size = in_vain or (at_floor and verdict.why.startswith(_TOO_SLOW))
-
-    def wants(self, point: Point) -> bool:
-        return not self.done and self.search.wants(point)
-
-    @property
-    def done(self) -> bool:
-        over = self._most is not None and self._asked >= self._most
-        tired = self._few is not None and self._in_vain >= self._few
-        return self.search.done or self.is_no_size or over or tired
-
-    @property
-    def best(self) -> Point:
-        return self.search.best
-
-
-def _is_long(axis: Axis) -> bool:
-    """A number whose exact value takes many more questions than its size."""
-    if not isinstance(axis, NumberAxis | StepsAxis) or axis.strategy is Strategy.LINEAR:
-        return False
-    span = float(axis.size(axis.initial)) - float(axis.size_at_floor)
-    return axis.step is None or span / axis.step > _LONG
-
-
 _Stages = Generator[_Stage, None, None]
 _CHEAP_FIRST = get_args(Axis)
 _MANY_ITEMS = 16
-_LONG = 128  # steps of a number
-_COARSE = 4  # questions of a number in its first turn: its scale is halved so often
-_IN_VAIN = 12  # questions of many items that gain little, before others have their turn
-_WORTH_IT = 0.95
-_UNTOLD = 3  # values of a number that could not be told, such as for time, and none that could
 _TOO_SLOW = "it takes much longer"
 # Times the original, and seconds, as a busy machine may hold up any trial: longer is no gain.
 _SLOWER, _SLACK = 3.0, 5.0
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
+
+
+def _before_trials(axis: Axis) -> tuple[float, int]:
+    """The order of axes while nothing was tried: the user's priority, else numbers before lists."""
+    return _priority(axis), _CHEAP_FIRST.index(type(axis))
+
+
+def _priority(axis: Axis) -> float:
+    return math.inf if axis.priority is None else axis.priority
 
 
 class Descent:
@@ -140,10 +85,8 @@ class Descent:
         self._known: dict[Point, Verdict] = {}
         self._replicas: Counter[Point] = Counter()
         self._rechecked: set[Point] = set()
-        self._last: dict[str, AxisSearch] = {}
-        self._unfinished: dict[str, AxisSearch] = {}  # had a turn, and are not through
-        self._no_sizes: set[str] = set()
-        self._monotonicity_checks: dict[str, Point] = {}
+        self._last: dict[str, AxisSearch] = {}  # the last finished search of each axis
+        self._no_sizes: set[str] = set()  # axes whose smallest value makes a trial slower
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
         self._since = _SinceSeen()
@@ -211,8 +154,7 @@ class Descent:
         if axis.name in self._last:
             return 1  # it was through: one question says whether it still is
         size, low = float(axis.size(self._incumbent[axis.name])), float(axis.size_at_floor)
-        at_work = self._stage.search if self._stage and self._stage.axis == axis else None
-        search = at_work.search if isinstance(at_work, _Turn) else self._unfinished.get(axis.name)
+        search = self._stage.search if self._stage and self._stage.axis == axis else None
         if isinstance(search, NumericSearch) and search.largest_rejected is not None:
             low = float(search.largest_rejected)
         step = float(getattr(axis, "step", None) or 1)
@@ -246,9 +188,6 @@ class Descent:
             return
         yield from self._jump()
         self._order = tuple(sorted(self._axes, key=self._worth))
-        if len(self._order) > 1 and any(map(_is_long, self._axes)):
-            for axis in self._order:
-                yield from self._along(axis, coarse=True)
         yield from self._settle()
 
     def _jump(self) -> _Stages:
@@ -256,7 +195,7 @@ class Descent:
         base = self._incumbent
         floors = [
             (axis.name, axis.smallest)
-            for axis in sorted(self._axes, key=self._urgency)
+            for axis in sorted(self._axes, key=_before_trials)
             if axis.smallest is not None and axis.smallest != axis.initial
         ]
         if len(floors) < 2:
@@ -297,45 +236,33 @@ class Descent:
             before = self._incumbent
             yield from self._recheck()
             if self._incumbent != before:
-                self._dirty = {axis.name for axis in self._axes} - self._no_sizes
+                self._reopen()
                 continue
-            yield from self._check_monotone()
             yield from self._confirm()
 
     def _descend(self) -> _Stages:
         while self._dirty:
             axis = next(axis for axis in self._order if axis.name in self._dirty)
-            yield from self._along(axis)
-
-    def _along(self, axis: Axis, *, coarse: bool = False) -> _Stages:
-        """One turn of one axis. A `coarse` one takes what is cheap to have; a search that is not
-        through is gone on with where nothing else has moved since, and begun anew otherwise.
-        """
-        before, name = self._incumbent, axis.name
-        going = self._unfinished.pop(name, None)
-        if going is not None and going.best == before:
-            search = going
-        else:
+            before, name = self._incumbent, axis.name
             search = search_along(axis, before, self._last.get(name))
-        coarse = coarse and axis.priority is None
-        turn = _Turn(
-            search,
-            axis,
-            most=_COARSE if coarse and _is_long(axis) else None,
-            in_vain=_IN_VAIN if coarse else None,
-        )
-        yield _Stage(turn, before, axis)
-        if self._incumbent != before:
-            self._dirty = {other.name for other in self._axes} - self._no_sizes
-        if turn.is_no_size:
-            self._no_sizes.add(name)
-        if search.done or turn.is_no_size:
+            yield _Stage(search, before, axis)
+            if self._is_no_size(axis, before):
+                self._no_sizes.add(name)
+            if self._incumbent != before:
+                self._reopen()
             self._last[name] = search
             self._dirty.discard(name)
-            for point in search.monotonicity_checks()[:1]:
-                self._monotonicity_checks[name] = point
-        else:
-            self._unfinished[name] = search
+
+    def _is_no_size(self, axis: Axis, base: Point) -> bool:
+        """Whether the smallest value was seen to make a trial slower: a period, or an interval."""
+        if isinstance(axis, SubsetAxis):
+            return False
+        seen = self._known.get(base.with_value(axis.name, axis.smallest))
+        return seen is not None and seen.why.startswith(_TOO_SLOW)
+
+    def _reopen(self) -> None:
+        """Something moved: every axis may have become smaller than it was found to be."""
+        self._dirty = {axis.name for axis in self._axes} - self._no_sizes
 
     def _recheck(self) -> _Stages:
         """Fresh trials for rejections under the answer that may have been bad luck."""
@@ -343,11 +270,6 @@ class Descent:
         minimality_checks = [p for name in through for p in self._last[name].minimality_checks()]
         if weak := self._weak_again(minimality_checks):
             yield _Stage(FirstThatReproduces(weak), self._incumbent)
-
-    def _check_monotone(self) -> _Stages:
-        """A point that was rejected by bad luck must not pass for an axis that is not monotone."""
-        if weak := self._weak_again(self._monotonicity_checks.values()):
-            yield _Stage(EveryPoint(weak), self._incumbent, moves=False)
 
     def _confirm(self) -> _Stages:
         if self._incumbent == self._history[0]:
@@ -388,9 +310,8 @@ class Descent:
             self._forget(point)
         del self._history[index + 1 :]
         self._last.clear()
-        self._unfinished.clear()
         self._no_sizes.clear()
-        self._dirty = {axis.name for axis in self._axes}
+        self._reopen()
         self._since = _SinceSeen()
         if self._setbacks > self._rules.setbacks_allowed:
             self._end(Status.UNCONFIRMED, f"accepted points failed again {self._setbacks} times")
@@ -438,7 +359,8 @@ class Descent:
     def _advance(self) -> None:
         """To the next question that has no answer yet."""
         while self._stage is not None:
-            if self._stage.search.done:
+            axis, base = self._stage.axis, self._stage.base
+            if self._stage.search.done or (axis and self._is_no_size(axis, base)):
                 self._stage = next(self._program, None)
                 continue
             question = next(iter(self._stage.search.ask(1)))
@@ -520,24 +442,11 @@ class Descent:
 
     # --- what is reported
 
-    def _urgency(self, axis: Axis) -> tuple[float, float, int]:
-        """By the user's priority, else by trial time at the floor, else numbers before subsets."""
-        priority = float("inf") if axis.priority is None else axis.priority
-        seconds = None
-        if axis.smallest is not None:
-            seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
-            seconds = seen.seconds if seen else None
-        return (
-            priority,
-            float("inf") if seconds is None else seconds,
-            _CHEAP_FIRST.index(type(axis)),
-        )
-
     def _worth(self, axis: Axis) -> tuple[float, int, float, float]:
         """By the user's priority; else numbers whose floor makes a trial twice as fast, then many
         items, the most of them first, then numbers by how far they can go.
         """
-        priority = float("inf") if axis.priority is None else axis.priority
+        priority = _priority(axis)
         if isinstance(axis, SubsetAxis):
             many = len(axis.items) >= _MANY_ITEMS
             return priority, 1 if many else 3, 0.0, -float(len(axis.items))
@@ -548,18 +457,13 @@ class Descent:
         whole = self._calibration.seconds if self._calibration else None
         fast = seconds is not None and whole is not None and 2 * seconds <= whole
         ratio = float(axis.size(axis.initial)) / max(1.0, float(axis.size_at_floor))
-        return priority, 0 if fast else 2, float("inf") if seconds is None else seconds, -ratio
+        return priority, 0 if fast else 2, math.inf if seconds is None else seconds, -ratio
 
     def _facts(self, axis: Axis) -> AxisFacts:
-        last = self._last.get(axis.name) or self._unfinished.get(axis.name)
+        last = self._last.get(axis.name)
         monotone = last.monotone if last is not None else None
-        doubt = (
-            self._known.get(self._monotonicity_checks[axis.name])
-            if axis.name in self._monotonicity_checks
-            else None
-        )
-        if doubt is not None:
-            monotone = False if doubt.reproduces is False else None
+        if self._flaky and monotone is False and axis.monotone is not False:
+            monotone = None  # what a larger value did not show may have been bad luck
         return AxisFacts(
             axis=axis,
             final=self._incumbent[axis.name],

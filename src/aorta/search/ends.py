@@ -6,6 +6,11 @@ later trial is evidence of the rates as well, and where more of it is wanted fro
 asks for it. Broken, repaired and broken again is noticed when one boundary cannot explain the
 trials and three can; flaky trials look like that too, so both explanations are weighed with their
 failure rates integrated over.
+
+Does the culprit fail alone? That is asked of a good end, too, before it is searched for what else
+it takes: such a search has no candidate for "nothing else", and where the failure is flaky one
+quiet trial would send it after an innocent partner. So that end is first tried until its trials are
+clearly those of the good or of the bad side, as a sequential test of the two rates that were seen.
 """
 
 import math
@@ -14,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from aorta.search.belief import ANY_RATE, Counts, Rates
+from aorta.search.belief import ANY_RATE, Counts, Rates, log_beta
 from aorta.search.timeline import Timeline, Vector
 
 TWICE = 2  # trials of a good end that always fails, before that is believed
@@ -23,6 +28,9 @@ SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
 _CLEARLY = math.log(50)
 _BLOCKS = 4  # good, bad, repaired, bad
+_MOST_ALONE = 60  # trials: rates so near to each other are not told apart by more
+# An innocent partner is a wrong answer, a trial more is not: how much surer "passes" must be.
+_HARM = 5
 
 
 class EndsVerdict(StrEnum):
@@ -34,12 +42,50 @@ class EndsVerdict(StrEnum):
     GOOD_UNTESTABLE = "good cannot be tested"
 
 
+@dataclass(frozen=True)
+class SeenRates:
+    """Hits and misses of the good and the bad side of an earlier search: the trials of a good end
+    must be clearly those of one of them.
+    """
+
+    good: Counts
+    bad: Counts
+    confidence: float
+
+    def fails(self, counts: Counts) -> bool | None:
+        """Whether such trials are of the bad side; None while that is open."""
+        odds = self._odds(counts)
+        if odds >= math.log(1 / (1 - self.confidence)):
+            return True
+        passes = odds <= -math.log(_HARM / (1 - self.confidence))
+        return odds > 0 if passes or sum(counts) >= _MOST_ALONE else None
+
+    def wanted(self, counts: Counts) -> int:
+        """How many trials decide it if all further ones are quiet."""
+        hits, misses = counts
+        while self.fails((hits, misses)) is None:
+            misses += 1
+        return hits + misses
+
+    def _odds(self, counts: Counts) -> float:
+        """How much likelier such trials are on the bad side than on the good one."""
+        return _predicted(counts, self.bad, (1.0, 1.0)) - _predicted(counts, self.good, (0.05, 1.0))
+
+
+def _predicted(counts: Counts, seen: Counts, prior: tuple[float, float]) -> float:
+    """The logarithm of the probability of these trials, after those that were seen."""
+    hits, misses = seen[0] + prior[0], seen[1] + prior[1]
+    return log_beta(hits + counts[0], misses + counts[1]) - log_beta(hits, misses)
+
+
 class Ends:
     def __init__(
-        self, timeline: Timeline, rates: Rates, silent: int = SILENT, runs: int = 1
+        self, timeline: Timeline, rates: Rates, runs: int = 1, alone: SeenRates | None = None
     ) -> None:
-        """`runs`: trials of an end before the states between are looked at."""
-        self._silent, self._runs = silent, runs
+        """`runs`: trials of an end before the states between are looked at. `alone`: the good end
+        is a culprit without what it may need.
+        """
+        self._runs, self._alone = runs, alone
         self._good, self._bad = timeline.good_end, timeline.bad_end
         self._rates = rates
 
@@ -51,7 +97,7 @@ class Ends:
         if self._good in untestable:
             return EndsVerdict.GOOD_UNTESTABLE
         bad, good = trials.get(self._bad, (0, 0)), trials.get(self._good, (0, 0))
-        if bad[0] == 0 and bad[1] >= self._silent:
+        if bad[0] == 0 and bad[1] >= SILENT:
             return EndsVerdict.BAD_DOES_NOT_FAIL
         if self._alike(good, bad):
             return EndsVerdict.GOOD_FAILS_TOO
@@ -77,12 +123,16 @@ class Ends:
 
     def _wanted_bad(self, counts: Counts) -> int:
         hits, misses = counts
-        return self._silent if misses and not hits else self._runs
+        return SILENT if misses and not hits else self._runs
 
     def _wanted_good(self, counts: Counts) -> int:
+        if self._alone is not None:
+            return self._alone.wanted(counts)
         return UNSTEADY if counts[0] else self._runs
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
+        if self._alone is not None:
+            return self._alone.fails(good) is True
         if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):
             return False
         same = ANY_RATE.log_marginal(good[0] + bad[0], good[1] + bad[1])

@@ -11,21 +11,20 @@ stayed silent a few times is never taken for certain.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.search.belief import Belief, Counts, Prior
-from aorta.search.bisection import Bisection, BisectionSettings, Candidates
+from aorta.search.bisection import Bisection, BisectionSettings, Candidates, Question
 from aorta.search.ends import SILENT, UNSTEADY
-from aorta.search.timeline import History, Timeline
+from aorta.search.timeline import History, Timeline, Vector
 
 _LIKELY_GOOD = 0.5
-_NEWEST_RUNS = (
-    4  # trials of the newest state: how often it fails says how much silence means on the way back
-)
+# Trials of the newest state: how often it fails says how much silence means on the way back.
+_NEWEST_RUNS = 4
 _BEFORE_ALL = "before all"
 
 
@@ -37,9 +36,10 @@ class GallopVerdict(StrEnum):
     UNTESTABLE = "the newest cannot be tested"
 
 
-class GallopBack:
+class GallopBack(Bisection):
     """`names` oldest first, `places` of each on the line; `first` is the place tried first, by
-    default the one before the newest.
+    default the one before the newest. `known_bad`, `known_good`: the newest state, and the one
+    tried first, are taken as such without a trial.
     """
 
     def __init__(
@@ -53,33 +53,30 @@ class GallopBack:
         known_bad: bool = False,
         known_good: bool = False,
     ) -> None:
-        self.axis, self.names, self.places = axis, tuple(names), tuple(places)
+        self.names, self.places = tuple(names), tuple(places)
         self._first = places[-1] if first is None else first  # nothing but older ones are tried
-        self._told: set[Point] = set()
         self._walking = True
-        history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
-        self._search = Bisection(Timeline([history]), self._over_all(settings))
-        if known_bad:
-            self._search.assume({(len(names),): (_NEWEST_RUNS, 0)})
-        if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
-            self._search.assume({(start + 1,): (0, UNSTEADY)})
-        self._look_whether_bracketed()
-
-    def _over_all(self, settings: BisectionSettings | None) -> BisectionSettings:
         given = settings or BisectionSettings()
-        return replace(
+        history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
+        over_all = replace(
             given,
             check_ends=False,
             beyond=True,
             prior=_by_age(self.places, self._first),
             close_enough=_inside(given.close_enough),
         )
+        super().__init__(Timeline([history]), over_all)
+        if known_bad:
+            self.assume({(len(names),): (_NEWEST_RUNS, 0)})
+        if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
+            self.assume({(start + 1,): (0, UNSTEADY)})
+        self._look_whether_bracketed()
 
     @property
     def bisection(self) -> Bisection | None:
         """The search between a good and a bad state, once there is a good one."""
-        answer = None if self._walking else self._search.answer
-        return self._search if answer is not None and any(answer.good) else None
+        answer = None if self._walking else self.answer
+        return self if answer is not None and any(answer.good) else None
 
     @property
     def verdict(self) -> GallopVerdict:
@@ -91,47 +88,33 @@ class GallopBack:
         if self._walking:
             ended = self._newest_is_known and next(self._open_targets(), None) is None
             return GallopVerdict.NEVER_GOOD if ended else GallopVerdict.OPEN
-        if self._search.done and self.bisection is None:
+        if self.done and self.bisection is None:
             return GallopVerdict.NEVER_GOOD
         return GallopVerdict.BRACKETED
 
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        if not self._walking:
-            return self._search.ask(n, pending)
-        if self.verdict is not GallopVerdict.OPEN:
-            return []
-        taken = {*self._told, *pending}
-        waiting = Counter(self._index(point) for point in pending)
-        asked: list[Point] = []
-        while len(asked) < n and (index := self._wanted(waiting)) is not None:
-            waiting[index] += 1
-            point = self._fresh(index, taken)
-            taken.add(point)
-            asked.append(point)
-        return asked
-
     def tell(self, point: Point, verdict: Verdict) -> None:
-        self._told.add(point)
-        self._search.tell(point, verdict)
+        super().tell(point, verdict)
         self._look_whether_bracketed()
 
     def wants(self, point: Point) -> bool:
         if not self._walking:
-            return self._search.wants(point)
-        index = self._index(point)
+            return super().wants(point)
+        index = self.timeline.vector(point)[0] - 1
         return index == self._newest or not self._runs(index)[0]
 
     @property
-    def done(self) -> bool:
-        if not self._walking:
-            return self._search.done
-        return self.verdict is not GallopVerdict.OPEN
-
-    @property
     def best(self) -> Point | None:
-        return self.bisection.best if self.bisection else None
+        return super().best if self.bisection else None
 
-    # -- the way back
+    def _find_question(self, waiting: Counter[Vector]) -> Question | None:
+        if not self._walking:
+            return super()._find_question(waiting)
+        index = self._next_step(waiting) if self.verdict is GallopVerdict.OPEN else None
+        if index is None:
+            return None
+        return (index + 1,), Purpose.CALIBRATE if index == self._newest else Purpose.PROBE
+
+    # -- the way back; a state is named by its place among the names
 
     @property
     def _newest(self) -> int:
@@ -145,13 +128,13 @@ class GallopBack:
         hits, misses = self._runs(self._newest)
         return SILENT if misses and not hits else _NEWEST_RUNS
 
-    def _wanted(self, waiting: Counter[int]) -> int | None:
-        newest = self._newest
-        if sum(self._runs(newest)) + waiting[newest] < self._wanted_of_newest():
+    def _next_step(self, waiting: Counter[Vector]) -> int | None:
+        newest, targets = self._newest, self._open_targets()
+        if sum(self._runs(newest)) + waiting[(newest + 1,)] < self._wanted_of_newest():
             return newest
         if not self._newest_is_known:
             return None
-        return next((i for i in self._open_targets() if waiting[i] < self._silence_wanted(i)), None)
+        return next((i for i in targets if waiting[(i + 1,)] < self._silence_wanted(i)), None)
 
     def _open_targets(self) -> Iterator[int]:
         """The states of the way back that may still turn out good, nearest first."""
@@ -181,12 +164,11 @@ class GallopBack:
         return more
 
     def _likely_good(self, index: int, further_misses: int = 0) -> bool:
-        search, vector = self._search, (index + 1,)
         hits, misses = self._runs(index)
-        trials = {**search.trials, vector: (hits, misses + further_misses)}
-        prior = search.settings.prior
-        belief = Belief.after(search.prior_rates, search.timeline, trials, prior=prior)
-        newer = (1 << search.timeline.changes) - (1 << index + 1)
+        trials = {**self.trials, (index + 1,): (hits, misses + further_misses)}
+        prior = self.settings.prior
+        belief = Belief.after(self.prior_rates, self.timeline, trials, prior=prior)
+        newer = (1 << self.timeline.changes) - (1 << index + 1)
         return belief.mass(newer) >= _LIKELY_GOOD
 
     def _look_whether_bracketed(self) -> None:
@@ -195,22 +177,14 @@ class GallopBack:
         target = next(self._open_targets(), None)
         if target is not None and self._runs(target)[1] and self._likely_good(target):
             self._walking = False
-
-    # -- names and indexes
+            self._next = []
 
     def _runs(self, index: int) -> Counts:
-        return self._search.trials.get((index + 1,), (0, 0))
+        return self.trials.get((index + 1,), (0, 0))
 
     def _is_untestable(self, index: int) -> bool:
         vector = (index + 1,)
-        return vector in self._search.untestable or self._search.is_exhausted(vector)
-
-    def _index(self, point: Point) -> int:
-        return self._search.timeline.vector(point)[0] - 1
-
-    def _fresh(self, index: int, taken: Collection[Point]) -> Point:
-        purpose = Purpose.CALIBRATE if index == self._newest else Purpose.PROBE
-        return Point.of({self.axis: self.names[index]}, purpose).fresh(taken)
+        return vector in self.untestable or self.is_exhausted(vector)
 
 
 def _inside(

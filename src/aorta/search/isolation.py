@@ -188,6 +188,11 @@ class Isolation:
     def runs(self) -> int:
         return len(self._ran)
 
+    def lost_nodes(self, times: int = 1) -> list[int]:
+        """Nodes of which every placement could not be tried, so many at least."""
+        lost = enumerate(self._lost)
+        return [n for n, often in lost if often >= times and not self._ran.takes_part[n]]
+
     @property
     def sees_ranks(self) -> bool:
         """Whether it was seen which rank fails first; without it a rank looks like the software."""
@@ -263,7 +268,8 @@ class Isolation:
 
     def _worth_pairing(self) -> Sequence[int]:
         # Of a node that could never be tried nothing is known, in a pair no more than alone.
-        nodes = [n for n in range(self.nodes) if self._ran.takes_part[n] or not self._lost[n]]
+        lost = self.lost_nodes()
+        nodes = [node for node in range(self.nodes) if node not in lost]
         if self.nodes <= _ALL_PAIRS_UP_TO:
             return nodes
 
@@ -322,7 +328,7 @@ class Isolation:
         One of them is out of order, and it is not known which: another half of them is left out
         after every such placement, so that the others are seen to work.
         """
-        doubtful = [n for n in range(self.nodes) if self._lost[n] and not self._ran.takes_part[n]]
+        doubtful = self.lost_nodes()
         if not doubtful or self.nodes - 1 < self.smallest:
             return set()
         if len(doubtful) == 1:

@@ -16,7 +16,6 @@ with one acceptance at a time.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
@@ -179,20 +178,13 @@ class Splitting:
         return max(1, min(most, round(-math.log(2) / math.log1p(-density))))
 
 
-@dataclass(frozen=True)
 class _Pass:
     """A splitting of groups of items; what is in no group always stays."""
 
-    groups: Sequence[Items]
-    always: Items
-    splitting: Splitting
-    _numbers: Callable[[Items], Items] = field(init=False, repr=False, compare=False)
-    """Of the groups that are whole in some items; of what is in flight it is asked again and
-    again.
-    """
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_numbers", lru_cache(_IN_FLIGHT)(self._whole_groups))
+    def __init__(self, groups: Sequence[Items], always: Items, splitting: Splitting) -> None:
+        self.groups, self.always, self.splitting = groups, always, splitting
+        # Of what is in flight it is asked again and again.
+        self._numbers: Callable[[Items], Items] = lru_cache(_IN_FLIGHT)(self._whole_groups)
 
     @classmethod
     def over(
@@ -225,6 +217,7 @@ class _Pass:
         return kept == self.always.union(*[self.groups[n] for n in self._numbers(kept)])
 
     def _whole_groups(self, kept: Items) -> Items:
+        """The numbers of the groups that are whole in these items."""
         return frozenset([n for n, group in enumerate(self.groups) if group <= kept])
 
 
@@ -293,14 +286,9 @@ class SubsetSearch:
     @property
     def monotone(self) -> bool | None:
         """False when removing more brought the failure back; True only where promised."""
-        return False if self.monotonicity_checks() else self._axis.monotone
-
-    def monotonicity_checks(self) -> list[Point]:
-        """The rejected sets that hold all of the answer and more."""
-        larger = [kept for kept in self._rejected if kept > self._verified]
-        return [
-            self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
-        ]
+        answers = self._answers.items()
+        more = any(answer is False and kept > self._verified for kept, answer in answers)
+        return False if more else self._axis.monotone
 
     def minimality_checks(self) -> list[Point]:
         """The rejected points on which 1-minimality rests."""
@@ -315,10 +303,6 @@ class SubsetSearch:
     @property
     def unresolved(self) -> int:
         return sum(answer is None for answer in self._answers.values())
-
-    @property
-    def _rejected(self) -> list[Items]:
-        return [kept for kept, answer in self._answers.items() if answer is False]
 
     # -- what follows what
 

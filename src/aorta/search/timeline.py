@@ -7,6 +7,7 @@ whatever flips between them is the culprit. In a history with merges (`GraphTime
 is a state of its own, which holds what it is built on and nothing of what happened beside it.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,11 @@ Vector = tuple[int, ...]
 
 # With more changes, the masks of all states are too much to keep for a picture.
 _DRAWN = 2000
+# That a stretch of broken states ends between two of them: a build there says hardly anything.
+_NOT_WORTH_A_BUILD = 0.05
+# The chance to run of a state whose versions all ran in other combinations, and of one that lies
+# on no path that was tried.
+_SEEN, _OFF_THE_PATH = 0.85, 0.5
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,68 @@ class GraphTimeline(Timeline):
         if graph.changes <= _DRAWN:
             drawn["holds"] = [format(held, "x") for held in graph.holds]
         return drawn
+
+
+class Testability:
+    """Which states ran, which could not be tested, and how likely another one is to run.
+
+    Broken states come in stretches: the longer one is known to be, the further from it the next
+    state is looked for.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.untestable: set[Vector] = set()
+        self._versions: set[tuple[int, int]] = set()  # package and rank: they ran somewhere
+        self._tried: list[int] = []  # places on the path, rising
+        self._ran: set[int] = set()  # those of them that ran
+
+    def learn(self, vector: Vector, *, ran: bool) -> None:
+        if ran:
+            self._versions.update(enumerate(vector))
+        else:
+            self.untestable.add(vector)
+        place = self._timeline.position(vector)
+        if place is not None and place not in self._tried:
+            insort(self._tried, place)
+            self._ran |= {place} if ran else set()
+
+    def forget(self, vector: Vector) -> None:
+        """It is taken as it was said to be: not known to be untestable."""
+        self.untestable.discard(vector)
+        self._tried = [place for place in self._tried if place != self._timeline.position(vector)]
+
+    def chance(self, vector: Vector) -> float:
+        """0 for a state not worth a build: broken, or deep in a stretch where nothing ran."""
+        if not self.untestable or vector in self.untestable:
+            return float(not self.untestable)
+        if self._versions.issuperset(enumerate(vector)):
+            return _SEEN
+        place = self._timeline.position(vector)
+        if place is None:
+            return _OFF_THE_PATH
+        broken = [side for step in (-1, 1) if (side := self._stretch(place, step))]
+        if not broken:
+            return 1.0
+        gap, known = min(gap for gap, _ in broken), sum(length for _, length in broken)
+        if len(broken) > 1:  # it is one stretch with both
+            known += sum(gap for gap, _ in broken) - 1
+        # That the stretch ends before it: one twice as long is half as likely.
+        ends = gap / (gap + known - 1)
+        return 0.0 if len(broken) > 1 and ends < _NOT_WORTH_A_BUILD else ends * gap / (gap + 1)
+
+    def _stretch(self, place: int, step: int) -> tuple[int, int] | None:
+        """How far the nearest broken state on one side is, and how long the stretch that begins
+        with it is known to be; None where a state that ran is nearer, or nothing was tried.
+        """
+        first = bisect_left(self._tried, place) - (step < 0)
+        last = first
+        while 0 <= last < len(self._tried) and self._tried[last] not in self._ran:
+            last += step
+        if last == first:
+            return None
+        nearest, furthest = self._tried[first], self._tried[last - step]
+        return abs(place - nearest), abs(furthest - nearest) + 1
 
 
 def bits_of(mask: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Ways to make a program smaller inside its statements."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from math import isqrt
@@ -25,6 +25,7 @@ from aorta.reduce.source.tree import (
 )
 
 _LARGE = 100  # a number that may make it slow
+_FEW_ENTRIES = 6
 
 
 def values_seen(program: Program) -> Iterator[Edit]:
@@ -125,22 +126,30 @@ def _listed(node: ast.AST, count: int) -> str:
 
 
 def _entries(node: ast.AST, count: int) -> str:
-    """The later half of a literal, then the first; a single entry of a dict goes alone."""
-    if count > 1:
+    """The later half of a literal, then the first; of a few entries then one after the other. A
+    single entry of a dict goes, too.
+    """
+    if isinstance(node, ast.Dict):
+        numbers = range(len(node.keys))
+    elif isinstance(node, ast.List) and isinstance(node.ctx, ast.Load):
+        numbers = range(len(node.elts))
+    else:
         return ""
-    said = ast.unparse(node) if isinstance(node, (ast.Dict, ast.List)) else ""
-    if isinstance(node, ast.Dict) and node.keys:
-        half = len(node.keys) // 2
-        part = slice(0, half) if count == 0 else slice(half, None)
-        if count and half == 0:
-            return ""
-        node.keys, node.values = node.keys[part], node.values[part]
-        return f"{count} {said}"
-    if isinstance(node, ast.List) and len(node.elts) > 1 and isinstance(node.ctx, ast.Load):
-        half = len(node.elts) // 2
-        node.elts = node.elts[:half] if count == 0 else node.elts[half:]
-        return f"{count} {said}"
-    return ""
+    half = len(numbers) // 2
+    ways: list[Sequence[int]] = [numbers[:half], numbers[half:]] if half else []
+    if len(numbers) == 1 and isinstance(node, ast.Dict):
+        ways = [()]
+    if 2 < len(numbers) <= _FEW_ENTRIES:
+        ways += [[number for number in numbers if number != out] for out in numbers]
+    if count >= len(ways):
+        return ""
+    said = f"{count} {ast.unparse(node)}"
+    if isinstance(node, ast.Dict):
+        node.keys = [node.keys[number] for number in ways[count]]
+        node.values = [node.values[number] for number in ways[count]]
+    else:
+        node.elts = [node.elts[number] for number in ways[count]]
+    return said
 
 
 def _keywords(node: ast.AST, count: int) -> str:

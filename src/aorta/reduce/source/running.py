@@ -139,7 +139,7 @@ class SourceRun:
         """The search, once the original was traced; why there is none, in words, otherwise."""
         facts, again = self._facts(ORIGINAL), self._facts(ORIGINAL, 1)
         sources = {module.file: self._source(module.file) for module in facts.modules}
-        modules = _with_main(facts.modules, self.entry)
+        modules = with_main(facts.modules, self.entry)
         if not any(module.name == MAIN for module in modules):
             return "its source stays as it is: the program could not be traced"
         large = self._too_large(facts)
@@ -210,7 +210,7 @@ class SourceRun:
         for name in (None, *(n for n in reversed(about) if n != MAIN), *([None] if must else [])):
             stays = closed(modules, sources, must | ({name} if name else set()))
             for executed in (facts.lines, None):
-                text, left = _inlined(modules, sources, facts.argv, stays, executed)
+                text, left = as_one_file(modules, sources, facts.argv, stays, executed)
                 files = tuple(sorted(about[one].file for one in left))
                 packages = tuple(m.file for m in modules if _holds(m, files))
                 beside = tuple(sorted({*files, *packages, *self._data(facts)}))
@@ -363,15 +363,7 @@ class SourceRun:
         return "".join(f"# {line}\n" for line in lines)
 
 
-def whole_program(facts: TraceFacts, entry: EntryScript, source: Callable[[str], str]) -> str:
-    """The program as one file, with everything in it that can be; `source` reads a file of it."""
-    modules = _with_main(facts.modules, entry)
-    sources = {module.file: source(module.file) for module in modules}
-    stays = closed(modules, sources, unreached(modules, sources))
-    return _inlined(modules, sources, facts.argv, stays, None)[0]
-
-
-def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:
+def with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserModule]:
     """Of several processes each begins with the program; a user's launcher is left out."""
     found = []
     for module in modules:
@@ -382,7 +374,7 @@ def _with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserMo
     return found
 
 
-def _inlined(
+def as_one_file(
     modules: Sequence[UserModule],
     sources: dict[str, str],
     argv: Sequence[str],

@@ -39,13 +39,11 @@ LONG = 80  # lines: more than can be made short statement by statement
 
 @dataclass(frozen=True)
 class Round:
-    """Passes that are gone through as often as they help, at most so many times; `over`: only
-    while the program has more lines than that. In a `free` one more of the values that were seen
-    may stand for what made them.
+    """Passes that are gone through once; `over`: only while the program has more lines than that.
+    In a `free` one more of the values that were seen may stand for what made them.
     """
 
     steps: tuple[Pass, ...]
-    times: int = 1
     over: int = 0
     free: int = 0
 
@@ -65,7 +63,8 @@ ROUNDS = (
     Round((from_inside, flattened, without_effect)),
     Round((without_effect, large_parts_left_out), over=LONG),
     Round(_SMALL),
-    Round((*_SMALL, parts_left_out, flattened), 2),
+    Round((*_SMALL, parts_left_out, flattened)),
+    Round((*_SMALL, parts_left_out, flattened)),
     Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
     Round((*_SMALL, parts_left_out)),
     Round((flattened, *_SMALL), over=SHORT, free=2),
@@ -114,7 +113,7 @@ class SourceSearch:
         self._refused: set[str] = set()  # edits, in this round
         self._in_vain: set[str] = set()  # what they change, and what stands near it
         self._barred: set[str] = set()  # edits, in every round
-        self._round, self._time, self._moved = 0, 0, False
+        self._round = 0
         self._must = Program("", TraceFacts())
         self._source: Iterator[Candidate] = iter(first)
         self._waiting: list[Candidate] = []
@@ -168,7 +167,6 @@ class SourceSearch:
         if not self._must.facts.is_seen:
             self._must = self._must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
-        self._moved = True
         self._waiting = []
         self._source = self._smaller(candidate)
 
@@ -199,7 +197,7 @@ class SourceSearch:
             elif candidate is None:
                 if self._waiting:
                     return
-                self._next_round()
+                self._begin_round(self._round + 1)
             elif self._is_new(candidate):
                 self.known[candidate.digest] = candidate
                 self._waiting.append(candidate)
@@ -211,26 +209,15 @@ class SourceSearch:
             return not refused and not known
         return _change(self.accepted[-1].text, candidate.text) not in self._in_vain
 
-    def _next_round(self) -> None:
-        if not self.accepted:
-            self._is_over = True
-            return
-        self._time += 1
-        if not self._moved or self._time >= ROUNDS[self._round].times:
-            self._begin_round(self._round + 1)
-        else:
-            self._begin_round(self._round, self._time)
-
     @property
     def _is_late(self) -> bool:
         """A quarter of the trials is spent, and it was not yet tried with more values seen."""
         spent = len(self._told) >= self._most // 4
         return bool(self.accepted) and spent and self._round < _FIRST_FREE
 
-    def _begin_round(self, number: int, time: int = 0) -> None:
-        self._round, self._time = number, time
-        self._refused, self._moved = set(self._barred), False
-        if self._round >= len(ROUNDS):
+    def _begin_round(self, number: int) -> None:
+        self._round, self._refused = number, set(self._barred)
+        if not self.accepted or number >= len(ROUNDS):
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])

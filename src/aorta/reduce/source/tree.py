@@ -97,8 +97,8 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def undefined(text: str) -> set[str]:
-    """Names that are read and that nothing in the program defines, or at its top level nothing
-    before. Raises `SyntaxError` for what is no program.
+    """Names that are read and that nothing in the program defines. Raises `SyntaxError` for what is
+    no program.
     """
     tree = ast.parse(text)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -117,7 +117,7 @@ def undefined(text: str) -> set[str]:
             outside = symbol.is_global() or (scope is table and not _is_bound(symbol))
             if symbol.is_referenced() and outside:
                 missing.add(symbol.get_name())
-    return (missing - top - _KNOWN) | _read_too_early(tree, top)
+    return missing - top - _KNOWN
 
 
 def scopes(text: str) -> dict[str, tuple[set[str], set[str]]]:
@@ -138,30 +138,6 @@ def scopes(text: str) -> dict[str, tuple[set[str], set[str]]]:
 
 def _is_bound(symbol: symtable.Symbol) -> bool:
     return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
-
-
-def _read_too_early(tree: ast.Module, top: set[str]) -> set[str]:
-    """Names of the top level that a statement of it reads before one binds them."""
-    bound: set[str] = set()
-    early: set[str] = set()
-    for node in tree.body:
-        read = set().union(*(used_by(part) for part in _read_at_once(node)), set())
-        if list(blocks_of(node)) and not isinstance(node, DEFINITIONS):
-            read -= defined_by(node)
-        inner = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
-        read -= {part.id for one in inner for part in ast.walk(one) if isinstance(part, ast.Name)}
-        early |= (read & top) - bound - _KNOWN
-        bound |= defined_by(node)
-    return early
-
-
-def _read_at_once(node: ast.stmt) -> list[ast.AST]:
-    if isinstance(node, ast.ClassDef):
-        return [*node.decorator_list, *node.bases]
-    if isinstance(node, Function):
-        return [*node.decorator_list, *node.args.defaults]
-    later = (ast.Lambda, ast.GeneratorExp, *DEFINITIONS)
-    return [] if any(isinstance(part, later) for part in ast.walk(node)) else [node]
 
 
 def keep_if(tree: ast.AST, keep: Callable[[ast.stmt], bool]) -> None:
@@ -233,8 +209,11 @@ def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
 def tidy(text: str) -> str:
     """Without docstrings, annotations, needless `pass`, and definitions that nothing names."""
     tree = ast.parse(text)
+    fields = {id(node.body) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for block in all_blocks(tree):
         block[:] = [node for node in block if not _is_said_alone(node)] or block[:1]
+        if id(block) not in fields:  # a class may be made of what its fields are said to be
+            block[:] = map(_unannotated, block)
     for node in ast.walk(tree):
         if isinstance(node, Function):
             node.returns = None
@@ -248,6 +227,12 @@ def tidy(text: str) -> str:
         if ast.dump(tree) == before:
             break
     return written(tree)
+
+
+def _unannotated(node: ast.stmt) -> ast.stmt:
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+    return node
 
 
 def _is_said_alone(node: ast.stmt) -> bool:
