@@ -132,7 +132,8 @@ def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
 def test_a_file_system_that_does_not_answer_well_ends_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aorta.launch.cycle import AgentCycle, HangWatch, collect_dumps
+    from aorta.launch.agent import AgentCycle
+    from aorta.launch.hangs import HangWatch, collect_dumps
     from aorta.launch.output import CycleLogs, Shown
 
     def stale(*_: object, **__: object) -> None:

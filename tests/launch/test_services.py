@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from aorta.attribution.client import JsonClient
+from aorta.launch.http_source import HttpSource
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
-from aorta.launch.sources import HttpSource
 from support.attribution_service import running_service
 from support.launching import RESTARTS_AND_WAITS, Site, answer, script
 from support.waiting import eventually, wait_until

@@ -6,25 +6,11 @@ import sys
 import traceback
 import warnings
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import click
 
 from aorta.core.errors import AortaError, Exit, InfrastructureError
-
-
-@contextmanager
-def _live_page(log_dir: Path) -> Iterator[str]:
-    from aorta.report.watch import WatchServer
-
-    server = WatchServer(log_dir)
-    server.serve_aside()
-    try:
-        yield server.address
-    finally:
-        server.stop()
 
 
 def _help_without_torch() -> str:
@@ -72,7 +58,7 @@ def command(arguments: tuple[str, ...]) -> None:
             "is meant for this machine"
         ) from None
     try:
-        code = launch(arguments, _live_page)
+        code = launch(arguments)
     except AortaError as wrong:
         click.echo(f"aorta: {wrong}", err=True)
         code = int(wrong.exit_code)

@@ -3,7 +3,7 @@ what a source of verdicts is given and answers. Nothing here knows torch, files 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -26,6 +26,8 @@ class Node:
     address: str
     pid: int
     rank: int | None = None  # where the user numbered the nodes
+    workers: int = 1
+    role: str = ""  # of its workers
 
     def order(self) -> tuple[int, str, int, str]:
         """Ranks follow this."""
@@ -225,10 +227,6 @@ class CaseRequest:
     opened: tuple[str, ...]  # files of the working directory that the job opened
 
 
-Everybody = Callable[[CycleStart], FailedCycle | None]
-"""What all agents know about a cycle; None until all have told."""
-
-
 class SourceError(Exception):
     """A source could not be reached or made no sense. It abstains; the job goes on."""
 
@@ -240,8 +238,8 @@ class DecisionSource(Protocol):
     def name(self) -> str:
         """What cycle_info.json and the log call it."""
 
-    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Tell it what this agent knows, once a cycle; `everybody` on the leader alone."""
+    def trigger(self, failed: FailedCycle) -> None:
+        """Tell it what this agent knows, once a cycle."""
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
         """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
