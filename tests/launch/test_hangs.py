@@ -70,6 +70,8 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
     assert info["decision"]["action"] == "RESTART"
     (note,) = info["notes"]
     assert note.startswith("hang: no output and no progress for")
+    ends = [rank["signal"] for rank in info["ranks"]]
+    assert ends == [9, 9], "no shutdown timeout is spent on ranks that hear no polite signal"
 
 
 def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:

@@ -9,6 +9,7 @@ How processes are started, watched and stopped is torch's business.
 import logging
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -252,11 +253,13 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         if not cycle.failure:
             self._note_failure(f"the workers are {self.group.state.value}")
-        if cycle.failure.startswith(HANG):
+        hangs = cycle.failure.startswith(HANG)
+        if hangs:
             cycle.dumps = collect_dumps(cycle.directory, self._running())
             self._let_others_collect(cycle)
         self._trigger(cycle)
-        self.stop()
+        # Neither a rank that hangs nor one that waits for it hears a polite signal.
+        self.stop(signal.SIGKILL if hangs else signal.SIGTERM)
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
         self._handler.job_store.give_evidence(cycle.evidence)

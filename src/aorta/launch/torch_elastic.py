@@ -125,8 +125,9 @@ class TorchAgent(LocalElasticAgent):
         """Stops what runs, meets the other agents, and starts what comes of it."""
         self._restart_workers(self._worker_group)
 
-    def stop(self) -> None:
-        self._stop_workers(self._worker_group)
+    def stop(self, death_sig: signal.Signals = signal.SIGTERM) -> None:
+        """End the workers; with SIGTERM they have the shutdown timeout to do so themselves."""
+        self._shutdown(death_sig)
 
     def look(self) -> RunResult:
         """How the workers here are. Torch reads the error files of ranks that failed; where one is
