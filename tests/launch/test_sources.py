@@ -106,7 +106,7 @@ def test_a_stop_that_comes_later_is_obeyed_where_that_is_asked_for() -> None:
 
 
 def answered(name: str) -> bool:
-    return not any(thread.name == f"ask-{name}" for thread in threading.enumerate())
+    return not any(thread.name == f"query-{name}" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ class AgentCycle:
         return ends
 
     def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
-        """What this agent can say about the cycle. Failed ranks come first in the logs: whoever
-        reads little reads them. Of ranks whose files are not complete what was heard counts, not
+        """What this agent can say about the cycle. Failed ranks come first in the logs, for
+        those who read little. Of ranks whose files are not complete what was heard counts, not
         what could be written.
         """
         failed = [end.rank for end in ends if end.failed]
@@ -263,7 +263,7 @@ class DecidingAgent(TorchAgent):
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
         self._handler.job_store.give_evidence(cycle.evidence)
-        cycle.is_recorded = True  # by whoever decides
+        cycle.is_recorded = True  # by the agent that decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self.start_again()

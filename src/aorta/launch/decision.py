@@ -3,8 +3,8 @@
 Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
 than a wrong RESTART: no opinion restarts.
 
-All sources are asked at once, within a bounded time. Aggregation `any`: one STOP is a STOP. `all`:
-STOP needs every source that has an opinion, and at least one opinion. A source that is unreachable,
+All sources are queried at once, within a bounded time. Aggregation `any`: one STOP is a STOP.
+`all`: STOP needs every source that has an opinion, and at least one. A source that is unreachable,
 late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one from
 being stopped.
 """
@@ -65,14 +65,14 @@ class AttributionSources:
     def trigger(self, known: Callable[[], FailedCycle]) -> None:
         """Tell every source what this agent knows, without waiting for any."""
         self._triggers = [
-            threading.Thread(target=_tell, args=(source, known), daemon=True)
+            threading.Thread(target=_send, args=(source, known), daemon=True)
             for source in self._sources
         ]
         for thread in self._triggers:
             thread.start()
 
     def finish_triggers(self, timeout: float) -> None:
-        """Before a process leaves: let what is being told arrive, but not for long."""
+        """Before a process leaves: let reports that are under way arrive, but not for long."""
         deadline = time.monotonic() + timeout
         for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -86,8 +86,8 @@ class AttributionSources:
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
         for source in self._sources:
-            name = f"ask-{source.name}"
-            threading.Thread(None, _ask, name, (source, failed, arriving), daemon=True).start()
+            name = f"query-{source.name}"
+            threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -141,7 +141,7 @@ class AttributionSources:
 _Answers = queue.SimpleQueue[SourceVerdict | None]
 
 
-def _ask(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
+def _query(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
     verdict = None
     try:
         verdict = source.read(failed)
@@ -161,18 +161,18 @@ def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
     )
 
 
-def _tell(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
+def _send(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
     failed = known()
     try:
         source.trigger(failed)
     except (SourceError, OSError) as wrong:
         cycle = failed.start.cycle_id
-        log.warning("%s was not told about cycle %s, going on: %s", source.name, cycle, wrong)
+        log.warning("%s could not be sent cycle %s, going on: %s", source.name, cycle, wrong)
 
 
 @dataclass
 class LeaderDecides:
-    """The decider of every agent; only the leader's is ever asked."""
+    """The decider of every agent; only the leader's is ever used."""
 
     sources: AttributionSources
     settings: FaultTolerance
@@ -387,9 +387,9 @@ def everything_known(failed: FailedCycle) -> Evidence:
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
         failures=failures_of(
             [
-                {**row, "agent": piece.agent}
+                {**failure, "agent": piece.agent}
                 for piece in failed.evidence
-                for row in piece.failure_rows(hung)
+                for failure in piece.failure_documents(hung)
             ]
         ),
         flight_recorder=dumps,

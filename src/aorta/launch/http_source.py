@@ -28,7 +28,7 @@ _REFUSED = {400, 403, 422}  # it may not or cannot read the paths
 
 @dataclass
 class HttpSource:
-    """`POST /v1/cycles` tells and `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks; a server
+    """`POST /v1/cycles` reports and `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks; a server
     that does not know these is spoken to as `POST /logs` and `GET /logs`. Whatever it does wrong is
     a `SourceError`.
     """
@@ -36,7 +36,7 @@ class HttpSource:
     client: JsonClient
     kind: str
     timeout: float
-    _speaks_peer: bool | None = None  # until an answer has told
+    _speaks_peer: bool | None = None  # until an answer shows it
     _triggers: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -92,7 +92,7 @@ class HttpSource:
         deadline = time.monotonic() + self.timeout
         try:
             while True:
-                answer = self._ask(failed, deadline)
+                answer = self._query(failed, deadline)
                 if answer.get("status") not in {"pending", "in_flight"}:
                     return self._verdict(answer, failed)
                 left = deadline - time.monotonic()
@@ -103,15 +103,15 @@ class HttpSource:
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
 
-    def _ask(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
+    def _query(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
         """Under no lock: a long poll must not hold up the trigger that it waits for."""
         wait = min(max(0.1, deadline - time.monotonic()), _LONGEST_POLL)
         job, cycle = (quote(part, safe="") for part in (failed.start.job_id, failed.start.cycle_id))
         question = f"/v1/cycles/{job}/{cycle}/decision?wait={wait:g}"
         ours = partial(self.client.call, "GET", question, wait + _GRACE)
-        return self._speak(ours, lambda: self._ask_peer(failed, deadline))
+        return self._speak(ours, lambda: self._query_peer(failed, deadline))
 
-    def _ask_peer(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
+    def _query_peer(self, failed: FailedCycle, deadline: float) -> Mapping[str, Any]:
         """It answers when it is done. Another agent may still be about to tell of the log."""
         paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
         if not paths:
@@ -133,7 +133,7 @@ class HttpSource:
 
 def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
     """Moments are seconds since the epoch, `lived_sec` the seconds from the cycle's start to the
-    failure as this agent saw it, `heartbeat_step` the furthest step that a rank here told.
+    failure as this agent saw it, `heartbeat_step` the furthest step that a rank here reported.
     """
     ended = evidence.ended
     stacks = [dump for dump in evidence.dumps if not dump.endswith(".json")]
@@ -143,7 +143,7 @@ def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
         "agent": evidence.agent,
         "log_paths": [*evidence.log_paths, *stacks],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],
-        "failures": evidence.failure_rows(),
+        "failures": evidence.failure_documents(),
         "agents_expected": len(start.nodes),
         "started": start.started,
         "ended": ended,

@@ -32,7 +32,7 @@ from aorta.launch.agent import DecidingAgent
 from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
-from aorta.launch.output import CYCLES_UNASKED, LARGEST_UNASKED, CycleLogs
+from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import StoreLostError
@@ -225,9 +225,11 @@ def _write_case(
         opened=tuple(sorted(opened)),
     )
     program = (sys.executable, "-P", "-m", "aorta.launch.case")
-    told = pickle.dumps(request)
+    words = pickle.dumps(request)
     try:
-        subprocess.run(program, input=told, capture_output=True, timeout=_CASE_WITHIN, check=True)
+        subprocess.run(
+            program, input=words, capture_output=True, timeout=_CASE_WITHIN, check=True
+        )
     except (OSError, subprocess.SubprocessError) as wrong:
         lines = (getattr(wrong, "stderr", None) or b"").decode(errors="replace").splitlines()
         log.warning("the case could not be written: %s", lines[-1] if lines else wrong)
@@ -283,24 +285,24 @@ def _name_of(options: Options) -> str:
     return next((word for word in words if not word.startswith("-")), "")
 
 
-def _log_dir(asked: Path | None) -> Path:
+def _log_dir(given: Path | None) -> Path:
     """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
     try:
-        if asked is not None:
-            asked.mkdir(parents=True, exist_ok=True)
-            return asked
+        if given is not None:
+            given.mkdir(parents=True, exist_ok=True)
+            return given
         chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_"))
     except OSError as wrong:
-        if asked is not None:
-            raise UsageError(f"--log-dir {asked} cannot be made: {wrong.strerror}") from None
+        if given is not None:
+            raise UsageError(f"--log-dir {given} cannot be made: {wrong.strerror}") from None
         log.warning("there is no room for logs; attribution has only the last words of each rank")
         return Path(os.devnull) / "logs"
     log.info(
         "logs are in %s: of each stream the last %d MiB, of the cycles the last %d; use --log-dir "
         "to keep all",
         chosen,
-        LARGEST_UNASKED >> 20,
-        CYCLES_UNASKED,
+        LARGEST_TEMPORARY >> 20,
+        CYCLES_TEMPORARY,
     )
     return chosen
 

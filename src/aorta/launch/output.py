@@ -36,8 +36,8 @@ _PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
 _TAIL = 16 << 10
 _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
-LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
-CYCLES_UNASKED = 4
+LARGEST_TEMPORARY = 16 << 20  # of one stream, without --log-dir
+CYCLES_TEMPORARY = 4
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class OutputPump:
 
     def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.tail for stream in self.streams if stream.rank == rank)
-        return "".join(text.decode("utf-8", "replace") for text in told)
+        tails = (stream.tail for stream in self.streams if stream.rank == rank)
+        return "".join(text.decode("utf-8", "replace") for text in tails)
 
     @property
     def incomplete(self) -> frozenset[int]:
@@ -260,7 +260,7 @@ class CycleLogs(LogsSpecs):
             os.close(file)
         self._beats.clear()
         if self.bounded:
-            oldest = start.cycle - CYCLES_UNASKED
+            oldest = start.cycle - CYCLES_TEMPORARY
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return self.log_dir.prepare(start)
 
@@ -282,7 +282,7 @@ class CycleLogs(LogsSpecs):
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
-        pump = OutputPump(LARGEST_UNASKED if self.bounded else None)
+        pump = OutputPump(LARGEST_TEMPORARY if self.bounded else None)
         users = self.users.reify(envs) if self.users is not None else LogsDest()
         destination = LogsDest()
         for local_rank, env in envs.items():
@@ -295,9 +295,9 @@ class CycleLogs(LogsSpecs):
                 sinks = self._sinks(stream, file, local_rank, env, len(envs))
                 if users_files.get(local_rank):
                     sinks.append(_Sink(_to_file(Path(users_files[local_rank]))))
-                carried = _Stream(rank, file, *_pipe(), sinks)
-                pump.streams.append(carried)
-                paths[local_rank] = f"/proc/{os.getpid()}/fd/{carried.writes}"
+                piped = _Stream(rank, file, *_pipe(), sinks)
+                pump.streams.append(piped)
+                paths[local_rank] = f"/proc/{os.getpid()}/fd/{piped.writes}"
             destination.error_files[local_rank] = str(directory.error_file(rank))
         pump.start()
         self.pump = pump

@@ -93,7 +93,7 @@ class WorkerEnd:
     def failed(self) -> bool:
         return self.exit_code != 0 and not self.stopped_by_agent
 
-    def row(self, node: str) -> dict[str, Any]:
+    def document(self, node: str) -> dict[str, Any]:
         """As attribution, the service and cycle_info.json spell it."""
         return {"node": node, **asdict(self)}
 
@@ -120,7 +120,7 @@ class CycleEvidence:
     tails: Mapping[int, str] = field(default_factory=dict)
     hung_rank: int | None = None  # the one whose heartbeat stopped
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
-    step: int | None = None  # the last step a heartbeat told
+    step: int | None = None  # the last step of a heartbeat
     note: str = ""  # what the agent itself saw: a hang, a lost node
 
     @property
@@ -136,13 +136,13 @@ class CycleEvidence:
     def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
-    def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+    def failure_documents(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
         """Ranks that failed, and those stopped because of them; in a hang, who hung."""
         if self.hung:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
-        return [end.row(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
+        return [end.document(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
     @property
     def _blamed(self) -> frozenset[int]:
@@ -215,7 +215,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class CaseRequest:
-    """What the process that writes the case is told, as plain values."""
+    """What the process that writes the case reads, as plain values."""
 
     log_dir: Path
     failed: FailedCycle

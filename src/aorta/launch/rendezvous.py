@@ -1,6 +1,6 @@
 """The deciding rendezvous: agents meet on a store of their own, and the first of them decides.
 
-An agent joins a round by adding itself to the round's list; whoever sees that enough have come
+An agent joins a round by adding itself to the round's list; the one that sees that enough have come
 closes the round by writing its members, once. Rank 0 of them is the leader: it writes the round's
 outcome, and everybody else reads it. A leader that dies before it wrote is no loss: the others join
 the next round, whose leader finds the same facts. An outcome that ends the job raises
@@ -186,10 +186,10 @@ class DecidingRendezvous(RendezvousHandler):
         """Become a member of the next round that takes this node."""
         number = self._next_round()
         while True:
-            asked = self.job_store.join(number, self.node)
+            waiting = self.job_store.join(number, self.node)
             is_known = number == self._round + 1
             before = self.members if is_known else self.job_store.members(number - 1) or ()
-            looks_now = asked == 1 or asked >= self._meeting.most
+            looks_now = waiting == 1 or waiting >= self._meeting.most
             members = self._wait_for_members(_Round(number, before), looks_now=looks_now)
             if self.node in members:
                 self._round, self.members = number, members

@@ -18,7 +18,7 @@ that only one agent owns. Keys, below one prefix per job:
 | `cycle/<n>/failed` | the first agent that saw cycle n fail, and what it saw |
 | `cycle/<n>/over` | that cycle n is over, for whatever reason: every agent waits for this key |
 | `cycle/<n>/evidence/<g>` | what the agent of group rank g knows about the end of its ranks |
-| `cycle/<n>/told` | the group ranks whose evidence is there |
+| `cycle/<n>/reported` | the group ranks whose evidence is there |
 | `cycle/<n>/done`, `dumped` | how many agents finished it, or have the dumps of hanging ranks |
 | `cycle/<n>/quiet/<g>` | for how long the ranks of g have been silent |
 """
@@ -204,8 +204,8 @@ class JobStore:
         return self._count(f"round/{round_number}/count", 1)
 
     def joined(self, round_number: int) -> list[Node]:
-        told = self._get(f"round/{round_number}/joined") or b""
-        return list(dict.fromkeys(decode(Node, line) for line in told.splitlines()))
+        found = self._get(f"round/{round_number}/joined") or b""
+        return list(dict.fromkeys(decode(Node, line) for line in found.splitlines()))
 
     def close_round(self, round_number: int, members: Sequence[Node]) -> tuple[Node, ...]:
         """Write who is in it unless it is written; returns who is."""
@@ -273,27 +273,29 @@ class JobStore:
     def give_evidence(self, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
         self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
-        self._call("append", f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
+        self._call("append", f"cycle/{evidence.cycle}/reported", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
-        return len(self._told(start.cycle)) == len(start.nodes)
+        return len(self._reported(start.cycle)) == len(start.nodes)
 
     def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
         """What is there: agents give theirs before they join, so nothing is waited for."""
-        keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
+        keys = [_evidence_key(start.cycle, group) for group in self._reported(start.cycle)]
         if not keys:
             return ()
         return tuple(decode(CycleEvidence, text) for text in self._multi_get(keys))
 
     def forget_evidence(self, cycle: int) -> None:
         """Evidence of cycles that are long decided would pile up in the store's memory."""
-        keys = [_evidence_key(cycle, group) for group in self._told(cycle)]
+        keys = [_evidence_key(cycle, group) for group in self._reported(cycle)]
         if keys:
             self._call("multi_set", keys, [""] * len(keys))
 
-    def _told(self, cycle: int) -> list[int]:
+    def _reported(self, cycle: int) -> list[int]:
         """The groups that gave their evidence."""
-        return sorted({int(group) for group in (self._get(f"cycle/{cycle}/told") or b"").split()})
+        return sorted(
+            {int(group) for group in (self._get(f"cycle/{cycle}/reported") or b"").split()}
+        )
 
     def finished(self, cycle: int, more: int = 0) -> int:
         """How many agents have ranks that all succeeded."""

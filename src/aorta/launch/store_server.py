@@ -79,9 +79,9 @@ class Meeting:
 
 def _hosts(parameters: RendezvousParameters) -> bool:
     """As torch guesses it, where the user does not say."""
-    told = parameters.get_as_bool("is_host")
-    if told is not None:
-        return told
+    given = parameters.get_as_bool("is_host")
+    if given is not None:
+        return given
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
     return is_this_machine(host)
 
