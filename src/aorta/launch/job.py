@@ -227,9 +227,7 @@ def _write_case(
     program = (sys.executable, "-P", "-m", "aorta.launch.case")
     words = pickle.dumps(request)
     try:
-        subprocess.run(
-            program, input=words, capture_output=True, timeout=_CASE_WITHIN, check=True
-        )
+        subprocess.run(program, input=words, capture_output=True, timeout=_CASE_WITHIN, check=True)
     except (OSError, subprocess.SubprocessError) as wrong:
         lines = (getattr(wrong, "stderr", None) or b"").decode(errors="replace").splitlines()
         log.warning("the case could not be written: %s", lines[-1] if lines else wrong)
