@@ -136,10 +136,14 @@ def connect(meeting: Meeting) -> tuple[JobStore, WorkerStore]:
     except ValueError as wrong:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
-        raise StoreLostError(
-            f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
-            "or correct --rdzv-endpoint (or --master-addr and --master-port)"
-        ) from unreachable
+        correct = "correct --rdzv-endpoint (or --master-addr and --master-port)"
+        what = f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, or {correct}"
+        if meeting.rank == 0:
+            what = (
+                f"no rendezvous store can be opened at {meeting.endpoint}: another program has the "
+                f"port, or another agent --node-rank 0 too; {correct} or --node-rank"
+            )
+        raise StoreLostError(what) from unreachable
 
 
 def _agents_store(meeting: Meeting) -> TCPStore:
