@@ -71,9 +71,7 @@ def main() -> None:
         again = _row(f"aorta launch, verdict after {latency:g} s", restarts, stops)
         if latency == 0.0 and stock is not None and again is not None:
             print(f"{'':4}over torchrun: {again - stock:+.2f}   (target: under +0.30)")
-    print(
-        "every kind of source begins at the trigger; what is left to wait for after the rendezvous:"
-    )
+    print("by kind of source; what the leader waits for after the rendezvous:")
     for name, flags in SOURCES.items():
         _row(f"aorta launch, {name}", [_run([*BASE, *flags], logs=True) for _ in range(REPEATS)])
     with _attribution("RESTART", 0.0, speaks_peer=True) as (url, _):

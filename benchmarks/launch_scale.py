@@ -89,8 +89,8 @@ class _Agent(DecidingAgent):
     def __init__(
         self, number: int, seen: Seen, parameters: RendezvousParameters, logs: Path
     ) -> None:
-        meeting = Meeting.of(parameters, None, None)
-        store, workers = connect(parameters, meeting)
+        meeting = Meeting.of(parameters, role="scale")
+        store, workers = connect(meeting)
         sources = AttributionSources([_Silent()], "any")
         settings = FaultTolerance(max_no_progress_cycles=0)
         decider = LeaderDecides(sources, settings, "scale", FAILURES + 1, LogDir(logs))
@@ -99,7 +99,7 @@ class _Agent(DecidingAgent):
         super().__init__(spec, CycleLogs(LogDir(logs), Shown()), rendezvous, sources, None)
         self._number = number
         self._seen = seen
-        store._store.calls.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
+        store.calls.tally = (seen.ours, number)  # type: ignore[attr-defined]
         store._watch.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
         self._note_decision(store)
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import chdir, nullcontext
+from contextlib import chdir
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -91,7 +91,7 @@ def files_of_a_failure() -> set[str]:
         sys.setprofile(note)
         try:
             job = ["--standalone", "--nproc-per-node", "2", "--log-dir", "logs", "job.py"]
-            launch(job, lambda _: nullcontext(""))
+            launch(job)
         finally:
             sys.setprofile(None)
         assert Path("logs/case/aorta.yaml").exists()

@@ -4,8 +4,8 @@ importing click.
 
 import sys
 
-from aorta.cli.streams import open_standard_streams
-from aorta.cli.verbs import top_help
+from aorta.cli import top_help
+from aorta.cli.printing import open_standard_streams
 from aorta.version import __version__
 
 

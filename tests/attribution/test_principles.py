@@ -316,3 +316,18 @@ def test_the_exception_is_quoted_and_not_the_line_that_raised_it() -> None:
         'raise ValueError(f"activation overflow in unit {x}")',
     )
     assert "overflow in unit 10" in found(log).finding.summary
+
+
+@pytest.mark.parametrize("name", ["crash", "stuck", "fail"])
+def test_the_name_of_a_script_says_nothing_of_its_failure(name: str) -> None:
+    text = raised("RuntimeError: bad sample 17").replace("train.py", f"{name}.py")
+    assert found(text).finding.summary == "rank 0: user_exception: RuntimeError: bad sample 17"
+
+
+@pytest.mark.parametrize("words", ["", "terminate called without an active exception\n"])
+def test_an_exception_after_which_native_threads_abort_is_what_failed(words: str) -> None:
+    """As gloo's and NCCL's do, where an interpreter ends under them."""
+    dies = STEPS + raised("ValueError: bad sample 17") + words
+    ends = (RankEnd(0, signal=15), RankEnd(1, signal=6))
+    finding = found(STEPS + LOST, dies, ends=ends).finding
+    assert finding.summary == "rank 1: user_exception: ValueError: bad sample 17"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.cli.verbs import VERBS
+from aorta.cli import VERBS
 from support.aorta_cli import COMMAND, environ
 from support.git_repositories import numbered
 from support.reductions import numeric, write_spec

@@ -10,8 +10,8 @@ from functools import cache
 import click
 import pytest
 
+from aorta.cli import VERBS
 from aorta.cli.app import app
-from aorta.cli.verbs import VERBS
 from aorta.registry.mitigations import load_mitigations
 from support.aorta_cli import ROOT, aorta
 

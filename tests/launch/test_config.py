@@ -8,7 +8,7 @@ import pytest
 
 from aorta.core.errors import AortaError
 from aorta.launch.config import FaultTolerance, add_flags, fault_tolerance
-from aorta.launch.sources import build_sources
+from aorta.launch.decision import build_sources
 
 EVERYTHING = """
 fault_tolerance:

@@ -166,7 +166,7 @@ def test_a_dead_service_and_a_lying_one_cost_a_job_nothing_but_a_line(site: Site
     with serving(Oracle(lambda _: b"<html>certainly not JSON")) as oracle:
         end = site.run(*asked(oracle, "--ft-attribution-http-url", "http://127.0.0.1:9"), str(job))
     assert end.code == 0, end
-    assert "was not told about cycle" in end.err
+    assert "could not be sent cycle" in end.err
     assert "not JSON" in end.err
     assert "unreachable" in end.err
 

@@ -5,8 +5,6 @@ command line see.
 import ast
 import io
 import json
-import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -15,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.launching import Site, environment, script
-from support.waiting import patience
+from support.launching import Site, script
 
 VALUES = {
     "logs_specs": "default",
@@ -115,21 +112,6 @@ def test_output_reaches_a_caller_that_put_text_in_place_of_its_stdout(site: Site
     with redirect_stdout(captured):
         launch_or_raise(["--log-dir", str(site.logs), "-t", "3", str(job)])
     assert captured.getvalue() == "[default0]:hello from 0\n"
-
-
-def test_help_needs_no_torch(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
-    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
-    ran = subprocess.run(
-        [sys.executable, "-m", "aorta", "launch", "--help"],
-        env=environment(PYTHONPATH=path),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert "--ft-attrsvc-url" in ran.stdout
-    assert "once torch is installed" in " ".join(ran.stdout.split())
 
 
 NAMED_SO = (

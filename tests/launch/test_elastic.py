@@ -102,3 +102,15 @@ def test_an_agent_that_arrives_after_the_end_leaves_with_the_job_s_exit_code(sit
     assert (first.code, late.code) == (0, 0), late
     assert "the job has already ended: every rank succeeded" in late.err
     assert (site.folder / "ran").read_text() == "x"
+
+
+def test_a_port_that_is_taken_is_named_to_the_agent_that_would_host_the_store(site: Site) -> None:
+    """As by another agent that was given --node-rank 0 too: there is nobody else to start."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    taken = TCPStore("127.0.0.1", site.port, is_master=True, wait_for_workers=False)
+    where = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(taken.port))
+    end = site.run(*where, "--node-rank", "0", str(script(site.folder, "pass")))
+    assert end.code == 5, end
+    assert "another agent --node-rank 0 too" in end.err
+    assert "start the agent that hosts it" not in end.err

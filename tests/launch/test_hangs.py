@@ -70,6 +70,8 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
     assert info["decision"]["action"] == "RESTART"
     (note,) = info["notes"]
     assert note.startswith("hang: no output and no progress for")
+    ends = [rank["signal"] for rank in info["ranks"]]
+    assert ends == [9, 9], "no shutdown timeout is spent on ranks that hear no polite signal"
 
 
 def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
@@ -132,7 +134,8 @@ def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
 def test_a_file_system_that_does_not_answer_well_ends_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aorta.launch.cycle import AgentCycle, HangWatch, collect_dumps
+    from aorta.launch.agent import AgentCycle
+    from aorta.launch.hangs import HangWatch, collect_dumps
     from aorta.launch.output import CycleLogs, Shown
 
     def stale(*_: object, **__: object) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from aorta.attribution.client import JsonClient
+from aorta.launch.http_source import HttpSource
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
-from aorta.launch.sources import HttpSource
 from support.attribution_service import running_service
 from support.launching import RESTARTS_AND_WAITS, Site, answer, script
 from support.waiting import eventually, wait_until
@@ -219,7 +219,7 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     failed = FailedCycle(CycleStart("job", 0, ("here",)), (evidence,))
     with backend(Peer(slow_refusal=0.2).answer) as url:
         source = HttpSource(JsonClient(url), "http", 30.0)
-        telling = threading.Thread(target=source.trigger, args=(failed, None))
+        telling = threading.Thread(target=source.trigger, args=(failed,))
         telling.start()
         time.sleep(read_after)
         verdict = source.read(failed)
@@ -251,7 +251,7 @@ def test_a_leader_that_asks_before_anybody_has_told_does_not_hold_up_the_telling
 
         def tell() -> None:
             asked.wait()
-            source.trigger(failed, None)
+            source.trigger(failed)
 
         telling = threading.Thread(target=tell, daemon=True)
         telling.start()

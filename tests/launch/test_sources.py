@@ -1,7 +1,6 @@
 """One verdict from many sources, in bounded time, whatever they do."""
 
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -12,15 +11,12 @@ from aorta.launch.config import Aggregation
 from aorta.launch.decision import AttributionSources
 from aorta.launch.records import (
     Action,
-    CycleEvidence,
     CycleStart,
     DecisionSource,
-    Everybody,
     FailedCycle,
     SourceError,
     SourceVerdict,
 )
-from aorta.launch.sources import LocalSource
 from support.waiting import patience, wait_until
 
 FAILED = FailedCycle(CycleStart("job", 0, ("node",)), ())
@@ -38,8 +34,8 @@ class Says:
     def name(self) -> str:
         return f"says {self._answer}"
 
-    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        del failed, everybody
+    def trigger(self, failed: FailedCycle) -> None:
+        del failed
         self.triggers += 1
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
@@ -110,7 +106,7 @@ def test_a_stop_that_comes_later_is_obeyed_where_that_is_asked_for() -> None:
 
 
 def answered(name: str) -> bool:
-    return not any(thread.name == f"ask-{name}" for thread in threading.enumerate())
+    return not any(thread.name == f"query-{name}" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(
@@ -128,56 +124,3 @@ def test_a_stop_behind_the_decision_is_not_called_late(
     wait_until(lambda: answered(second.name), "its answer")
     assert "late STOP" not in caplog.text
     assert not heard
-
-
-def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
-    runs: list[str] = []
-    begun = threading.Event()
-
-    def analyse(failed: FailedCycle) -> SourceVerdict:
-        runs.append(failed.start.cycle_id)
-        begun.set()
-        time.sleep(0.2)
-        return SourceVerdict(Action.RESTART, "why")
-
-    sources = AttributionSources([LocalSource("here", analyse)], "any")
-    sources.trigger(lambda: FAILED, lambda _: FAILED)
-    assert begun.wait(30), "the agent that leads analyses from the trigger on"
-    assert sources.read(FAILED, 30).action is Action.RESTART
-    assert sources.read(FAILED, 30).action is Action.RESTART
-    assert runs == ["job:0"]
-
-
-def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() -> None:
-    """The analysis begins beside the rendezvous, and its answer is used if nothing was added
-    meanwhile.
-    """
-    runs: list[int] = []
-    start = CycleStart("job", 0, ("one", "two"))
-    pieces = tuple(
-        CycleEvidence("job", "job:0", 0, name, name, g) for g, name in enumerate(start.nodes)
-    )
-    told = iter([None, None, FailedCycle(start, pieces)])
-
-    def analyse(failed: FailedCycle) -> SourceVerdict:
-        runs.append(len(failed.evidence))
-        return SourceVerdict(Action.RESTART, "why")
-
-    source = LocalSource("here", analyse)
-    source.trigger(FailedCycle(start, pieces[:1]), lambda _: next(told))
-    assert runs == [2]
-    assert source.read(FailedCycle(start, pieces)) is not None
-    assert runs == [2], "the same evidence is not analysed twice"
-    source.read(FailedCycle(start, pieces[:1]))
-    assert runs == [2, 1], "other evidence is"
-
-
-def test_agents_that_do_not_lead_leave_the_analysis_to_the_leader() -> None:
-    runs: list[str] = []
-
-    def analyse(failed: FailedCycle) -> SourceVerdict:
-        runs.append(failed.start.cycle_id)
-        return SourceVerdict(Action.RESTART, "why")
-
-    LocalSource("here", analyse).trigger(FAILED, None)
-    assert runs == []

@@ -43,13 +43,13 @@ _PLAIN = (
     "aorta.views.lines",
     # What a verb loads only on its way, and what it compiles for the first failure that it
     # attributes.
-    *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources:warm_up"),
-    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
+    *("aorta.report.building", "aorta.solve.running", "aorta.launch.decision:warm_up"),
+    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.pages"),
     # what cannot change while a process lives is asked once in it
     "aorta.probe.snapshot:collect_env",
 )
 _OF_A_VERB = {
-    "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources:warm_up"),
+    "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.decision:warm_up"),
     "attrsvc": (
         *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
         "aorta.attribution.service.store",

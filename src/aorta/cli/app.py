@@ -14,9 +14,8 @@ from typing import NoReturn
 
 import click
 
-from aorta.cli.printing import say
-from aorta.cli.streams import why_results_are_lost
-from aorta.cli.verbs import OTHER_NAMES, UNLISTED, VERBS, top_help
+from aorta.cli import COMMANDS, OTHER_NAMES, VERBS, top_help
+from aorta.cli.printing import say, why_results_are_lost
 from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
 
@@ -33,13 +32,13 @@ class _LazyVerbs(click.Group):
             return (
                 group.get_command(ctx, inner) if isinstance(group, click.Group) and inner else group
             )
-        modules = {**{verb: f"aorta.cli.{verb}" for verb in VERBS}, **UNLISTED}
-        if name not in modules:
-            near = difflib.get_close_matches(name, modules, 1)
+        if name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, 1)
             if near:
                 raise UsageError(f"there is no verb {name!r}; did you mean {near[0]!r}?")
             return None
-        command: click.Command = importlib.import_module(modules[name]).command
+        module, _, found = COMMANDS[name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"aorta.cli.{module}"), found)
         return command
 
     def get_help(self, ctx: click.Context) -> str:

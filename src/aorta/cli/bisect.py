@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_above
+from aorta.cli.printing import print_json, say
 from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     findings = bisect(
         request,
         lambda: display.listeners(describe=short, each=options.a_line_a_trial),
-        (lambda _: None) if display.quiet else say_above,
+        (lambda _: None) if display.quiet else say,
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())

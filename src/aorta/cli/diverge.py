@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +11,6 @@ from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.engine.events import Event, Listener
-
-
-def _variables(option: str, given: tuple[str, ...], by_old_name: tuple[str, ...]) -> dict[str, str]:
-    old = option.replace("set", "env")
-    variables = options.variables_from(by_old_name, option=old)
-    if variables:
-        say(f"aorta: {old} is called {option} now; both mean the same")
-    return {**variables, **options.variables_from(given, option=option)}
 
 
 def _listeners(display: options.Display) -> "Sequence[Listener]":
@@ -48,13 +39,15 @@ def _listeners(display: options.Display) -> "Sequence[Listener]":
     )
 
 
+def _variables(side: str) -> options.Decorator:
+    names = (f"--{side}-set", f"--{side}-env", f"{side}_set")  # the second is the old name
+    help_text = f"A variable of the {side} side; repeatable."
+    return click.option(*names, multiple=True, metavar="NAME=VALUE", help=help_text)
+
+
 @click.command(cls=options.DirectoryFirst, context_settings={"allow_interspersed_args": False})
-@click.option("--bad-set", multiple=True, metavar="NAME=VALUE", help="A variable of the bad side.")
-@click.option(
-    "--good-set", multiple=True, metavar="NAME=VALUE", help="A variable of the good side."
-)
-@click.option("--bad-env", multiple=True, metavar="NAME=VALUE", help="The old name of --bad-set.")
-@click.option("--good-env", multiple=True, metavar="NAME=VALUE", help="The old name of --good-set.")
+@_variables("bad")
+@_variables("good")
 @click.option("--good-mitigations", default="", help="Comma-separated, for the good side.")
 @click.option("--good", metavar="REV", help="The good side is this revision.")
 @click.option("--good-device", type=click.Choice(["cpu"]), help="The good side runs there.")
@@ -67,13 +60,7 @@ def _listeners(display: options.Display) -> "Sequence[Listener]":
 @click.option("--steps", metavar="A:B", help="Record these steps only.")
 @options.mitigations_files
 @click.option("--seed", type=int, default=0, show_default=True, help="Of both sides.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("diverge"),
-    show_default=True,
-    help="Directory of the results.",
-)
+@options.output("diverge")
 @options.running_trials
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
@@ -83,8 +70,6 @@ def command(
     dry_run: bool,
     bad_set: tuple[str, ...],
     good_set: tuple[str, ...],
-    bad_env: tuple[str, ...],
-    good_env: tuple[str, ...],
     good_mitigations: str,
     steps: str | None,
     **given: Any,
@@ -113,8 +98,8 @@ def command(
     display = options.display_from(given)
     request = DivergeRequest(
         run_dir=options.directory_from(given),
-        bad_set=_variables("--bad-set", bad_set, bad_env),
-        good_set=_variables("--good-set", good_set, good_env),
+        bad_set=options.variables_from(bad_set, "--bad-set"),
+        good_set=options.variables_from(good_set, "--good-set"),
         good_mitigations=options.names_from(good_mitigations),
         steps=parse_steps(steps),
         executor=options.executor_from(given),

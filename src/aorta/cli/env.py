@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aorta.cli.options import as_json
 from aorta.cli.printing import print_json, say
 from aorta.core.errors import InfrastructureError, UsageError
 
@@ -30,7 +31,7 @@ def command() -> None:
     type=click.Path(path_type=Path),
     help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as one JSON document.")
+@as_json
 @click.option(
     "--diff",
     "compared",
@@ -112,7 +113,7 @@ def _show_differences(first: Path, second: Path, *, as_json: bool) -> None:
 
     found = differences(_snapshot_at(first), _snapshot_at(second))
     if as_json:
-        rows = [_as_row(entry) for entry in found]
+        rows = [{"path": e.path, "change": e.change, "a": e.before, "b": e.after} for e in found]
         print_json("aorta.env.diff/1", {"equal": not rows, "differences": rows})
         return
     for entry in found:
@@ -132,14 +133,9 @@ def _snapshot_at(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def _as_row(entry: "Difference") -> dict[str, Any]:
-    return {"path": entry.path, "change": entry.change, "a": entry.before, "b": entry.after}
-
-
 def _as_line(entry: "Difference") -> str:
-    before, after = (json.dumps(side, ensure_ascii=False) for side in (entry.before, entry.after))
-    if entry.change == "added":
-        return f"+ {entry.path}: {after}"
-    if entry.change == "removed":
-        return f"- {entry.path}: {before}"
-    return f"~ {entry.path}: {before} -> {after}"
+    sign = {"added": "+", "removed": "-"}.get(entry.change, "~")
+    sides = {"added": [entry.after], "removed": [entry.before]}
+    shown = sides.get(entry.change, [entry.before, entry.after])
+    values = " -> ".join(json.dumps(side, ensure_ascii=False) for side in shown)
+    return f"{sign} {entry.path}: {values}"

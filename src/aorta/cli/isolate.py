@@ -33,9 +33,7 @@ from aorta.cli.printing import print_json, say, say_plan
 @options.environment_layers
 @options.oracle_options
 @options.placed_trials
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=Path("isolate"), show_default=True
-)
+@options.output("isolate")
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Show the first placements; run nothing.")
 @options.displaying

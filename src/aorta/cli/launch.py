@@ -5,41 +5,11 @@ import os
 import sys
 import traceback
 import warnings
-from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import click
 
 from aorta.core.errors import AortaError, Exit, InfrastructureError
-
-
-@contextmanager
-def _live_page(log_dir: Path) -> Iterator[str]:
-    from aorta.report.watch import WatchServer
-
-    server = WatchServer(log_dir)
-    server.serve_aside()
-    try:
-        yield server.address
-    finally:
-        server.stop()
-
-
-def _help_without_torch() -> str:
-    """Torchrun's own options are the installed torch's to tell; ours are not."""
-    from aorta.launch.config import DESCRIPTION, USAGE, add_flags
-
-    parser = ArgumentParser(
-        "aorta launch",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog="Torchrun's options are taken as they are. They are listed here once torch is "
-        "installed.",
-    )
-    add_flags(parser)
-    return parser.format_help()
 
 
 class _TorchrunCommand(click.Command):
@@ -64,15 +34,12 @@ def command(arguments: tuple[str, ...]) -> None:
     try:
         from aorta.launch.job import launch
     except ModuleNotFoundError as missing:
-        if arguments[:1] in {("--help",), ("-h",)}:
-            click.echo(_help_without_torch())
-            return
         raise InfrastructureError(
             f"aorta launch needs {missing.name}, which is not installed; install the build that "
             "is meant for this machine"
         ) from None
     try:
-        code = launch(arguments, _live_page)
+        code = launch(arguments)
     except AortaError as wrong:
         click.echo(f"aorta: {wrong}", err=True)
         code = int(wrong.exit_code)

@@ -1,4 +1,4 @@
-"""`aorta mcp`: attribution, solves and reports as tools for an assistant."""
+"""`aorta mcp`: attribution as tools for an assistant."""
 
 from pathlib import Path
 
@@ -22,8 +22,7 @@ from aorta.cli.service_options import Access, server_token_options
     multiple=True,
     default=[Path()],
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that logs and runs may be read from and solves started in (repeatable; "
-    "default: the current one).",
+    help="Directory that logs may be read from (repeatable; default: the current one).",
 )
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
@@ -38,11 +37,7 @@ def command(
     token_file: Path | None,
     no_token: bool,
 ) -> None:
-    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs
-    (start_solve, solve_status, get_report, list_runs) over MCP.
-
-    start_solve runs a command as the user who started the server, in an allowed directory; over
-    http it is there only with --token-file.
+    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) over MCP.
 
     --token-file: asked of callers (http) and shown to the service; without it both find the token
     that a server of yours made. Exit codes: 0 the client went away or it was stopped, 2 the command
@@ -52,10 +47,8 @@ def command(
 
     try:
         from aorta.attribution.client import JsonClient, token_for
-        from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import create_server
         from aorta.attribution.service.server import Guard, RateLimit, leave, listen, serve, url_of
-        from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
@@ -65,8 +58,6 @@ def command(
     if service_url:
         service = JsonClient(service_url, access.shown, find_token=token_for)
     server = create_server(roots, service)
-    may_start = transport == "stdio" or access.shown is not None
-    add_run_tools(server, PathJail(roots), may_start=may_start)
     if transport == "stdio":
         server.run("stdio")
         return

@@ -59,6 +59,20 @@ def unless(option: str, name: str, help: str) -> Decorator:  # noqa: A002
     return click.option(option, name, is_flag=True, flag_value=False, default=True, help=help)
 
 
+def output(default: str, *names: str) -> Decorator:
+    """Where the run directory is made."""
+    return click.option(
+        *("--output", *names),
+        type=click.Path(path_type=Path),
+        default=Path(default),
+        show_default=True,
+        help="Directory of the results.",
+    )
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
 Given = dict[str, Any]
 """What click gave a command: a value for each of its options, by name."""
 
@@ -110,7 +124,7 @@ def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
         click.option(
             "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
         ),
-        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+        as_json,
         click.option(*verbose, "verbose", is_flag=True, help=help),
         click.option("-q", "--quiet", is_flag=True, help="No progress."),
     )

@@ -1,6 +1,10 @@
-"""How a verb speaks: one JSON document on stdout for machines, words for people."""
+"""What a command line writes: one JSON document on stdout for machines, words on stderr for people.
+Losing a stream never loses the work.
+"""
 
+import errno
 import fcntl
+import io
 import json
 import os
 import stat
@@ -8,22 +12,23 @@ import sys
 import termios
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from aorta.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """The one document of `--json`. Nothing else of ours goes to stdout in that mode."""
     document = {"schema": schema, "aorta_version": __version__, **content}
-    click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
 def say(text: str = "") -> None:
-    """Words for people go to stderr: stdout belongs to results."""
-    click.echo(text, err=True)
+    """Words for people go to stderr, above a live view: stdout belongs to results."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def say_plan(lines: Iterable[str]) -> None:
@@ -50,6 +55,56 @@ def warn_of_stdin() -> None:
             )
 
 
-def say_above(text: str) -> None:
-    """Above a live view, which takes over `sys.stderr`; click writes past it."""
-    print(text, file=sys.stderr, flush=True)
+class _Unfailing(io.FileIO):
+    """A stream that takes what cannot be written, and keeps the first reason in `failed`.
+
+    `aorta run ... 2>&1 | head -1`: a reader who has seen enough ends neither the trials nor changes
+    their exit code.
+    """
+
+    failed: OSError | None = None
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except BlockingIOError:
+            raise
+        except OSError as wrong:
+            self.failed = self.failed or wrong
+            return memoryview(data).nbytes
+
+
+def open_standard_streams() -> None:
+    """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not
+    fail.
+
+    A word that is no UTF-8 is printed as an escape, which in JSON reads back as the same word.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout = _unfailing(1, sys.stdout)
+    sys.stderr = _unfailing(2, sys.stderr)
+
+
+def _unfailing(number: int, stream: object) -> io.TextIOWrapper:
+    known = stream if isinstance(stream, io.TextIOWrapper) else None
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Unfailing(number, "w", closefd=False)),
+        encoding=known.encoding if known else "utf-8",
+        errors="backslashreplace",
+        line_buffering=known.line_buffering if known else False,
+        write_through=known.write_through if known else False,
+    )
+
+
+def why_results_are_lost() -> str:
+    """What kept results from stdout, such as a full disk; empty where all of them are out, or where
+    their reader has left.
+    """
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    failed = raw.failed if isinstance(raw, _Unfailing) else None
+    return "" if failed is None or failed.errno == errno.EPIPE else failed.strerror or str(failed)

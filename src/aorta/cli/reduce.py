@@ -111,7 +111,7 @@ def _leave(report: "ReduceReport") -> None:
 )
 @click.option("--timeout", type=options.Duration(), help="Of the one run: seconds, or 30s, 10m.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@options.as_json
 @options.command_words("-- COMMAND...")
 def init(
     output: Path,

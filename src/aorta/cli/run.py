@@ -1,7 +1,6 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
 @options.environment_layers
 @options.oracle_options
 @options.running_trials
-@click.option(
-    "--output",
-    "--results-dir",
-    "results_dir",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-)
+@options.output("results", "--results-dir", "results_dir")
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying

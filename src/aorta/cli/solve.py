@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
 @click.option("--stages", default="", metavar="A,B", help="Only these, and always reproduce.")
 @click.option("--skip", default="", metavar="A,B", help="All but these; never reproduce.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
+@options.output("solve")
 @click.option("--ticket", help="Names the bundle.")
 @click.option("--allow-binary", is_flag=True, help="Pack data that is no text as it is.")
 @options.mitigations_files

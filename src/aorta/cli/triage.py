@@ -16,20 +16,11 @@ if TYPE_CHECKING:
     from aorta.triage.stack_report import StackReport
 
 
-class _RunsByDefault(click.Group):
-    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 def _names(listed: str | None) -> tuple[str, ...] | None:
     return None if listed is None else options.names_from(listed)
 
 
-@click.group(cls=_RunsByDefault, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Which mitigation, in which environment, makes the failure stop?"""
 
@@ -107,7 +98,7 @@ def run(
 
 @command.command("list-mitigations")
 @options.mitigations_files
-@click.option("--json", "as_json", is_flag=True)
+@options.as_json
 def list_mitigations(mitigations_files: tuple[Path, ...], as_json: bool) -> None:
     """Every mitigation: who defines it, what it sets, where it is read."""
     from aorta.registry.mitigations import mitigation_rows
@@ -122,7 +113,7 @@ def list_mitigations(mitigations_files: tuple[Path, ...], as_json: bool) -> None
 
 @command.command("list-environments")
 @options.mitigations_files
-@click.option("--json", "as_json", is_flag=True)
+@options.as_json
 def list_environments(mitigations_files: tuple[Path, ...], as_json: bool) -> None:
     """Every environment: who defines it, and what it is."""
     from aorta.registry.environments import environment_rows

@@ -7,12 +7,13 @@ How processes are started, watched and stopped is torch's business.
 """
 
 import logging
+import math
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import (
@@ -23,23 +24,110 @@ from torch.distributed.elastic.agent.server.api import (
 )
 
 from aorta.core.errors import Exit
-from aorta.executors.process_tree import adopt_orphans, descendants
-from aorta.launch.cycle import COLLECT_WITHIN, AgentCycle, HangWatch, collect_dumps
-from aorta.launch.cycle_dir import complain_once, sign_as_leader, write_cycle_info
+from aorta.launch.cycle_dir import CycleDir, is_there, sign_as_leader, write_cycle_info
 from aorta.launch.decision import AttributionSources
+from aorta.launch.hangs import COLLECT_WITHIN, HangWatch, collect_dumps
 from aorta.launch.output import CycleLogs
-from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
+from aorta.launch.records import (
+    HANG,
+    CycleEvidence,
+    CycleStart,
+    FailedCycle,
+    JobEnding,
+    Node,
+    WorkerEnd,
+)
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.store import StoreLostError
-from aorta.launch.torch_elastic import TorchAgent, set_aside_if_broken
+from aorta.launch.torch_elastic import TorchAgent
 
 log = logging.getLogger(__name__)
 
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
-# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
-_ENOUGH = 5.0
+_MOST_TAILS = 8  # of failed ranks, sent along for readers on other machines
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
+
+
+@dataclass
+class AgentCycle:
+    """What one agent knows about the cycle it is in."""
+
+    start: CycleStart
+    group_rank: int
+    directory: CycleDir
+    logs: CycleLogs
+    hang_watch: HangWatch | None
+    failure: str = ""  # what went wrong first, as far as this agent knows
+    failed_at: float = math.inf  # when this agent knew it, on the clock of `ended_at`
+    died_first: frozenset[int] = frozenset()  # ranks that failed before this agent stopped any
+    ended_at: dict[int, float] = field(default_factory=dict)  # rank -> when this agent saw it ended
+    hung_rank: int | None = None
+    triggered: bool = False
+    dumps: tuple[str, ...] = ()
+    evidence: CycleEvidence | None = None  # once all ranks here are down
+    down: threading.Event = field(default_factory=threading.Event)
+    is_over: bool = False
+    is_recorded: bool = False  # its end stands in cycle_info.json
+    looked: bool = False  # just now, after the other nodes
+    next_look: float = 0.0
+
+    @property
+    def is_leader(self) -> bool:
+        return self.group_rank == 0
+
+    @property
+    def node(self) -> str:
+        return self.start.nodes[self.group_rank]
+
+    def is_time_to_look(self, pause: float) -> bool:
+        self.looked = time.monotonic() >= self.next_look
+        if self.looked:
+            self.next_look = time.monotonic() + pause
+        return self.looked
+
+    def ends(self, codes: Mapping[int, int | None]) -> list[WorkerEnd]:
+        """How ranks exited, by return code; those failing after a known failure were stopped."""
+        ends = []
+        for rank, status in codes.items():
+            if status is not None:
+                error_file = self.directory.error_file(rank)
+                known = str(error_file) if is_there(error_file) else None
+                stopped = bool(self.failure) and status != 0 and rank not in self.died_first
+                moment = self.ended_at.setdefault(rank, time.time())
+                if stopped:  # how long it took to end says nothing of how far it came by itself
+                    moment = min(moment, self.failed_at)
+                code, number = (None, -status) if status < 0 else (status, None)
+                ends.append(WorkerEnd(rank, code, number, known, stopped, moment))
+        return ends
+
+    def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
+        """What this agent can say about the cycle. Failed ranks come first in the logs, for
+        those who read little. Of ranks whose files are not complete what was heard counts, not
+        what could be written.
+        """
+        failed = [end.rank for end in ends if end.failed]
+        incomplete = self.logs.pump.incomplete
+        in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
+        files = self.directory
+        logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
+        return CycleEvidence(
+            job_id=self.start.job_id,
+            cycle_id=self.start.cycle_id,
+            cycle=self.start.cycle,
+            agent=f"{self.node}:{os.getpid()}",
+            node=self.node,
+            group_rank=self.group_rank,
+            ranks=tuple(ranks),
+            ends=tuple(ends),
+            log_paths=tuple(str(path) for path in logs if is_there(path)),
+            tails={
+                rank: self.logs.pump.tail_of(rank) for rank in (*failed[:_MOST_TAILS], *incomplete)
+            },
+            hung_rank=self.hung_rank,
+            dumps=self.dumps,
+            step=self.logs.furthest_step(),
+            note=self.failure,
+        )
 
 
 class DecidingAgent(TorchAgent):
@@ -57,11 +145,9 @@ class DecidingAgent(TorchAgent):
         self._handler = rendezvous
         self._sources = sources
         self._hang_timeout = hang_timeout
-        self._families = WorkerFamilies()
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
-        self._swept: object = None
 
     def go(self) -> RunResult:
         try:
@@ -80,7 +166,7 @@ class DecidingAgent(TorchAgent):
         while True:
             time.sleep(self.group.spec.monitor_interval)
             self._notice_dead_ranks()
-            result = self._look()
+            result = self.look()
             self.group.state = result.state
             if result.state is WorkerState.FAILED:
                 self._last_result = result
@@ -99,20 +185,6 @@ class DecidingAgent(TorchAgent):
         if dead:
             self._note_failure(", ".join(end.words for end in dead), dead)
             self.stop()
-            for end in self._ends():
-                set_aside_if_broken(self._current().directory.error_file(end.rank))
-
-    def _look(self) -> RunResult:
-        """Torch's; it reads the error files of ranks that failed, and the disk may not answer."""
-        try:
-            return self.look()
-        except OSError as wrong:
-            complain_once("what a rank reported of its failure", wrong)
-            codes = self.return_codes().values()
-            if any(codes):
-                return RunResult(WorkerState.FAILED)
-            running = any(code is None for code in codes)
-            return RunResult(WorkerState.HEALTHY if running else WorkerState.SUCCEEDED)
 
     def _fails_elsewhere(self) -> bool:
         """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
@@ -128,7 +200,7 @@ class DecidingAgent(TorchAgent):
             words, cycle.hung_rank = hang
             self._note_failure(words)
         number = cycle.start.cycle
-        if cycle.is_time_to_look(self._handler.keep_alive):
+        if cycle.is_time_to_look(self._handler.seconds_between_looks):
             self._note_lost(self._handler.lost_nodes())
             cycle.is_over |= store.look_whether_over(number)
         cycle.is_over |= store.is_over(number)
@@ -154,7 +226,7 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         if cycle.is_over:
             return True
-        return cycle.looks_after_all and cycle.looked and self._handler.num_nodes_waiting() > 0
+        return cycle.is_leader and cycle.looked and self._handler.num_nodes_waiting() > 0
 
     def _every_agent_succeeded(self) -> bool:
         """Wait for the other agents; a failure there means that this cycle failed here too."""
@@ -181,15 +253,17 @@ class DecidingAgent(TorchAgent):
         cycle = self._current()
         if not cycle.failure:
             self._note_failure(f"the workers are {self.group.state.value}")
-        if cycle.failure.startswith(HANG):
+        hangs = cycle.failure.startswith(HANG)
+        if hangs:
             cycle.dumps = collect_dumps(cycle.directory, self._running())
             self._let_others_collect(cycle)
         self._trigger(cycle)
-        self.stop()
+        # Neither a rank that hangs nor one that waits for it hears a polite signal.
+        self.stop(signal.SIGKILL if hangs else signal.SIGTERM)
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
         self._handler.job_store.give_evidence(cycle.evidence)
-        cycle.is_recorded = True  # by whoever decides
+        cycle.is_recorded = True  # by the agent that decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self.start_again()
@@ -218,21 +292,12 @@ class DecidingAgent(TorchAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            everybody = self._everybodys_evidence if cycle.is_leader else None
-            self._sources.trigger(lambda: self._own_evidence(cycle), everybody)
+            self._sources.trigger(lambda: self._own_evidence(cycle))
 
     def _own_evidence(self, cycle: AgentCycle) -> FailedCycle:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         return FailedCycle(cycle.start, (cycle.evidence or self._evidence(cycle),))
-
-    def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
-        """What all agents know about a cycle, once all have reported; None while some have not."""
-        store = self._handler.job_store
-        with suppress(StoreLostError):
-            if store.has_all_evidence(start):
-                return FailedCycle(start, store.evidence(start))
-        return None
 
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
         ranks = [worker.global_rank for worker in self.group.workers]
@@ -256,8 +321,6 @@ class DecidingAgent(TorchAgent):
         assert start is not None, "a round that was joined has an outcome"
         self.set_restarts_so_far(start.cycle - start.first_cycle)
         group_rank = group.group_rank or 0
-        if self._cycle is None:
-            self._logs.log_dir.claim(start.job_id, start.first_cycle)
         directory = self._logs.prepare(start)
         watch = None
         if self._hang_timeout is not None:
@@ -265,27 +328,17 @@ class DecidingAgent(TorchAgent):
             watch = HangWatch(self._hang_timeout, store, start, group_rank, self._logs)
         self._cycle = AgentCycle(start, group_rank, directory, self._logs, watch)
         if self._cycle.is_leader:
-            sign_as_leader(self._logs.log_dir.path, start.job_id)
+            sign_as_leader(self._logs.log_dir.path)
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
-    def before_stop(self, *, again: bool) -> None:
-        if again:  # a second signal: no more patience
-            self._kill_process_groups()
-        elif self.processes is not self._swept:
-            self._families.remember(self.pids().values())
+    def members(self) -> Sequence[Node]:
+        return self._handler.members
+
+    def job_mark(self) -> str:
+        return f"AORTA_JOB_ID={self._current().start.job_id}"
 
     def after_stop(self) -> None:
-        self.kill_leftovers()
         self._logs.pump.stop()
-
-    def _kill_process_groups(self) -> None:
-        if self.processes is not self._swept and self._cycle is not None:
-            self._families.kill(self.pids().values(), self._cycle.start.job_id)
-
-    def kill_leftovers(self) -> None:
-        """Nothing that the ranks started stays. Once a cycle: pids are reused later."""
-        self._kill_process_groups()
-        self._swept = self.processes
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -313,51 +366,3 @@ class DecidingAgent(TorchAgent):
         if self._cycle is not None:
             self._cycle.is_over = True
             self._handler.job_store.announce_over(self._cycle.start.cycle)
-
-
-class WorkerFamilies:
-    """Everything that ranks started ends with them, in whatever session it is.
-
-    The agent adopts orphans, so that what a rank put into a session of its own stays below the
-    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
-    while that lived.
-    """
-
-    def __init__(self) -> None:
-        adopt_orphans()
-        self._seen: set[int] = set()
-
-    def remember(self, ranks: Iterable[int]) -> None:
-        """Look who belongs to these ranks, before they are stopped."""
-        self._seen |= {child for rank in ranks for child in descendants(rank)}
-
-    def kill(self, ranks: Iterable[int], job_id: str) -> None:
-        """Kill the ranks' process groups and their descendants. The ranks have exited."""
-        ended = set(ranks)
-        mark = f"AORTA_JOB_ID={job_id}".encode()
-        for pid in ended:
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(os.getpid()) != pid:
-                    os.killpg(pid, signal.SIGKILL)
-        deadline = time.monotonic() + _ENOUGH
-        killed: set[int] = set()
-        while (left := self._left(mark) - ended) and time.monotonic() < deadline:
-            for pid in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            killed |= left
-            time.sleep(0.01)
-        for pid in killed:  # orphans are this process's to reap
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        self._seen.clear()
-
-    def _left(self, mark: bytes) -> set[int]:
-        here = descendants(os.getpid())
-        return {pid for pid in here if pid in self._seen or _is_marked(pid, mark)}
-
-
-def _is_marked(pid: int, mark: bytes) -> bool:
-    with suppress(OSError):
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return False

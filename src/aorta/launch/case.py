@@ -6,7 +6,7 @@ oracle is this very failure; `workload/` holds the files that the job opened, an
 runs them on another machine.
 
 `python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says. The agent that decided
-runs that after every other agent was told to leave: whatever is wrong with the user's files, and a
+runs that after every other agent knew the ending: whatever is wrong with the user's files, and a
 file system that does not answer, cost the case and never the job's exit code.
 """
 

@@ -168,7 +168,7 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
         written = validated(_Document, content, file=file).fault_tolerance
     merged = written.model_dump()
     if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
-        merged["attribution"]["dry_run"] = True  # it logs a STOP unless it was told to act
+        merged["attribution"]["dry_run"] = True  # it logs a STOP unless it is set to act
     given = {key: getattr(flags, flag[2:].replace("-", "_")) for flag, key, _ in _flags()}
     ours = {key: value for key, value in given.items() if value is not None}
     theirs = ft_launcher.flags_in_our_words(flags)

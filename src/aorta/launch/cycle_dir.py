@@ -2,8 +2,8 @@
 directory it is.
 
 Files are named by global rank, so agents of one job may share one directory. Nothing is removed or
-overwritten: behind the cycles of a run that is over the leader goes on counting; where another
-submission is still at work, this one takes a folder of its own.
+overwritten: behind the cycles of a run that is over the leader goes on counting. Where another
+submission is still at work, or has a cycle of the same number, this one takes a folder of its own.
 """
 
 import json
@@ -25,7 +25,7 @@ from aorta.version import __version__
 log = logging.getLogger(__name__)
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
-_CLAIM = "submission"  # in the private folder: who writes here
+_MARK = ".submission"  # in the directory of a cycle: whose it is
 _complaints: set[str] = set()
 
 
@@ -101,90 +101,61 @@ class LogDir:
         self._base = base
         self.path = base
 
-    def claim(self, job_id: str, first_cycle: int | None = None) -> None:
-        """Every agent asks for itself: agents that share a directory find the claim of their own
-        job, and those on disks of their own need not know what is on the others."""
-        lock = RunDir(self._base).private / _CLAIM
-        with never_fatal(self._base):
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            if _take(lock, job_id) and not _holds_newer(self._base, job_id, first_cycle):
-                self.path = self._base
-                return
-            own = self._base / job_id
-            if not own.exists():
-                log.info(
-                    "another job writes to %s; the logs of this one are in %s", self._base, own
-                )
-            own.mkdir(exist_ok=True)
-            self.path = own
+    def begin(self, job_id: str) -> int:
+        """For the leader of a job that begins: the number of its first cycle."""
+        with suppress(OSError):
+            owner = Owner.from_label(RunDir(self._base).lock.read_text())
+            if owner is not None and not owner.is_gone():
+                self._step_aside(job_id)
+        return next_cycle(self.path)
+
+    def prepare(self, start: CycleStart) -> CycleDir:
+        """The directory of the coming cycle, with `current` pointing at it. Every agent makes its
+        own: those on disks of their own need not know what is on the others.
+        """
+        directory = CycleDir(self.path, start.cycle)
+        with never_fatal(directory.path):
+            if not _mark(directory.path, start.job_id):
+                self._step_aside(start.job_id)
+                directory = CycleDir(self.path, start.cycle)
+                _mark(directory.path, start.job_id)
+            link = self.path / f".current.{os.getpid()}"
+            link.unlink(missing_ok=True)
+            link.symlink_to(directory.path.name)
+            link.replace(self.path / "current")  # in one step: other agents do the same
+        return directory
+
+    def _step_aside(self, job_id: str) -> None:
+        self.path = self._base / job_id
+        log.info("another job writes to %s; the logs of this one are in %s", self._base, self.path)
 
 
-def _take(lock: Path, job_id: str) -> bool:
-    """Whether the claim is this job's: already, now, or taken from one that is over."""
-    mine = f"{job_id} {Owner.of_this_process().label}"
-    fresh = lock.with_name(f".{_CLAIM}.{os.getpid()}")
-    fresh.write_text(mine)
+def _mark(cycle: Path, job_id: str) -> bool:
+    """Whether the directory of a cycle is this job's: already, or from now on."""
+    cycle.mkdir(parents=True, exist_ok=True)
     try:
-        lock.hardlink_to(fresh)  # whole, and only if there is none
-    except FileExistsError:
-        holder, _, label = lock.read_text().partition(" ")
-        if holder == job_id:
-            return True
-        owner = Owner.from_label(label)
-        if owner is None or not owner.is_gone():
-            return False
-        fresh.replace(lock)  # of two that take over at once the last one stands
-        return lock.read_text() == mine
-    finally:
-        fresh.unlink(missing_ok=True)
+        with (cycle / _MARK).open("x") as mark:
+            mark.write(job_id)
+    except FileExistsError:  # empty while another agent is just writing it
+        return (cycle / _MARK).read_text() in {"", job_id}
     return True
 
 
-def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
-    """Whether another job's cycles lie here that would be overwritten (agents' own disks)."""
-    newer = [n for n in _cycles(log_dir) if first_cycle is not None and n >= first_cycle]
-    for number in newer:
-        with suppress(OSError):
-            writer = (CycleDir(log_dir, number).path / f".{_CLAIM}").read_text()
-            if writer not in {"", job_id}:  # empty while another agent is just writing it
-                return True
-    return False
-
-
-def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
-    """The directory of the coming cycle, with `current` pointing at it."""
-    directory = CycleDir(log_dir, start.cycle)
-    with never_fatal(directory.path):
-        directory.path.mkdir(parents=True, exist_ok=True)
-        (directory.path / f".{_CLAIM}").write_text(start.job_id)
-        link = log_dir / f".current.{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(directory.path.name)
-        link.replace(log_dir / "current")  # in one step: other agents do the same
-    return directory
-
-
-def sign_as_leader(log_dir: Path, job_id: str) -> None:
+def sign_as_leader(log_dir: Path) -> None:
     """This process leads the cycle that begins now; those who look from outside can see whether it
     lives, which cycle files alone do not show.
     """
     run = RunDir(log_dir)
     with never_fatal(run.private):
-        owner = Owner.of_this_process().label
         run.describe(verb="launch", state="")
-        write_atomically(run.lock, owner)
-        write_atomically(run.private / _CLAIM, f"{job_id} {owner}")
+        write_atomically(run.lock, Owner.of_this_process().label)
 
 
 def sign_off(log_dir: Path, state: str) -> None:
-    """Record how it ended, if this process led last; give back the claim it made."""
+    """Record how it ended, if this process led last."""
     run = RunDir(log_dir)
-    owner = Owner.of_this_process().label
     with never_fatal(run.private), suppress(FileNotFoundError):  # this process never led
-        lock = run.private / _CLAIM
-        if lock.exists() and lock.read_text().endswith(f" {owner}"):
-            lock.unlink()
-        if run.lock.read_text() == owner:
+        if run.lock.read_text() == Owner.of_this_process().label:
             run.describe(state=state)
             run.lock.unlink()
 
@@ -210,7 +181,7 @@ def write_cycle_info(
         "started": _moment(start.started),
         "ended": None if running else _moment(datetime.now(UTC).timestamp()),
         "nodes": list(start.nodes),
-        "ranks": [end.row(piece.node) for piece in evidence for end in piece.ends],
+        "ranks": [end.document(piece.node) for piece in evidence for end in piece.ends],
         "restarts": start.restarts,
         "max_restarts": start.max_restarts,
         "decision": ruling.document if ruling else None,

@@ -3,13 +3,14 @@
 Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
 than a wrong RESTART: no opinion restarts.
 
-All sources are asked at once, within a bounded time. Aggregation `any`: one STOP is a STOP. `all`:
-STOP needs every source that has an opinion, and at least one opinion. A source that is unreachable,
+All sources are queried at once, within a bounded time. Aggregation `any`: one STOP is a STOP.
+`all`: STOP needs every source that has an opinion, and at least one. A source that is unreachable,
 late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one from
 being stopped.
 """
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -17,19 +18,27 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from aorta.attribution import JobProgress
-from aorta.attribution.documents import REMEMBERED
+from aorta.attribution import Evidence, JobProgress, LogSource, LogTail, attribute
+from aorta.attribution.client import JsonClient, token_for
+from aorta.attribution.documents import (
+    REMEMBERED,
+    decision_document,
+    finding_document,
+    past_cycle,
+)
+from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
-from aorta.launch.cycle_dir import LogDir, next_cycle, write_cycle_info
+from aorta.launch.cycle_dir import LogDir, is_there, write_cycle_info
+from aorta.launch.http_source import HttpSource
 from aorta.launch.records import (
     Action,
     CycleEvidence,
     CycleStart,
     DecisionSource,
-    Everybody,
     FailedCycle,
     JobEnding,
     Ruling,
@@ -43,6 +52,7 @@ log = logging.getLogger(__name__)
 LateStop = Callable[[SourceVerdict], None]
 
 _REMEMBERED = 50  # failed cycles
+_TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
 
 
@@ -52,17 +62,17 @@ class AttributionSources:
         self._aggregation = aggregation
         self._triggers: list[threading.Thread] = []
 
-    def trigger(self, known: Callable[[], FailedCycle], everybody: Everybody | None = None) -> None:
+    def trigger(self, known: Callable[[], FailedCycle]) -> None:
         """Tell every source what this agent knows, without waiting for any."""
         self._triggers = [
-            threading.Thread(target=_tell, args=(source, known, everybody), daemon=True)
+            threading.Thread(target=_send, args=(source, known), daemon=True)
             for source in self._sources
         ]
         for thread in self._triggers:
             thread.start()
 
     def finish_triggers(self, timeout: float) -> None:
-        """Before a process leaves: let what is being told arrive, but not for long."""
+        """Before a process leaves: let reports that are under way arrive, but not for long."""
         deadline = time.monotonic() + timeout
         for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -76,8 +86,8 @@ class AttributionSources:
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
         for source in self._sources:
-            name = f"ask-{source.name}"
-            threading.Thread(None, _ask, name, (source, failed, arriving), daemon=True).start()
+            name = f"query-{source.name}"
+            threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -131,7 +141,7 @@ class AttributionSources:
 _Answers = queue.SimpleQueue[SourceVerdict | None]
 
 
-def _ask(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
+def _query(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
     verdict = None
     try:
         verdict = source.read(failed)
@@ -151,20 +161,18 @@ def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
     )
 
 
-def _tell(
-    source: DecisionSource, known: Callable[[], FailedCycle], everybody: Everybody | None
-) -> None:
+def _send(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
     failed = known()
     try:
-        source.trigger(failed, everybody)
+        source.trigger(failed)
     except (SourceError, OSError) as wrong:
         cycle = failed.start.cycle_id
-        log.warning("%s was not told about cycle %s, going on: %s", source.name, cycle, wrong)
+        log.warning("%s could not be sent cycle %s, going on: %s", source.name, cycle, wrong)
 
 
 @dataclass
 class LeaderDecides:
-    """The decider of every agent; only the leader's is ever asked."""
+    """The decider of every agent; only the leader's is ever used."""
 
     sources: AttributionSources
     settings: FaultTolerance
@@ -223,8 +231,7 @@ class LeaderDecides:
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self.job_id}-{store.mint(uuid.uuid4().hex[:8])}"
-        self.log_dir.claim(job_id)
-        first = next_cycle(self.log_dir.path)
+        first = self.log_dir.begin(job_id)
         return CycleStart(
             job_id=job_id,
             cycle=first,
@@ -317,3 +324,114 @@ def progress(
     steps = [step for step in (verdict.last_step, *(p.step for p in evidence)) if step is not None]
     before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)
+
+
+# -- the sources
+
+
+def build_sources(settings: FaultTolerance) -> list[DecisionSource]:
+    """From the settings to the one list of sources: services over HTTP, and attribution in this
+    process. No other place knows which kinds there are.
+
+    The token is taken out of this process's environment, which every worker inherits.
+    """
+    wanted = settings.attribution
+    token = os.environ.pop(_TOKEN, None)
+    timeout = wanted.timeout_seconds
+    sources: list[DecisionSource] = []
+    if wanted.attrsvc_url is not None:
+        client = JsonClient(wanted.attrsvc_url, token, find_token=token_for)
+        sources.append(HttpSource(client, "attrsvc", timeout))
+    if wanted.enable_mcp:  # what `aorta mcp` would answer, by the same function
+        sources.append(LocalSource("mcp"))
+    sources += [HttpSource(JsonClient(url), "http", timeout) for url in wanted.http_urls]
+    sources = sources or [LocalSource("in-process")]
+    if any(isinstance(source, LocalSource) for source in sources):
+        threading.Thread(target=warm_up, daemon=True).start()
+    return sources
+
+
+def warm_up() -> None:
+    """Compile the patterns while the workers start, so that the first verdict is fast."""
+    attribute(Evidence(tails=(LogTail("warm-up"),)))
+
+
+@dataclass(frozen=True)
+class LocalSource:
+    """Attribution in this process, on the leader, over what all agents left in the store."""
+
+    name: str
+
+    def trigger(self, failed: FailedCycle) -> None:
+        """The leader has everybody's evidence when it asks."""
+
+    def read(self, failed: FailedCycle) -> SourceVerdict:
+        """The no-progress limit is the launcher's: it knows heartbeats and lifetimes too."""
+        found = attribute(everything_known(failed), no_progress_limit=0)
+        return SourceVerdict(
+            action=Action(found.decision.action.value),
+            reason=found.decision.reason,
+            source=self.name,
+            decision=decision_document(found.decision),
+            finding=finding_document(found.finding),
+        )
+
+
+def everything_known(failed: FailedCycle) -> Evidence:
+    paths = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
+    dumps = tuple(path for path in paths if path.suffix == ".json" and is_there(path))
+    hung = _hung_ranks(failed.evidence, dumps)
+    steps = [piece.step for piece in failed.evidence if piece.step is not None]
+    return Evidence(
+        logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
+        tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
+        failures=failures_of(
+            [
+                {**failure, "agent": piece.agent}
+                for piece in failed.evidence
+                for failure in piece.failure_documents(hung)
+            ]
+        ),
+        flight_recorder=dumps,
+        history=tuple(known for known in map(past_cycle, failed.start.history) if known),
+        heartbeat_step=max(steps, default=None),
+        lived_sec=None if failed.ended is None else failed.ended - failed.start.started,
+        earlier_logs=tuple(
+            log for piece in failed.evidence for log in _earlier_logs(piece, failed)
+        ),
+    )
+
+
+def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> frozenset[int]:
+    """Whom a hang is put down to: a stopped heartbeat, a missing rank, else everybody."""
+    if not any(piece.hung for piece in evidence):
+        return frozenset()
+    named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
+    everybody = {rank for piece in evidence for rank in piece.ranks}
+    return frozenset(named or set(stragglers(read_dumps(dumps)).ranks) or everybody)
+
+
+def _logs(piece: CycleEvidence) -> list[LogSource]:
+    paths = [Path(path) for path in (*piece.log_paths, *piece.dumps)]
+    here = [path for path in paths if path.suffix != ".json" and is_there(path)]
+    return [replace(log, node=piece.node) for log in find_logs(here)]
+
+
+def _tails(piece: CycleEvidence) -> list[LogTail]:
+    """What was sent along counts only where the log itself is on another machine."""
+    here = {path.stem for path in map(Path, piece.log_paths) if is_there(path)}
+    return [
+        LogTail(text, rank, piece.node, f"rank_{rank} on {piece.node}")
+        for rank, text in sorted(piece.tails.items())
+        if f"rank_{rank}" not in here
+    ]
+
+
+def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
+    """What this agent's ranks wrote in the cycle before, if it was this submission's."""
+    before = failed.start.cycle - 1
+    if before < failed.start.first_cycle:
+        return []
+    now = [Path(path) for path in piece.log_paths]
+    paths = {path.parent.with_name(f"cycle_{before}") / path.name for path in now}
+    return list(find_logs(sorted(path for path in paths if is_there(path))))

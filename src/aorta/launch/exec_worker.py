@@ -18,7 +18,7 @@ def main() -> None:
     agent, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != agent:  # it died before the kernel was told
+        if os.getppid() != agent:  # it died before the kernel knew
             sys.exit(1)
     try:
         os.execvp(command[0], command)  # noqa: S606 - becoming the user's command is its purpose

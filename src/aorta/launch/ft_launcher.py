@@ -64,14 +64,14 @@ _NOT_OF_TORCHRUN = ("term_timeout", "workers_stop_timeout")  # without --ft-, an
 
 
 def add_flag(
-    group: "argparse._ArgumentGroup", flag: str, how: Mapping[str, Any], told: str | None
+    group: "argparse._ArgumentGroup", flag: str, how: Mapping[str, Any], help_text: str | None
 ) -> None:
     """`--ft-x-y` and `--ft_x_y`, as torchrun has it for its own, and ft_launcher's `--ft-x_y`, of
     which --help says nothing.
     """
     words = flag.removeprefix("--ft-").replace("-", "_")
     names = dict.fromkeys((flag, f"--ft_{words}"))
-    group.add_argument(*names, default=None, help=told, **how)
+    group.add_argument(*names, default=None, help=help_text, **how)
     if f"--ft-{words}" not in names:
         group.add_argument(f"--ft-{words}", default=None, help=SUPPRESS, **how)
 
@@ -90,8 +90,8 @@ def add_flags(parser: ArgumentParser) -> None:
         *((f"--ft-{name.replace('_', '-')}", {}, SUPPRESS) for name in _NOT_HERE),
         ("--ft-ignore-missing-cfg", {"action": "store_true"}, SUPPRESS),
     )
-    for flag, how, told in flags:
-        add_flag(group, flag, how, told)
+    for flag, how, help_text in flags:
+        add_flag(group, flag, how, help_text)
     for name in _NOT_OF_TORCHRUN:
         parser.add_argument(f"--{name.replace('_', '-')}", f"--{name}", default=None, help=SUPPRESS)
     parser.add_argument(NAMED_SO, action="store_true", help=SUPPRESS)
@@ -103,14 +103,14 @@ def defaults() -> dict[str, Any]:
     return {name: value for name, value in its.items() if f"PET_{name.upper()}" not in os.environ}
 
 
-def endpoint(told: str) -> str | None:
+def endpoint(given: str) -> str | None:
     """The address in `attribution_endpoint`; None, with a warning, for what we cannot reach."""
-    if told != "localhost" and not told.startswith(("unix://", "grpc://")):
-        return told
+    if given != "localhost" and not given.startswith(("unix://", "grpc://")):
+        return given
     log.warning(
         "the attribution endpoint %s is ft_launcher's: here attribution runs in this process; "
         "for a service give --ft-attrsvc-url http://HOST:PORT",
-        told,
+        given,
     )
     return None
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,11 @@ from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.cycle_dir import LogDir, sign_off
-from aorta.launch.decision import AttributionSources, LeaderDecides
+from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
-from aorta.launch.output import CycleLogs, RedirectedFunction
+from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.sources import build_sources
 from aorta.launch.store import StoreLostError
 from aorta.launch.store_server import connect
 from aorta.launch.torch_elastic import (
@@ -55,9 +54,6 @@ _LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-View = Callable[[Path], AbstractContextManager[str]]
-"""Shows a log directory while it is entered, and says where."""
-
 
 @dataclass(frozen=True)
 class Finished:
@@ -68,12 +64,12 @@ class Finished:
     name: str  # of what was run
 
 
-def launch(arguments: Sequence[str], view: View) -> int:
+def launch(arguments: Sequence[str]) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
         raise_on_signals(_heard(signals_to_handle(options.torch)))
-        finished = run_job(options, view)
+        finished = run_job(options)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
         return 128 + interrupted.sigval
@@ -95,11 +91,9 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
     return finished.result.return_values
 
 
-def run_job(options: Options, view: View | None = None) -> Finished:
+def run_job(options: Options) -> Finished:
     log_dir = LogDir(_log_dir(options.log_dir))
     with ExitStack() as during:
-        if view is not None and options.watch:
-            log.info("watch it at %s", during.enter_context(view(log_dir.path)))
         opened: Collection[str] = ()
         with suppress(OSError):  # a working directory that is gone
             opened = during.enter_context(watch_opened(Path.cwd(), _FOLDERS_WATCHED))
@@ -118,9 +112,11 @@ class _Launch:
         self._decider = LeaderDecides(
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
-        stores = connect(options.rendezvous, options.meeting)
         self._rendezvous = DecidingRendezvous(
-            options.meeting, *stores, self._decider, attribution.decision_timeout_seconds
+            options.meeting,
+            *connect(options.meeting),
+            self._decider,
+            attribution.decision_timeout_seconds,
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
@@ -229,9 +225,9 @@ def _write_case(
         opened=tuple(sorted(opened)),
     )
     program = (sys.executable, "-P", "-m", "aorta.launch.case")
-    told = pickle.dumps(request)
+    words = pickle.dumps(request)
     try:
-        subprocess.run(program, input=told, capture_output=True, timeout=_CASE_WITHIN, check=True)
+        subprocess.run(program, input=words, capture_output=True, timeout=_CASE_WITHIN, check=True)
     except (OSError, subprocess.SubprocessError) as wrong:
         lines = (getattr(wrong, "stderr", None) or b"").decode(errors="replace").splitlines()
         log.warning("the case could not be written: %s", lines[-1] if lines else wrong)
@@ -247,17 +243,11 @@ def _agent(
     if hasattr(config, "signals_to_handle"):
         os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.meeting.master or (None, None)
-    entrypoint, arguments = options.entrypoint, options.arguments
-    if isinstance(entrypoint, str):
-        wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))
-        entrypoint, arguments = sys.executable, (*wrapped, entrypoint, *arguments)
-    else:
-        entrypoint = RedirectedFunction(entrypoint)
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
-        entrypoint=entrypoint,
-        args=arguments,
+        entrypoint=sys.executable,
+        args=("-I", "-S", str(_EXEC_WORKER), str(os.getpid()), *options.words),
         rdzv_handler=rendezvous,
         max_restarts=config.max_restarts,
         monitor_interval=config.monitor_interval,
@@ -276,7 +266,6 @@ def _agent(
         watch_hangs=settings.hang_timeout_seconds is not None,
         bounded=options.log_dir is None,
         users=options.users_logs,
-        functions=not isinstance(options.entrypoint, str),
     )
     return DecidingAgent(
         spec,
@@ -284,32 +273,35 @@ def _agent(
         rendezvous,
         sources,
         settings.hang_timeout_seconds,
-        start_method=config.start_method,
         **where_known(config, LocalElasticAgent, "shutdown_timeout"),
     )
 
 
 def _name_of(options: Options) -> str:
     """As torchrun calls it in its summary."""
-    if not isinstance(options.entrypoint, str):
-        return options.entrypoint.__name__
-    words = (options.entrypoint, *options.arguments)
-    return next((w for w in words if w != sys.executable and not w.startswith("-")), "")
+    words = (word for word in options.words if word != sys.executable)
+    return next((word for word in words if not word.startswith("-")), "")
 
 
-def _log_dir(asked: Path | None) -> Path:
+def _log_dir(given: Path | None) -> Path:
     """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
     try:
-        if asked is not None:
-            asked.mkdir(parents=True, exist_ok=True)
-            return asked
+        if given is not None:
+            given.mkdir(parents=True, exist_ok=True)
+            return given
         chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_"))
     except OSError as wrong:
-        if asked is not None:
-            raise UsageError(f"--log-dir {asked} cannot be made: {wrong.strerror}") from None
+        if given is not None:
+            raise UsageError(f"--log-dir {given} cannot be made: {wrong.strerror}") from None
         log.warning("there is no room for logs; attribution has only the last words of each rank")
         return Path(os.devnull) / "logs"
-    log.info("logs are in %s", chosen)
+    log.info(
+        "logs are in %s: of each stream the last %d MiB, of the cycles the last %d; use --log-dir "
+        "to keep all",
+        chosen,
+        LARGEST_TEMPORARY >> 20,
+        CYCLES_TEMPORARY,
+    )
     return chosen
 
 

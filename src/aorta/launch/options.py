@@ -8,10 +8,10 @@ import os
 import sys
 import uuid
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing import LogsSpecs
@@ -33,14 +33,11 @@ class Options:
     """One launch, checked."""
 
     torch: LaunchConfig
-    entrypoint: Callable[..., Any] | str
-    arguments: tuple[str, ...]
+    words: tuple[str, ...]  # what torchrun would start for each rank
     settings: FaultTolerance
-    watch: bool
     log_dir: Path | None
     shown: Shown
     meeting: Meeting
-    rendezvous: RendezvousParameters  # as torch's c10d store needs them
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
     users_logs: LogsSpecs | None = None  # what `--logs-specs` names
 
@@ -59,12 +56,6 @@ def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
         usage=USAGE,
         description=DESCRIPTION,
     )
-    combined.add_argument(
-        "--watch",
-        action="store_true",
-        help="Serve this job's page live to this machine; says where. Of several nodes, one is "
-        "enough.",
-    )
     add_flags(combined)
     if "PET_MASTER_PORT" not in os.environ:  # before 2.10 its default looks like a chosen one
         combined.set_defaults(master_port=None)
@@ -78,8 +69,8 @@ def parse(arguments: Sequence[str]) -> Options:
     given = parser(as_ft_launcher=as_ft_launcher).parse_args(list(arguments))
     settings = fault_tolerance(given)
     _choose_rendezvous(given)
-    torch_config, entrypoint, worker_arguments = _torch_config(given)
-    rendezvous, meeting = _meeting(given, torch_config)
+    torch_config, words = _torch_config(given)
+    meeting = _meeting(given, torch_config)
     no_logs = given.log_dir in {None, "", os.devnull}
     decision = settings.attribution.decision_timeout_seconds
     if decision >= meeting.join_timeout:  # the others would not wait for what the leader decides
@@ -90,14 +81,11 @@ def parse(arguments: Sequence[str]) -> Options:
         )
     return Options(
         torch=torch_config,
-        entrypoint=entrypoint,
-        arguments=tuple(worker_arguments),
+        words=words,
         settings=settings,
-        watch=given.watch,
         log_dir=None if no_logs else Path(given.log_dir).absolute(),
         shown=_shown(given),
         meeting=meeting,
-        rendezvous=rendezvous,
         command=_user_command(given),
         users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
     )
@@ -130,22 +118,25 @@ def _nodes(given: Namespace) -> tuple[int, int]:
     return least, most
 
 
-def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
-    """Torchrun's own reading of its options, which raises half a dozen exception types."""
+def _torch_config(given: Namespace) -> tuple[LaunchConfig, tuple[str, ...]]:
+    """Torchrun's own reading of its options, which raises half a dozen exception types; and the
+    command of a rank. With `--run-path` that is the one without it: a process is a process.
+    """
+    given = Namespace(**{**vars(given), "run_path": False})
     if given.max_restarts < 0:  # of which older ones say nothing
         raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")
     if given.logs_specs is None:  # torch's own would make a directory of its own
-        given = Namespace(**{**vars(given), "log_dir": os.devnull})
+        given.log_dir = os.devnull
     try:
         config, entrypoint, arguments = torchrun.config_from_args(given)
     except (AssertionError, ValueError, RuntimeError, OSError) as wrong:
         raise UsageError(str(wrong)) from None
     if config.nproc_per_node <= 0 or config.monitor_interval <= 0:
         raise UsageError("--nproc-per-node and --monitor-interval must be above 0")
-    return config, entrypoint, arguments
+    return config, (str(entrypoint), *arguments)
 
 
-def _meeting(given: Namespace, config: LaunchConfig) -> tuple[RendezvousParameters, Meeting]:
+def _meeting(given: Namespace, config: LaunchConfig) -> Meeting:
     """Who meets where. All nodes must, where the user numbered them (a static rendezvous)."""
     static = given.rdzv_backend == "static"
     parameters = RendezvousParameters(
@@ -158,10 +149,12 @@ def _meeting(given: Namespace, config: LaunchConfig) -> tuple[RendezvousParamete
         **config.rdzv_configs,
     )
     try:
-        if not static:
-            return parameters, Meeting.of(parameters, None, None)
-        master = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_STATIC_PORT)
-        return parameters, Meeting.of(parameters, given.node_rank, master)
+        node_rank, master = None, None
+        if static:
+            node_rank = given.node_rank
+            master = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_STATIC_PORT)
+        workers = config.nproc_per_node
+        return Meeting.of(parameters, node_rank, master=master, workers=workers, role=config.role)
     except ValueError as wrong:
         raise UsageError(str(wrong)) from None
 

@@ -20,12 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
 
-from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
+from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once
 from aorta.launch.records import CycleStart
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ _PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
 _TAIL = 16 << 10
 _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
-LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
-CYCLES_UNASKED = 4
+LARGEST_TEMPORARY = 16 << 20  # of one stream, without --log-dir
+CYCLES_TEMPORARY = 4
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class OutputPump:
 
     def tail_of(self, rank: int) -> str:
         """The end of what a rank wrote, output before errors."""
-        told = (stream.tail for stream in self.streams if stream.rank == rank)
-        return "".join(text.decode("utf-8", "replace") for text in told)
+        tails = (stream.tail for stream in self.streams if stream.rank == rank)
+        return "".join(text.decode("utf-8", "replace") for text in tails)
 
     @property
     def incomplete(self) -> frozenset[int]:
@@ -228,36 +228,6 @@ def _keep_the_end(path: Path, size: int) -> None:
         old.readline()
         shutil.copyfileobj(old, new)
     fresh.replace(path)
-    if path.parent.parent not in _bounded:
-        _bounded.add(path.parent.parent)
-        log.warning(
-            "the logs in %s are bounded: of each stream the last %d MiB are kept; use --log-dir "
-            "to keep all",
-            path.parent.parent,
-            size >> 19,
-        )
-
-
-_bounded: set[Path] = set()
-
-
-_PIPES = {1: "AORTA_STDOUT", 2: "AORTA_STDERR"}
-
-
-class RedirectedFunction:
-    """A worker that is a function: it redirects itself to its pipes, as torch knows files only."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-
-    def __call__(self, *arguments: Any) -> Any:
-        for number, variable in _PIPES.items():
-            pipe = os.open(os.environ.pop(variable), os.O_WRONLY)
-            os.dup2(pipe, number)
-            os.close(pipe)
-        return self._function(*arguments)
 
 
 @dataclass(eq=False)
@@ -270,7 +240,6 @@ class CycleLogs(LogsSpecs):
     watch_hangs: bool = False
     bounded: bool = False
     users: LogsSpecs | None = None  # the user's own `--logs-specs`: its files stand beside ours
-    functions: bool = False  # workers are `RedirectedFunction`s
     pump: OutputPump = field(default_factory=OutputPump)  # of the cycle that runs
     _start: CycleStart | None = None
     # Rank -> a file in memory that it writes its step into, and when that was made.
@@ -291,9 +260,9 @@ class CycleLogs(LogsSpecs):
             os.close(file)
         self._beats.clear()
         if self.bounded:
-            oldest = start.cycle - CYCLES_UNASKED
+            oldest = start.cycle - CYCLES_TEMPORARY
             shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
-        return prepare(self.log_dir.path, start)
+        return self.log_dir.prepare(start)
 
     def beats(self) -> dict[int, int]:
         """Rank -> what changes whenever it beats; 0 before it does."""
@@ -313,7 +282,7 @@ class CycleLogs(LogsSpecs):
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
-        pump = OutputPump(LARGEST_UNASKED if self.bounded else None)
+        pump = OutputPump(LARGEST_TEMPORARY if self.bounded else None)
         users = self.users.reify(envs) if self.users is not None else LogsDest()
         destination = LogsDest()
         for local_rank, env in envs.items():
@@ -326,12 +295,9 @@ class CycleLogs(LogsSpecs):
                 sinks = self._sinks(stream, file, local_rank, env, len(envs))
                 if users_files.get(local_rank):
                     sinks.append(_Sink(_to_file(Path(users_files[local_rank]))))
-                carried = _Stream(rank, file, *_pipe(), sinks)
-                pump.streams.append(carried)
-                pipe = f"/proc/{os.getpid()}/fd/{carried.writes}"
-                paths[local_rank] = "" if self.functions else pipe
-                if self.functions:
-                    env[_PIPES[1 if stream is Std.OUT else 2]] = pipe
+                piped = _Stream(rank, file, *_pipe(), sinks)
+                pump.streams.append(piped)
+                paths[local_rank] = f"/proc/{os.getpid()}/fd/{piped.writes}"
             destination.error_files[local_rank] = str(directory.error_file(rank))
         pump.start()
         self.pump = pump

@@ -3,7 +3,7 @@ what a source of verdicts is given and answers. Nothing here knows torch, files 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -26,6 +26,8 @@ class Node:
     address: str
     pid: int
     rank: int | None = None  # where the user numbered the nodes
+    workers: int = 1
+    role: str = ""  # of its workers
 
     def order(self) -> tuple[int, str, int, str]:
         """Ranks follow this."""
@@ -91,7 +93,7 @@ class WorkerEnd:
     def failed(self) -> bool:
         return self.exit_code != 0 and not self.stopped_by_agent
 
-    def row(self, node: str) -> dict[str, Any]:
+    def document(self, node: str) -> dict[str, Any]:
         """As attribution, the service and cycle_info.json spell it."""
         return {"node": node, **asdict(self)}
 
@@ -118,7 +120,7 @@ class CycleEvidence:
     tails: Mapping[int, str] = field(default_factory=dict)
     hung_rank: int | None = None  # the one whose heartbeat stopped
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
-    step: int | None = None  # the last step a heartbeat told
+    step: int | None = None  # the last step of a heartbeat
     note: str = ""  # what the agent itself saw: a hang, a lost node
 
     @property
@@ -134,13 +136,13 @@ class CycleEvidence:
     def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
-    def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+    def failure_documents(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
         """Ranks that failed, and those stopped because of them; in a hang, who hung."""
         if self.hung:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
-        return [end.row(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
+        return [end.document(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
     @property
     def _blamed(self) -> frozenset[int]:
@@ -213,7 +215,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class CaseRequest:
-    """What the process that writes the case is told, as plain values."""
+    """What the process that writes the case reads, as plain values."""
 
     log_dir: Path
     failed: FailedCycle
@@ -223,10 +225,6 @@ class CaseRequest:
     devices: int | None  # of this machine; None where it has no GPU
     hang_timeout: float | None
     opened: tuple[str, ...]  # files of the working directory that the job opened
-
-
-Everybody = Callable[[CycleStart], FailedCycle | None]
-"""What all agents know about a cycle; None until all have told."""
 
 
 class SourceError(Exception):
@@ -240,8 +238,8 @@ class DecisionSource(Protocol):
     def name(self) -> str:
         """What cycle_info.json and the log call it."""
 
-    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Tell it what this agent knows, once a cycle; `everybody` on the leader alone."""
+    def trigger(self, failed: FailedCycle) -> None:
+        """Tell it what this agent knows, once a cycle."""
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
         """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only

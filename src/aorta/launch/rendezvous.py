@@ -1,6 +1,6 @@
 """The deciding rendezvous: agents meet on a store of their own, and the first of them decides.
 
-An agent joins a round by adding itself to the round's list; whoever sees that enough have come
+An agent joins a round by adding itself to the round's list; the one that sees that enough have come
 closes the round by writing its members, once. Rank 0 of them is the leader: it writes the round's
 outcome, and everybody else reads it. A leader that dies before it wrote is no loss: the others join
 the next round, whose leader finds the same facts. An outcome that ends the job raises
@@ -17,9 +17,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
 
-from torch.distributed import Store  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
     RendezvousGracefulExitError,
     RendezvousHandler,
@@ -41,7 +39,7 @@ _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # at who is there, while the leader decid
 _CLOSER_LOOKS, _OTHERS_LOOK = 0.1, 1.0  # seconds between two looks at who has joined
 _LOOKS_PER_SECOND = 160.0  # by all who wait to join
 _LINGER = 5.0  # at most; usually every agent has read the ending within milliseconds
-_WATCHERS = 2  # the leader and its deputy look after all nodes, the others after these two
+_LOOK_AFTER = 1.0  # seconds between two looks of the leader at who is there
 
 
 class JobEndedError(RendezvousGracefulExitError):
@@ -74,15 +72,16 @@ class DecidingRendezvous(RendezvousHandler):
     ) -> None:
         self.job_store = job_store
         self.start: CycleStart | None = None
-        self.keep_alive = meeting.keep_alive  # seconds between two heartbeats of a node
         self._meeting = meeting
         self._decider = decider
         self._decision_timeout = decision_timeout
         identity = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.node = Node(identity, meeting.address, os.getpid(), meeting.rank)
+        self.node = Node(
+            identity, meeting.address, os.getpid(), meeting.rank, meeting.workers, meeting.role
+        )
         self._beats = Heartbeats(job_store, self.node, meeting.keep_alive, meeting.most_missed)
         self._round = -1
-        self._members: tuple[Node, ...] = ()
+        self.members: tuple[Node, ...] = ()  # of the round, by rank
         self._lost: tuple[str, ...] = ()  # of the round before
         self._worker_store = worker_store
 
@@ -109,7 +108,7 @@ class DecidingRendezvous(RendezvousHandler):
         return True
 
     def num_nodes_waiting(self) -> int:
-        if len(self._members) >= self._meeting.most:
+        if len(self.members) >= self._meeting.most:
             return 0
         joined = self.job_store.joined(self._round + 1)
         return len(joined) - len(self._beats.silent(joined))
@@ -119,18 +118,14 @@ class DecidingRendezvous(RendezvousHandler):
             self._beats.begin()
         while True:
             self._join()
-            rank = self._members.index(self.node)
+            rank = self.members.index(self.node)
             outcome = self._lead() if rank == 0 else self._follow()
             if isinstance(outcome, JobEnding):
                 raise JobEndedError(outcome)
             if outcome is not None:
                 self.start = outcome
-                store = self.job_store.of_round(
-                    self._round, lambda: self._beats.silent(self._members)
-                )
-                host, port = outcome.master
-                place = RendezvousStoreInfo(host, port)
-                return RendezvousInfo(cast("Store", store), rank, len(self._members), place)
+                store, place = self.job_store.torch_store, RendezvousStoreInfo(*outcome.master)
+                return RendezvousInfo(store, rank, len(self.members), place)
             log.warning("the leader of the round was lost before it decided; joining again")
 
     # -- what the agent asks
@@ -139,12 +134,12 @@ class DecidingRendezvous(RendezvousHandler):
         """The ending of a job whose last cycle failed: no further round is joined."""
         if is_leader:
             deadline = time.monotonic() + _EVIDENCE_WITHIN
-            lost = self._beats.silent(self._members)
+            lost = self._beats.silent(self.members)
             while not (lost or self.job_store.has_all_evidence(start)):
                 if time.monotonic() >= deadline:
                     break
                 time.sleep(_CLOSER_LOOKS)
-                lost = self._beats.silent(self._members)
+                lost = self._beats.silent(self.members)
             return self.end(self._decider.final(self.job_store, start, self._lost_of(lost)))
         self.job_store.expect_ending(self._decision_timeout + _LEADER_GRACE)
         ending = self.job_store.ending()
@@ -164,10 +159,15 @@ class DecidingRendezvous(RendezvousHandler):
         """Of a verdict that came after this cycle began; on the leader, where it was asked for."""
         return self._decider.late_ending(self.start) if self.start is not None else None
 
+    @property
+    def seconds_between_looks(self) -> float:
+        """At who is there: the leader looks after all, the others after the leader alone."""
+        keep_alive = self._meeting.keep_alive
+        return min(_LOOK_AFTER, keep_alive) if self.members[0] == self.node else keep_alive
+
     def lost_nodes(self) -> tuple[str, ...]:
         """Addresses of nodes of the running cycle that are silent, as far as this agent looks."""
-        rank = self._members.index(self.node)
-        watched = self._members if rank < _WATCHERS else self._members[:_WATCHERS]
+        watched = self.members if self.members[0] == self.node else self.members[:1]
         return tuple(node.address for node in self._beats.silent(watched))
 
     def withdraw(self) -> None:
@@ -177,7 +177,7 @@ class DecidingRendezvous(RendezvousHandler):
     def linger(self) -> None:
         """For the store's host: stay until every agent has read how the job ended."""
         deadline = time.monotonic() + (_LINGER if self._meeting.hosts else 0.0)
-        while time.monotonic() < deadline and self.job_store.left() < len(self._members):
+        while time.monotonic() < deadline and self.job_store.left() < len(self.members):
             time.sleep(0.05)
 
     # -- joining
@@ -186,13 +186,13 @@ class DecidingRendezvous(RendezvousHandler):
         """Become a member of the next round that takes this node."""
         number = self._next_round()
         while True:
-            asked = self.job_store.join(number, self.node)
+            waiting = self.job_store.join(number, self.node)
             is_known = number == self._round + 1
-            before = self._members if is_known else self.job_store.members(number - 1) or ()
-            looks_now = asked == 1 or asked >= self._meeting.most
+            before = self.members if is_known else self.job_store.members(number - 1) or ()
+            looks_now = waiting == 1 or waiting >= self._meeting.most
             members = self._wait_for_members(_Round(number, before), looks_now=looks_now)
             if self.node in members:
-                self._round, self._members = number, members
+                self._round, self.members = number, members
                 self._lost = self._lost_of([node for node in before if node not in members])
                 return
             ending = self.job_store.ending()
@@ -286,7 +286,7 @@ class DecidingRendezvous(RendezvousHandler):
     # -- deciding
 
     def _lead(self) -> CycleStart | JobEnding:
-        addresses = tuple(node.address for node in self._members)
+        addresses = tuple(node.address for node in self.members)
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(
             self.job_store, self._round, addresses, self._lost
@@ -300,7 +300,7 @@ class DecidingRendezvous(RendezvousHandler):
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
         pause = _FIRST_LOOK
         while not self.job_store.expect_outcome(self._round, pause):
-            if time.monotonic() >= deadline or self._beats.silent(self._members[:1]):
+            if time.monotonic() >= deadline or self._beats.silent(self.members[:1]):
                 break
             pause = min(pause * 2, _LONGEST_LOOK)
         return self.job_store.outcome(self._round)

@@ -18,7 +18,7 @@ that only one agent owns. Keys, below one prefix per job:
 | `cycle/<n>/failed` | the first agent that saw cycle n fail, and what it saw |
 | `cycle/<n>/over` | that cycle n is over, for whatever reason: every agent waits for this key |
 | `cycle/<n>/evidence/<g>` | what the agent of group rank g knows about the end of its ranks |
-| `cycle/<n>/told` | the group ranks whose evidence is there |
+| `cycle/<n>/reported` | the group ranks whose evidence is there |
 | `cycle/<n>/done`, `dumped` | how many agents finished it, or have the dumps of hanging ranks |
 | `cycle/<n>/quiet/<g>` | for how long the ranks of g have been silent |
 """
@@ -26,18 +26,13 @@ that only one agent owns. Keys, below one prefix per job:
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from torch.distributed import (  # type: ignore[attr-defined]
-    DistError,
-    DistStoreError,
-    PrefixStore,
-    Store,
-)
+from torch.distributed import DistError, PrefixStore, Store  # type: ignore[attr-defined]
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Node, decode, encode
@@ -47,8 +42,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NEVER = timedelta(days=20)  # the longest that the store takes
-_FIRST_LOOK, _LAST_LOOK = 0.01, 0.25  # seconds, for a key that another agent will write
-_ASK_WHETHER_HOPELESS = 1.0
 _ENDING = "ending"
 _LEFT = "left"
 _NOBODY = "nobody"  # of a round that is closed without members
@@ -125,43 +118,6 @@ def _is_done_within(future: Future[Any], seconds: float) -> bool:
     return bool(wait([future], seconds).done)
 
 
-class DeadlineStore:
-    """A store of torch's; every method of it is called through `StoreCalls`."""
-
-    def __init__(self, store: Store, calls: StoreCalls) -> None:
-        self.torch_store = store
-        self.calls = calls
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        return lambda *words: self.calls.make(lambda: getattr(self.torch_store, method)(*words))
-
-
-class RoundStore(DeadlineStore):
-    """What the agents of one round share. A key that only a lost node would write is given up."""
-
-    def __init__(
-        self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], object]
-    ) -> None:
-        super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
-        self._is_hopeless = is_hopeless
-        self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
-
-    def get(self, key: str) -> bytes:
-        return self.multi_get([key])[0]
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        pause = _FIRST_LOOK
-        while not self.check(keys):
-            if time.monotonic() >= self._next_question:
-                self._next_question = time.monotonic() + _ASK_WHETHER_HOPELESS
-                if self._is_hopeless():
-                    raise DistStoreError("a node of this round was lost")
-            time.sleep(pause)
-            pause = min(pause * 1.5, _LAST_LOOK)
-        found: list[bytes] = self.calls.make(lambda: self.torch_store.multi_get(keys))
-        return found
-
-
 class KeyWatch:
     """One blocking wait for a key, on a connection of its own."""
 
@@ -210,7 +166,8 @@ class JobStore:
         self, store: Store, another: Callable[[], Store], run_id: str, calls: StoreCalls
     ) -> None:
         prefix = f"aorta/launch/{run_id}"
-        self._store = DeadlineStore(PrefixStore(prefix, store), calls)
+        self.torch_store = PrefixStore(prefix, store)
+        self.calls = calls
         self._watch = KeyWatch(lambda: PrefixStore(prefix, another()))
 
     def mint(self, incarnation: str) -> str:
@@ -231,7 +188,7 @@ class JobStore:
 
     def beat(self, node: str, count: str) -> None:
         """An empty count says that the agent has left."""
-        self._store.set(f"beat/{node}", count)
+        self._set(f"beat/{node}", count)
 
     def beats(self, nodes: Sequence[str]) -> list[bytes]:
         """Of agents that have beaten at least once, or left."""
@@ -243,18 +200,18 @@ class JobStore:
 
     def join(self, round_number: int, node: Node) -> int:
         """Ask to be a member; returns how many have asked so far."""
-        self._store.append(f"round/{round_number}/joined", f"{encode(node)}\n")
+        self._call("append", f"round/{round_number}/joined", f"{encode(node)}\n")
         return self._count(f"round/{round_number}/count", 1)
 
     def joined(self, round_number: int) -> list[Node]:
-        told = self._get(f"round/{round_number}/joined") or b""
-        return list(dict.fromkeys(decode(Node, line) for line in told.splitlines()))
+        found = self._get(f"round/{round_number}/joined") or b""
+        return list(dict.fromkeys(decode(Node, line) for line in found.splitlines()))
 
     def close_round(self, round_number: int, members: Sequence[Node]) -> tuple[Node, ...]:
         """Write who is in it unless it is written; returns who is."""
         said = "\n".join(map(encode, members))
         stands = self._agree(f"round/{round_number}/members", said or _NOBODY)
-        self._store.set(_NEWEST, str(round_number))
+        self._set(_NEWEST, str(round_number))
         return _decode_members(stands)
 
     def members(self, round_number: int) -> tuple[Node, ...] | None:
@@ -265,10 +222,6 @@ class JobStore:
     def expect_members(self, round_number: int, timeout: float) -> bool:
         """Whether a round is closed, waiting for it up to `timeout` seconds."""
         return self._is_agreed(f"round/{round_number}/members", timeout)
-
-    def of_round(self, round_number: int, is_hopeless: Callable[[], object]) -> RoundStore:
-        """For what torch's agents tell each other about their workers."""
-        return RoundStore(self._store, f"round/{round_number}/torch", is_hopeless)
 
     def expect_outcome(self, round_number: int, timeout: float) -> bool:
         """Whether a round has its outcome, waiting for it up to `timeout` seconds."""
@@ -307,7 +260,7 @@ class JobStore:
 
     def announce_over(self, cycle: int) -> None:
         """Wake every agent: this cycle failed, succeeded everywhere, or is left for another."""
-        self._store.set(f"cycle/{cycle}/over", "1")
+        self._set(f"cycle/{cycle}/over", "1")
 
     def is_over(self, cycle: int, timeout: float = 0.0) -> bool:
         """Whether a cycle was announced as over. It costs no request: the store itself tells."""
@@ -315,32 +268,34 @@ class JobStore:
 
     def look_whether_over(self, cycle: int) -> bool:
         """Ask the store, for the case that its word was lost on the way."""
-        return bool(self._store.check([f"cycle/{cycle}/over"]))
+        return bool(self._call("check", [f"cycle/{cycle}/over"]))
 
     def give_evidence(self, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
-        self._store.set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
-        self._store.append(f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
+        self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
+        self._call("append", f"cycle/{evidence.cycle}/reported", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
-        return len(self._told(start.cycle)) == len(start.nodes)
+        return len(self._reported(start.cycle)) == len(start.nodes)
 
     def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
         """What is there: agents give theirs before they join, so nothing is waited for."""
-        keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
+        keys = [_evidence_key(start.cycle, group) for group in self._reported(start.cycle)]
         if not keys:
             return ()
         return tuple(decode(CycleEvidence, text) for text in self._multi_get(keys))
 
     def forget_evidence(self, cycle: int) -> None:
         """Evidence of cycles that are long decided would pile up in the store's memory."""
-        keys = [_evidence_key(cycle, group) for group in self._told(cycle)]
+        keys = [_evidence_key(cycle, group) for group in self._reported(cycle)]
         if keys:
-            self._store.multi_set(keys, [""] * len(keys))
+            self._call("multi_set", keys, [""] * len(keys))
 
-    def _told(self, cycle: int) -> list[int]:
+    def _reported(self, cycle: int) -> list[int]:
         """The groups that gave their evidence."""
-        return sorted({int(group) for group in (self._get(f"cycle/{cycle}/told") or b"").split()})
+        return sorted(
+            {int(group) for group in (self._get(f"cycle/{cycle}/reported") or b"").split()}
+        )
 
     def finished(self, cycle: int, more: int = 0) -> int:
         """How many agents have ranks that all succeeded."""
@@ -351,7 +306,7 @@ class JobStore:
         return self._count(f"cycle/{cycle}/dumped", more)
 
     def report_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
-        self._store.set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
+        self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
         """How long a group has been silent, by its own agent's clock; 0 before it said so."""
@@ -363,25 +318,31 @@ class JobStore:
         torch 2.4 wakes nobody for what was compared and set.
         """
         stands = self._first(key, value)
-        self._store.set(f"{key}/agreed", "1")
+        self._set(f"{key}/agreed", "1")
         return stands
 
     def _first(self, key: str, value: str) -> bytes:
-        stands: bytes = self._store.compare_set(key, "", value)
+        stands: bytes = self._call("compare_set", key, "", value)
         return stands
 
     def _count(self, key: str, more: int = 0) -> int:
-        return int(self._store.add(key, more))
+        return int(self._call("add", key, more))
 
     def _is_agreed(self, key: str, timeout: float) -> bool:
         return self._watch.has_arrived(f"{key}/agreed", timeout)
 
     def _get(self, key: str) -> bytes | None:
-        return self._multi_get([key])[0] if self._store.check([key]) else None
+        return self._multi_get([key])[0] if self._call("check", [key]) else None
 
     def _multi_get(self, keys: list[str]) -> list[bytes]:
-        found: list[bytes] = self._store.multi_get(keys)
+        found: list[bytes] = self._call("multi_get", keys)
         return found
+
+    def _set(self, key: str, value: str) -> None:
+        self._call("set", key, value)
+
+    def _call(self, method: str, *words: Any) -> Any:
+        return self.calls.make(partial(getattr(self.torch_store, method), *words))
 
 
 def _evidence_key(cycle: int, group_rank: int) -> str:

@@ -11,12 +11,9 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
-from torch.distributed import (  # type: ignore[attr-defined]
-    DistError,
-    DistNetworkError,
-    TCPStore,
-)
+from torch.distributed import DistError, DistNetworkError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
@@ -35,6 +32,7 @@ _PORT_FREE_WITHIN = 10.0  # seconds for the port of the cycle before
 class Meeting:
     """One job's rendezvous, from `--nnodes`, `--rdzv-*`, `--node-rank` and `--master-*`."""
 
+    parameters: RendezvousParameters  # as torch's c10d store needs them
     run_id: str
     least: int  # nodes
     most: int
@@ -46,12 +44,14 @@ class Meeting:
     address: str  # of this node, as others reach it
     endpoint: str
     hosts: bool  # whether others may need this process to read how the job ended
+    workers: int = 1  # of this node
+    role: str = "default"
     rank: int | None = None  # of this node, where the user numbered them
     master: tuple[str, int] | None = None  # where workers meet, where the user said so
 
     @classmethod
     def of(
-        cls, parameters: RendezvousParameters, rank: int | None, master: tuple[str, int] | None
+        cls, parameters: RendezvousParameters, rank: int | None = None, **more: Any
     ) -> "Meeting":
         def seconds(name: str, default: int, least: int = 1) -> float:
             given = str(parameters.get(name, default))
@@ -60,6 +60,7 @@ class Meeting:
             return float(given)
 
         return cls(
+            parameters=parameters,
             run_id=parameters.run_id,
             least=parameters.min_nodes,
             most=parameters.max_nodes,
@@ -72,15 +73,15 @@ class Meeting:
             endpoint=parameters.endpoint,
             hosts=_hosts(parameters) if rank is None else rank == 0,
             rank=rank,
-            master=master,
+            **more,
         )
 
 
 def _hosts(parameters: RendezvousParameters) -> bool:
     """As torch guesses it, where the user does not say."""
-    told = parameters.get_as_bool("is_host")
-    if told is not None:
-        return told
+    given = parameters.get_as_bool("is_host")
+    if given is not None:
+        return given
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
     return is_this_machine(host)
 
@@ -120,11 +121,11 @@ def _served_at(host: str, port: int) -> TCPStore:
             time.sleep(0.1)
 
 
-def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStore, WorkerStore]:
+def connect(meeting: Meeting) -> tuple[JobStore, WorkerStore]:
     """The agents' store, hosted here or elsewhere, and the workers'. Signals are heard."""
     try:
         never = StoreCalls(meeting.endpoint, say_after=1e6, give_up_after=1e6)
-        store = never.make(lambda: _agents_store(parameters, meeting))
+        store = never.make(lambda: _agents_store(meeting))
         calls = StoreCalls(
             meeting.endpoint,
             say_after=meeting.keep_alive * max(1, meeting.most_missed - 1),
@@ -135,15 +136,19 @@ def connect(parameters: RendezvousParameters, meeting: Meeting) -> tuple[JobStor
     except ValueError as wrong:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
-        raise StoreLostError(
-            f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
-            "or correct --rdzv-endpoint (or --master-addr and --master-port)"
-        ) from unreachable
+        correct = "correct --rdzv-endpoint (or --master-addr and --master-port)"
+        what = f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, or {correct}"
+        if meeting.rank == 0:
+            what = (
+                f"no rendezvous store can be opened at {meeting.endpoint}: another program has the "
+                f"port, or another agent --node-rank 0 too; {correct} or --node-rank"
+            )
+        raise StoreLostError(what) from unreachable
 
 
-def _agents_store(parameters: RendezvousParameters, meeting: Meeting) -> TCPStore:
+def _agents_store(meeting: Meeting) -> TCPStore:
     if meeting.master is None:
-        _, store = create_backend(parameters)
+        _, store = create_backend(meeting.parameters)
         if not isinstance(store, TCPStore):
             raise ValueError("store_type must be tcp")
         return store

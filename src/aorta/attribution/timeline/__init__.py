@@ -249,7 +249,8 @@ def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> 
     offset = source.size - len(text.encode())
     found: list[tuple[float, Event]] = []
     for above, row in pairwise(["", *rows][-_LINES - 1 :]):
-        if _VARYING.sub("#", row) in before or _FRAME.search(above):
+        is_frame = _FRAME.search(row) or _FRAME.search(above)
+        if _VARYING.sub("#", row) in before or is_frame:
             continue
         at = offset + len(text[: text.rfind(row)].encode())
         if (source, at) in read or OF_THE_SCHEDULER.match(row):

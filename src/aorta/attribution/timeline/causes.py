@@ -216,7 +216,9 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
     """What says most; an abort is only how another line of the same moment shows."""
-    named = [event for event in events if event.failure_class not in HOW_IT_SHOWS]
+    named = [
+        event for event in events if event.failure_class not in HOW_IT_SHOWS or event.is_exception
+    ]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
         named
@@ -298,8 +300,12 @@ def _before(earlier: RankEnd, later: RankEnd) -> bool:
 
 
 def _outranks(from_exit: FoundCause, told: Event) -> bool:
-    """A crash by signal is certain; only an equally certain line of its own says more about it."""
+    """A crash by signal is certain; only an equally certain line of its own says more about it, or
+    the exception after which the threads of native code aborted.
+    """
     if from_exit.failure_class is FailureClass.UNKNOWN:
+        return False
+    if from_exit.failure_class is FailureClass.ABORT and told.is_exception:
         return False
     return from_exit.certainty.weight > told.certainty.weight
 
