@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.report.building import page_of, reader_of
-from aorta.report.charts.drawing import linear_scale, log_scale
+from aorta.report.charts import linear_scale, log_scale
 from aorta.report.html import document
-from aorta.report.markup import el
-from aorta.report.model import Beside, Page, Tone
+from aorta.report.page import Beside, Page, Tone, el
 from aorta.runtimes.owner import Owner
 from support.report_runs import (
     MAKERS,
@@ -39,7 +38,7 @@ SENTENCES = {
     "bisect": "One change brings the failure: jax at 62887481156a 'Fuse the scatter into the "
     "reduction' by A. Author "
     "(probability 98.1%)",
-    "launch": "Rank 3 on <HOST:2> began it: hardware fault (probability 94 %): stop",
+    "launch": "Rank 3 on node-1 began it: hardware fault (probability 94 %): stop",
     "attribution": "Rank 2 began it: hang (probability 81 %): restart",
 }
 
@@ -106,8 +105,8 @@ def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: P
     assert found.answer.sentence == SENTENCES["bisect"]
 
 
-def test_the_two_sides_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
-    section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two sides")
+def test_the_two_logs_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
+    section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two logs")
     beside = section.blocks[0]
     assert isinstance(beside, Beside)
     left, right = beside.left.lines, beside.right.lines

@@ -15,7 +15,8 @@ import pytest
 
 from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
-from support.report_runs import private, run_dir, trial
+from support.live_pages import pictures
+from support.report_runs import private, run_dir, trial, write
 from support.services.chromium import Chromium, tab
 from support.waiting import patience
 
@@ -94,6 +95,19 @@ def test_a_page_that_loses_its_server_keeps_the_last_picture_and_says_so(
             page.until("document.getElementById('live').textContent === 'live'")
         page.until("document.getElementById('live').className !== ''")
         assert "3 of 3 trials" in page.evaluate("document.querySelector('h1').textContent")
+
+
+def test_the_page_of_a_solve_follows_what_its_stages_leave(tmp_path: Path) -> None:
+    """Nothing but `solve.json` is written between two looks."""
+    run = tmp_path / "solve"
+    private(run, "solve", state="")
+    (run / ".aorta" / "lock").write_text(Owner.of_this_process().label)
+    with watching(run) as address:
+        shown = pictures(address)
+        assert "Still at work: nothing is over yet" in next(shown).html
+        failure = {"class": "nan", "summary": "loss is nan"}
+        write(run / "solve.json", {"status": "partial", "failure": failure})
+        assert "So far: nan" in next(shown).html
 
 
 def test_it_only_reads(tmp_path: Path) -> None:

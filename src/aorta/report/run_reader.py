@@ -1,8 +1,9 @@
-"""From a run directory to a `Run`: which verb wrote it, how it stands, its documents and trials,
-all of it scrubbed.
+"""From a run directory to an `OpenedRun`: which verb wrote it, how it stands, its documents and
+trials, all of it scrubbed.
 
-A reader a verb says which files matter; pages get what this module returns and never see the disk,
-so nothing can reach a page that has not been through the scrubber.
+Each page says which files it needs; it gets what this module returns and never sees the disk, so
+nothing can reach a page that has not been through the scrubber. Documents are read tolerantly: a
+part that is missing or of another shape is absent, never an exception.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 
 from aorta.bundle.layouts import layout_of
 from aorta.bundle.source import this_site
-from aorta.core.axis import Window
+from aorta.core.axis import Value, Window
 from aorta.core.errors import UsageError
 from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.core.trial import Outcome, Tally
@@ -22,7 +23,6 @@ from aorta.engine.events import TrialRecord
 from aorta.engine.journal import read_records
 from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
-from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
@@ -32,6 +32,49 @@ _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
 _LONGEST_TEXT = 600
 ATTRIBUTION = "aorta.attribution/"
+
+Document = Mapping[str, Any]
+NOTHING: Document = {}
+
+
+def section(document: object, *path: str) -> Document:
+    """The mapping at a path of keys, or an empty one."""
+    for key in path:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document if isinstance(document, Mapping) else NOTHING
+
+
+def rows(document: object, *path: str) -> list[Document]:
+    """The mappings in the list at a path of keys."""
+    found = items(section(document, *path[:-1]), path[-1])
+    return [row for row in found if isinstance(row, Mapping)]
+
+
+def items(document: object, key: str) -> Sequence[Any]:
+    found = document.get(key) if isinstance(document, Mapping) else None
+    return found if isinstance(found, list | tuple) else ()
+
+
+def words(document: object, key: str, otherwise: str = "") -> str:
+    """The value as one text; lists and mappings are no text."""
+    found = document.get(key) if isinstance(document, Mapping) else None
+    if found is None or isinstance(found, list | Mapping):
+        return otherwise
+    return str(found)
+
+
+def number(document: object, key: str) -> float | None:
+    """A finite number; a bool is none."""
+    found = document.get(key) if isinstance(document, Mapping) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return found if abs(found) < float("inf") else None
+
+
+def count(document: object, key: str) -> int:
+    found = number(document, key)
+    return int(found) if found is not None else 0
+
 
 Gather = Callable[[Path], dict[str, Any]]
 """What a verb's page needs from its directory, as JSON-native data."""
@@ -70,16 +113,18 @@ class OpenedRun:
 
 
 class _SecretsAlone(Scrubber):
-    """For a page that stays on its own machine: there a path is worth nothing but as it is."""
+    """For a page that stays on its own machine, where a path or a node is worth nothing but as it
+    is.
+    """
 
     def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
         found = super().text(text, where=where, code=code)
-        secrets = tuple(one for one in found.taken if one[2] is Kind.CREDENTIAL)
-        parts, at = [], 0
-        for begin, end, _, placeholder in secrets:
-            parts += [text[at:begin], placeholder]
-            at = end
-        return Scrubbed("".join([*parts, text[at:]]), text, secrets, where)
+        return Scrubbed.of(text, [one for one in found.taken if one[2] is Kind.CREDENTIAL], where)
+
+    def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
+        if kind is not Kind.CREDENTIAL:
+            return Scrubbed(value, value, (), where)
+        return super().whole(value, kind, where=where)
 
 
 class RunReader:
@@ -104,16 +149,16 @@ class RunReader:
         # First: of a run that is over by then, all that it wrote is read.
         state = state_of(self.path, self.verb)
         records = read_records_of(self.path)
+        texts = sorted({text for record in records for text in _texts_of(record)})
         raw = {
             "directory": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
             "documents": self._gather(self.path),
+            "texts": texts,
         }
-        texts = sorted({text for record in records for text in _texts_of(record)})
         learn_document(self._scrubber, raw, ours=True)
-        self._scrubber.learn("\n".join(texts))
         clean = shortened(scrub_document(self._scrubber, raw, ours=True)[0])
-        replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
+        replaced = dict(zip(texts, clean["texts"], strict=True))
         return OpenedRun(
             name=clean["directory"],
             verb=self.verb,
@@ -122,13 +167,6 @@ class RunReader:
             documents=clean["documents"],
             trials=[_trial(record, replaced) for record in records],
         )
-
-    def _scrubbed_lines(self, texts: Sequence[str]) -> list[str]:
-        """As one text, which is faster; line by line where a line break was taken out."""
-        together = self._scrubber.text("\n".join(texts)).text.split("\n")
-        if len(together) == len(texts) and not any("\n" in text for text in texts):
-            return together
-        return [self._scrubber.text(text).text for text in texts]
 
 
 def _name_of(path: Path) -> str:
@@ -144,9 +182,7 @@ def verb_of(path: Path) -> str:
         return "attribution"
     raise UsageError(
         "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of run, reduce, triage, bisect, diverge, isolate, launch, or one "
-        "that holds "
-        "an attribution",
+        "expected a directory of a verb, or one that holds an attribution",
         where=str(path),
     )
 
@@ -248,19 +284,18 @@ def _texts_of(record: TrialRecord) -> Iterable[str]:
 
 def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
     return Trial(
-        values={
-            name: replaced[value]
-            if isinstance(value, str)
-            else len(value)
-            if isinstance(value, tuple)
-            else value.length
-            if isinstance(value, Window)
-            else value
-            for name, value in record.point.values
-        },
+        values={name: _size_of(value, replaced) for name, value in record.point.values},
         outcome=record.outcome,
         why=replaced[record.why],
         signature=replaced[record.failure.text] if record.failure else "",
         duration=record.duration,
         elapsed=record.elapsed,
     )
+
+
+def _size_of(value: Value, replaced: Mapping[str, str]) -> str | float:
+    if isinstance(value, str):
+        return replaced[value]
+    if isinstance(value, Window):
+        return value.length
+    return len(value) if isinstance(value, tuple) else value

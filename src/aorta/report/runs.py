@@ -15,9 +15,8 @@ from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import PRIVATE, RunDir
 from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
-from aorta.report.documents import Document, section, words
 from aorta.report.pages.common import rate, seconds
-from aorta.report.run_reader import OpenedRun, read_json
+from aorta.report.run_reader import Document, OpenedRun, read_json, section, words
 
 _DEEPEST = 8
 _SNAPSHOTS = ("host_env.json", "env.json", "shrunken/env.json", "case/env.json")
