@@ -2,8 +2,7 @@
 trials, all of it scrubbed.
 
 Each page says which files it needs; it gets what this module returns and never sees the disk, so
-nothing can reach a page that has not been through the scrubber. Documents are read tolerantly: a
-part that is missing or of another shape is absent, never an exception.
+nothing can reach a page that has not been through the scrubber.
 """
 
 import json
@@ -33,47 +32,42 @@ _TAIL = 64 << 10
 _LONGEST_TEXT = 600
 ATTRIBUTION = "aorta.attribution/"
 
-Document = Mapping[str, Any]
-NOTHING: Document = {}
 
+class Document(dict[str, Any]):
+    """A JSON object whose parts are read by their shape: one that is missing or of another shape is
+    absent, never an exception.
+    """
 
-def section(document: object, *path: str) -> Document:
-    """The mapping at a path of keys, or an empty one."""
-    for key in path:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document if isinstance(document, Mapping) else NOTHING
+    def section(self, *path: str) -> "Document":
+        """The object at a path of keys, or an empty one."""
+        found: object = self
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return Document(found) if isinstance(found, Mapping) else Document()
 
+    def rows(self, *path: str) -> "list[Document]":
+        """The objects in the list at a path of keys."""
+        found = self.section(*path[:-1]).array(path[-1])
+        return [Document(row) for row in found if isinstance(row, Mapping)]
 
-def rows(document: object, *path: str) -> list[Document]:
-    """The mappings in the list at a path of keys."""
-    found = items(section(document, *path[:-1]), path[-1])
-    return [row for row in found if isinstance(row, Mapping)]
+    def array(self, key: str) -> Sequence[Any]:
+        found = self.get(key)
+        return found if isinstance(found, list | tuple) else ()
 
+    def text(self, key: str, otherwise: str = "") -> str:
+        """The value as one text; lists and objects are no text."""
+        found = self.get(key)
+        return otherwise if found is None or isinstance(found, list | Mapping) else str(found)
 
-def items(document: object, key: str) -> Sequence[Any]:
-    found = document.get(key) if isinstance(document, Mapping) else None
-    return found if isinstance(found, list | tuple) else ()
+    def number(self, key: str) -> float | None:
+        """A finite number; a bool is none."""
+        found = self.get(key)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return None
+        return found if abs(found) < float("inf") else None
 
-
-def words(document: object, key: str, otherwise: str = "") -> str:
-    """The value as one text; lists and mappings are no text."""
-    found = document.get(key) if isinstance(document, Mapping) else None
-    if found is None or isinstance(found, list | Mapping):
-        return otherwise
-    return str(found)
-
-
-def number(document: object, key: str) -> float | None:
-    """A finite number; a bool is none."""
-    found = document.get(key) if isinstance(document, Mapping) else None
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return None
-    return found if abs(found) < float("inf") else None
-
-
-def count(document: object, key: str) -> int:
-    found = number(document, key)
-    return int(found) if found is not None else 0
+    def count(self, key: str) -> int:
+        return int(self.number(key) or 0)
 
 
 Gather = Callable[[Path], dict[str, Any]]
@@ -163,8 +157,8 @@ class RunReader:
             name=clean["directory"],
             verb=self.verb,
             state=state,
-            about=clean["about"],
-            documents=clean["documents"],
+            about=Document(clean["about"]),
+            documents=Document(clean["documents"]),
             trials=[_trial(record, replaced) for record in records],
         )
 
@@ -187,13 +181,13 @@ def verb_of(path: Path) -> str:
     )
 
 
-def attribution_in(path: Path) -> Document | None:
+def attribution_in(path: Path) -> Document:
     """A finding that `aorta attribute --json` or a launcher left here."""
     for file in sorted(path.glob("*.json")):
         document = read_json(file)
-        if words(document, "schema").startswith(ATTRIBUTION):
+        if document.text("schema").startswith(ATTRIBUTION):
             return document
-    return None
+    return Document()
 
 
 def state_of(path: Path, verb: str) -> str:
@@ -202,10 +196,10 @@ def state_of(path: Path, verb: str) -> str:
     try:  # before its last word, which it writes while it holds the lock
         owner = Owner.from_label(run.lock.read_text())
     except OSError:
-        return words(run.about(), "state") or _state_without_owner(run, verb)
+        return str(run.about().get("state") or "") or _state_without_owner(run, verb)
     if owner is not None and not owner.is_gone():
         return "running"
-    return words(run.about(), "state") or "died"
+    return str(run.about().get("state") or "") or "died"
 
 
 def _state_without_owner(run: RunDir, verb: str) -> str:
@@ -219,8 +213,8 @@ def _state_without_owner(run: RunDir, verb: str) -> str:
 def read_json(path: Path) -> Document:
     with suppress(OSError):
         if path.stat().st_size <= _LARGEST_DOCUMENT:
-            return json_object(path) or {}
-    return {}
+            return Document(json_object(path) or {})
+    return Document()
 
 
 def read_json_lines(path: Path) -> list[Document]:
@@ -234,7 +228,7 @@ def read_json_lines(path: Path) -> list[Document]:
                 except ValueError:
                     continue
                 if isinstance(content, dict):
-                    found.append(content)
+                    found.append(Document(content))
     except OSError:
         return []
     return found

@@ -16,7 +16,7 @@ from aorta.engine.rundir import PRIVATE, RunDir
 from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
 from aorta.report.pages.common import rate, seconds
-from aorta.report.run_reader import Document, OpenedRun, read_json, section, words
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _DEEPEST = 8
 _SNAPSHOTS = ("host_env.json", "env.json", "shrunken/env.json", "case/env.json")
@@ -39,14 +39,9 @@ class Listed:
     created: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "verb": self.verb,
-            "ticket": self.ticket or None,
-            "state": self.state,
-            "answer": self.answer,
-            "created": self.created.strftime("%Y-%m-%dT%H:%M:%SZ") if self.created else None,
-        }
+        created = self.created.strftime("%Y-%m-%dT%H:%M:%SZ") if self.created else None
+        ticket = self.ticket or None
+        return {**vars(self), "path": str(self.path), "ticket": ticket, "created": created}
 
 
 def list_runs(root: Path) -> list[Listed]:
@@ -70,19 +65,19 @@ def find_runs(root: Path) -> Iterator[Path]:
 
 
 def _listed(path: Path) -> Listed:
-    about = RunDir(path).about()
+    about = Document(RunDir(path).about())
     try:
         run = reader_of(path).open()
         verb, state, answer = run.verb, run.state, page_of(run).answer.sentence
-        ticket = words(run.about, "ticket") or words(run.documents.get("matrix"), "ticket")
+        ticket = run.about.text("ticket") or run.documents.section("matrix").text("ticket")
     except AortaError as wrong:
-        verb, state, answer, ticket = words(about, "verb"), "unreadable", wrong.message, ""
+        verb, state, answer, ticket = about.text("verb"), "unreadable", wrong.message, ""
     return Listed(path, verb, ticket, state, answer, _created(path, about))
 
 
-def _created(path: Path, about: Mapping[str, Any]) -> datetime | None:
+def _created(path: Path, about: Document) -> datetime | None:
     try:
-        return datetime.fromisoformat(words(about, "created"))
+        return datetime.fromisoformat(about.text("created"))
     except ValueError:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
@@ -168,7 +163,8 @@ def _lasting(value: Any) -> Any:
     if isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
             return ", ".join(value)
-        named = {words(item, "name"): _lasting(item) for item in value}
+        rows = Document(rows=value).rows("rows")
+        named = {row.text("name"): _lasting(row) for row in rows}
         return named if len(named) == len(value) and all(named) else len(value)
     return value
 
@@ -192,6 +188,6 @@ def _snapshot(path: Path) -> Document:
         if found := read_json(path / name):
             return found
     for file in sorted(path.glob("trial_*.json")):
-        if found := section(read_json(file), "env"):
+        if found := read_json(file).section("env"):
             return found
-    return {}
+    return Document()

@@ -21,17 +21,7 @@ from aorta.report.page import (
     Words,
 )
 from aorta.report.pages.common import listed, percent, table_section
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    attribution_in,
-    count,
-    items,
-    number,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, attribution_in
 
 _HANGS = frozenset({"hang", "collective_timeout"})
 _ACTIONS = {"STOP": "stop", "RESTART": "restart", "UNKNOWN": "not known; acts as restart"}
@@ -48,13 +38,13 @@ ENDS = {
 
 
 def gather(root: Path) -> dict[str, Any]:
-    document = attribution_in(root) or {}
-    return {"finding": section(document, "finding"), "decision": section(document, "decision")}
+    document = attribution_in(root)
+    return {"finding": document.section("finding"), "decision": document.section("decision")}
 
 
 def page(run: OpenedRun) -> Page:
-    finding, decision = section(run.documents, "finding"), section(run.documents, "decision")
-    name = f"up to step {words(finding, 'last_step')}" if words(finding, "last_step") else "ranks"
+    finding, decision = run.documents.section("finding"), run.documents.section("decision")
+    name = f"up to step {finding.text('last_step')}" if finding.text("last_step") else "ranks"
     return Page(
         verb="attribute",
         title=run.name,
@@ -69,12 +59,12 @@ def page(run: OpenedRun) -> Page:
 def ends_of(finding: Document) -> dict[int, str]:
     """How each rank ended that the finding speaks of."""
     known: dict[int, str] = {}
-    for row in rows(finding, "cascade"):
-        known |= {r: "cascade" for r in items(row, "ranks") if isinstance(r, int)}
-    known |= {r: "failed" for r in items(finding, "suspect_ranks") if isinstance(r, int)}
-    root = number(section(finding, "root"), "rank")
+    for row in finding.rows("cascade"):
+        known |= {r: "cascade" for r in row.array("ranks") if isinstance(r, int)}
+    known |= {r: "failed" for r in finding.array("suspect_ranks") if isinstance(r, int)}
+    root = finding.section("root").number("rank")
     if root is not None:
-        known[int(root)] = "hung" if words(finding, "class") in _HANGS else "root"
+        known[int(root)] = "hung" if finding.text("class") in _HANGS else "root"
     return dict(sorted(known.items()))
 
 
@@ -116,39 +106,39 @@ def answer(finding: Document, decision: Document, after: str = "", ended: str = 
     """`Rank 3 on node-7 began it: hardware fault (probability 94 %): restart`. `ended`: what became
     of the job, where that is more than the decision.
     """
-    if words(finding, "state", "failed") != "failed":
-        summary = words(finding, "summary")
+    if finding.text("state", "failed") != "failed":
+        summary = finding.text("summary")
         return Headline(f"{summary[:1].upper()}{summary[1:]}", Tone.FINE, after)
-    kind = words(finding, "class", "unknown")
-    confidence = number(finding, "confidence")
+    kind = finding.text("class", "unknown")
+    confidence = finding.number("confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
-    action = words(decision, "action")
+    action = decision.text("action")
     said = ended or _ACTIONS.get(action, action.lower())
     sentence = f"{_who(finding)} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
     stopped = ended or action == "STOP"
     tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if stopped else Tone.FOUND
-    told = [words(finding, "summary"), words(decision, "reason"), after]
+    told = [finding.text("summary"), decision.text("reason"), after]
     unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
     return Headline(sentence, tone, " ".join(f"{each.strip().rstrip('.')}." for each in unique))
 
 
 def _who(finding: Document) -> str:
-    root = section(finding, "root")
-    rank, node = words(root, "rank"), words(root, "node")
+    root = finding.section("root")
+    rank, node = root.text("rank"), root.text("node")
     where = f" on {node}" if node else ""
     return f"Rank {rank}{where} began it:" if rank else f"It began{where}:"
 
 
 def facts(finding: Document) -> list[tuple[str, object]]:
-    root = section(finding, "root")
-    failed = words(finding, "state", "failed") == "failed"
+    root = finding.section("root")
+    failed = finding.text("state", "failed") == "failed"
     candidates = [
-        ("Class", words(finding, "class") if failed else ""),
-        ("First failure", f"rank {words(root, 'rank')}" if words(root, "rank") else ""),
-        ("Node", words(root, "node")),
-        ("Device", words(root, "device")),
-        ("Last step", words(finding, "last_step")),
-        ("Fingerprint", words(finding, "fingerprint")),
+        ("Class", finding.text("class") if failed else ""),
+        ("First failure", f"rank {root.text('rank')}" if root.text("rank") else ""),
+        ("Node", root.text("node")),
+        ("Device", root.text("device")),
+        ("Last step", finding.text("last_step")),
+        ("Fingerprint", finding.text("fingerprint")),
     ]
     return [(name, value) for name, value in candidates if value]
 
@@ -160,11 +150,11 @@ def sections(finding: Document, decision: Document) -> list[Section]:
 def _decision(decision: Document) -> list[Section]:
     if not decision:
         return []
-    action = words(decision, "action")
-    blocks: list[Block] = [FactRows([("Decision", action), ("Rule", words(decision, "rule"))])]
-    if reason := words(decision, "reason"):
+    action = decision.text("action")
+    blocks: list[Block] = [FactRows([("Decision", action), ("Rule", decision.text("rule"))])]
+    if reason := decision.text("reason"):
         blocks.append(Words([reason]))
-    advice = [words(row, "text") or words(row, "kind") for row in rows(decision, "advice")]
+    advice = [row.text("text") or row.text("kind") for row in decision.rows("advice")]
     if advice:
         blocks.append(Words(advice, is_list=True))
     return [Section("The decision", blocks)]
@@ -173,16 +163,16 @@ def _decision(decision: Document) -> list[Section]:
 def _evidence(finding: Document) -> list[Section]:
     """The lines it rests on, by file."""
     lines: dict[str, list[TextLine]] = {}
-    for row in rows(finding, "evidence"):
-        line = TextLine(words(row, "text"), count(row, "line") or None, "evidence")
-        lines.setdefault(words(row, "file"), []).append(line)
+    for row in finding.rows("evidence"):
+        line = TextLine(row.text("text"), row.count("line") or None, "evidence")
+        lines.setdefault(row.text("file"), []).append(line)
     listings = [Listing(file, found) for file, found in lines.items()]
     return [Section("The lines it rests on", listings)] if listings else []
 
 
 def _cascade(finding: Document) -> list[Section]:
     followers: Sequence[Sequence[object]] = [
-        [words(row, "class"), listed([str(rank) for rank in items(row, "ranks")], 24)]
-        for row in rows(finding, "cascade")
+        [row.text("class"), listed([str(rank) for rank in row.array("ranks")], 24)]
+        for row in finding.rows("cascade")
     ]
     return table_section("What only followed", ["what followed", "ranks"], followers)

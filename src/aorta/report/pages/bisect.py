@@ -33,19 +33,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    Trial,
-    count,
-    items,
-    number,
-    read_json,
-    read_tail,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, Trial, read_json, read_tail
 
 _ENDS = {"good": "last-known-good", "bad": "first-known-bad"}
 _MOST_LOG_LINES = 300
@@ -73,8 +61,8 @@ def _log_of(root: Path, name: str) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    timeline = section(run.documents, "timeline")
+    result = run.documents.section("result")
+    timeline = run.documents.section("timeline")
     probes = _probes(timeline, run.trials)
     ends = _ends(result, timeline, probes)
     missing = missing_result(result)
@@ -85,11 +73,11 @@ def page(run: OpenedRun) -> Page:
     return Page(
         verb="bisect",
         title=run.name,
-        answer=_answer(run, result, ends, len(items(timeline, "order"))),
+        answer=_answer(run, result, ends, len(timeline.array("order"))),
         facts=FactRows([*usual_facts(run), *_spent(result)]),
         picture=_picture(run, timeline, probes, ends) if probes else None,
         sections=[
-            *list_section("Know this first", items(result, "warnings")),
+            *list_section("Know this first", result.array("warnings")),
             *_culprits(result),
             *_logs(run),
             *_versions(result),
@@ -108,7 +96,7 @@ Probe = tuple[int, Trial]
 
 def _probes(timeline: Document, trials: Sequence[Trial]) -> list[Probe]:
     """The trials that lie on the timeline; those of other orders and other stages do not."""
-    packages = [words(row, "package") for row in rows(timeline, "histories")]
+    packages = [row.text("package") for row in timeline.rows("histories")]
     places = _places(timeline)
     states = [tuple(str(trial.values.get(name, "")) for name in packages) for trial in trials]
     return [(places[at], trial) for at, trial in zip(states, trials, strict=True) if at in places]
@@ -118,8 +106,8 @@ def _places(timeline: Document) -> Mapping[tuple[str, ...], int]:
     """How many changes each state of the merged order has, a state being a version of every
     package; in a graph of commits, how many changes each commit holds.
     """
-    histories = [[str(v) for v in items(row, "versions")] for row in rows(timeline, "histories")]
-    order, holds = items(timeline, "order"), items(timeline, "holds")
+    histories = [[str(v) for v in row.array("versions")] for row in timeline.rows("histories")]
+    order, holds = timeline.array("order"), timeline.array("holds")
     if len(histories) == 1 and len(holds) == len(histories[0]):
         return {
             (version,): int(str(held), 16).bit_count()
@@ -142,13 +130,13 @@ def _ends(result: Document, timeline: Document, probes: Sequence[Probe]) -> tupl
     another.
     """
     places = _places(timeline)
-    packages = [words(row, "package") for row in rows(timeline, "histories")]
-    named = [tuple(words(section(result, end), name) for name in packages) for end in _ENDS]
+    packages = [row.text("package") for row in timeline.rows("histories")]
+    named = [tuple(result.section(end).text(name) for name in packages) for end in _ENDS]
     if all(state in places for state in named):
         return places[named[0]], places[named[1]]
     good = [at for at, trial in probes if trial.outcome is Outcome.CLEAN]
     bad = [at for at, trial in probes if trial.outcome is Outcome.REPRODUCED]
-    if items(timeline, "holds") or not good or not bad or max(good) >= min(bad):
+    if timeline.array("holds") or not good or not bad or max(good) >= min(bad):
         return None
     return max(good), min(bad)
 
@@ -159,10 +147,10 @@ def _picture(
     dots: dict[str, list[tuple[float, float]]] = {}
     for order, (at, trial) in enumerate(probes, 1):
         dots.setdefault(trial.outcome.value, []).append((at, order))
-    changes = items(timeline, "order")
+    changes = timeline.array("order")
     sizes = ", ".join(
-        f"{words(row, 'package')} {counted(changes.count(place), 'change')}"
-        for place, row in enumerate(rows(timeline, "histories"))
+        f"{row.text('package')} {counted(changes.count(place), 'change')}"
+        for place, row in enumerate(timeline.rows("histories"))
     )
     said = [
         [order, at, trial.outcome.value, trial.why] for order, (at, trial) in enumerate(probes, 1)
@@ -183,13 +171,13 @@ def _picture(
 def _answer(
     run: OpenedRun, result: Document, ends: tuple[int, int] | None, changes: int
 ) -> Headline:
-    status, culprits = words(result, "status"), rows(result, "culprits")
+    status, culprits = result.text("status"), result.rows("culprits")
     if status in _NO_ANSWERS:
-        warnings = " ".join(map(str, items(result, "warnings")))
+        warnings = " ".join(map(str, result.array("warnings")))
         return Headline(headline(status, (), None), Tone.UNSURE, warnings)
     if culprits and status in HEADLINES:
         tone = Tone.FOUND if status in {"found", "pair"} else Tone.UNSURE
-        said = headline(status, culprits, number(result, "confidence"))
+        said = headline(status, culprits, result.number("confidence"))
         return Headline(said, tone, _rates(result))
     tone, sentence = Tone.RUNNING if run.running else Tone.UNSURE, "The culprit is not known yet"
     if ends is not None:
@@ -199,7 +187,7 @@ def _answer(
 
 def _rates(result: Document) -> str:
     seen = {
-        end: {key: count(section(result, "seen", end), key) for key in ("failed", "of")}
+        end: {key: result.section("seen", end).count(key) for key in ("failed", "of")}
         for end in _ENDS
     }
     return f"{sides_words(seen)}." if all(end["of"] for end in seen.values()) else ""
@@ -207,21 +195,21 @@ def _rates(result: Document) -> str:
 
 def _spent(result: Document) -> list[tuple[str, object]]:
     names = {"Builds": "builds", "Tests": "tests"}
-    return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
+    return [(name, result.count(key)) for name, key in names.items() if result.count(key)]
 
 
 def _culprits(result: Document) -> list[Section]:
     """The commit card; where there are many candidates, a table of them."""
-    culprits = rows(result, "culprits")
+    culprits = result.rows("culprits")
     if not culprits:
         return []
     keys = ("package", "bad", "title", "author", "date")
     blocks: list[Block] = [FactRows(_card(culprit)) for culprit in culprits[:3]]
     if len(culprits) > 3:
-        listed = [[words(culprit, key) for key in keys] for culprit in culprits]
+        listed = [[culprit.text(key) for key in keys] for culprit in culprits]
         blocks = [Table(["package", "commit", "title", "author", "date"], listed)]
-    if partner := section(result, "partner"):
-        other = f"{words(partner, 'package')} {words(partner, 'commit')}"
+    if partner := result.section("partner"):
+        other = f"{partner.text('package')} {partner.text('commit')}"
         blocks.append(Words([f"It fails only together with {other}."]))
     return [Section("The culprit" if len(culprits) == 1 else "The candidates", blocks)]
 
@@ -238,14 +226,14 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
         ("Merge", "merge"),
         ("Address", "url"),
     )
-    said = [(name, words(culprit, key)) for name, key in names]
+    said = [(name, culprit.text(key)) for name, key in names]
     return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
 
 
 def _logs(run: OpenedRun) -> list[Section]:
     """Both logs with what only one of them says marked."""
-    logs = section(run.documents, "logs")
-    good, bad = ([str(line) for line in items(logs, end)] for end in _ENDS)
+    logs = run.documents.section("logs")
+    good, bad = ([str(line) for line in logs.array(end)] for end in _ENDS)
     if not good and not bad:
         return []
     left: list[TextLine] = []
@@ -263,17 +251,17 @@ def _logs(run: OpenedRun) -> list[Section]:
 
 
 def _versions(result: Document) -> list[Section]:
-    good, bad = section(result, "good"), section(result, "bad")
-    versions = [[name, words(good, name), words(bad, name)] for name in good]
-    containers = section(result, "containers")
-    ends = [words(containers, "last_good"), words(containers, "first_bad")]
+    good, bad = result.section("good"), result.section("bad")
+    versions = [[name, good.text(name), bad.text(name)] for name in good]
+    containers = result.section("containers")
+    ends = [containers.text("last_good"), containers.text("first_bad")]
     if versions and any(ends):
         versions.append(["container", *ends])
     return table_section("Versions", ["package", "last good", "first bad"], versions)
 
 
 def _reproduce(result: Document) -> list[Section]:
-    commands = section(result, "reproduce")
+    commands = result.section("reproduce")
     said = {"good": "This passes:", "bad": "This fails:"}
-    blocks = [Command(words(commands, end), why) for end, why in said.items() if commands.get(end)]
+    blocks = [Command(commands.text(end), why) for end, why in said.items() if commands.get(end)]
     return [Section("See it yourself", blocks)] if blocks else []

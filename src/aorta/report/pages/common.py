@@ -9,7 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
 from aorta.report.page import Command, Section, Table, Words
-from aorta.report.run_reader import Document, OpenedRun, Trial, items, words
+from aorta.report.run_reader import Document, OpenedRun, Trial
 
 
 def percent(share: float) -> str:
@@ -80,9 +80,9 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     about = run.about
     facts: list[tuple[str, object]] = [("State", state_words(run))]
     for name, key in (("Ticket", "ticket"), ("Workload", "workload")):
-        if value := words(about, key):
+        if value := about.text(key):
             facts.append((name, value))
-    if begun := words(about, "created"):
+    if begun := about.text("created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
         spent = seconds_spent(run.trials)
@@ -121,7 +121,7 @@ def list_section(title: str, lines: Iterable[object]) -> list[Section]:
 
 def next_section(result: Document, title: str) -> list[Section]:
     """What to type now."""
-    commands = [Command(str(command)) for command in items(result, "next")]
+    commands = [Command(str(command)) for command in result.array("next")]
     return [Section(title, commands)] if commands else []
 
 

@@ -22,23 +22,14 @@ from aorta.report.page import (
     Words,
 )
 from aorta.report.pages.common import list_section, table_section, usual_facts
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    items,
-    number,
-    read_json,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _MOST_POINTS = 2000
 _TENSOR = ["", "shape", "type", "rms", "least", "most"]
 
 
 def gather(root: Path) -> dict[str, Any]:
-    curve = items(read_json(root / "curve.json"), "curve")
+    curve = read_json(root / "curve.json").array("curve")
     return {"result": read_json(root / "result.json"), "curve": _thinned(curve)}
 
 
@@ -51,8 +42,8 @@ def _thinned(curve: Sequence[Any]) -> list[Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    first = section(result, "first")
+    result = run.documents.section("result")
+    first = result.section("first")
     return Page(
         verb="diverge",
         title=run.name,
@@ -63,24 +54,24 @@ def page(run: OpenedRun) -> Page:
             *_operation(first),
             *_nonfinite(result),
             *_history(result),
-            *list_section("Notes", items(result, "notes")),
+            *list_section("Notes", result.array("notes")),
         ],
         missing=[] if result else ["no comparison has ended yet"],
     )
 
 
 def _answer(run: OpenedRun, result: Document, first: Document) -> Headline:
-    status = words(result, "status")
+    status = result.text("status")
     if not status:
         return Headline("Nothing is compared yet", Tone.RUNNING if run.running else Tone.UNSURE)
     if first:
         return Headline(f"The numbers part at {_place(first)}", Tone.FOUND, _how_far(first))
-    if nonfinite := section(result, "first_nonfinite"):
+    if nonfinite := result.section("first_nonfinite"):
         return Headline(f"The first NaN or infinity comes from {_place(nonfinite)}", Tone.FOUND)
-    if own := section(result, "self_difference"):
+    if own := result.section("self_difference"):
         sentence = f"The program does not repeat its own numbers: two runs part at {_place(own)}"
         return Headline(sentence, Tone.UNSURE)
-    if status == "not_aligned" and number(result, "recorded_ops") == 0:
+    if status == "not_aligned" and result.number("recorded_ops") == 0:
         return Headline("Nothing was recorded, so there is nothing to compare", Tone.UNSURE)
     said = {
         "same": ("No operation differs by more than rounding explains", Tone.FINE),
@@ -91,12 +82,12 @@ def _answer(run: OpenedRun, result: Document, first: Document) -> Headline:
 
 
 def _place(at: Document) -> str:
-    module, file, step = words(at, "module"), words(at, "file"), number(at, "step")
-    occurrence = int(number(at, "occurrence") or 1)
+    module, file, step = at.text("module"), at.text("file"), at.number("step")
+    occurrence = int(at.number("occurrence") or 1)
     parts = [
-        words(at, "op"),
+        at.text("op"),
         f"in {module}" if module else "",
-        f"at {file}:{int(number(at, 'line') or 0)}" if file else "",
+        f"at {file}:{int(at.number('line') or 0)}" if file else "",
         f"step {int(step)}" if step is not None else "",
         f"value {occurrence} of this name in it" if occurrence > 1 else "",
     ]
@@ -104,7 +95,7 @@ def _place(at: Document) -> str:
 
 
 def _how_far(first: Document) -> str:
-    said = words(first, "sentence")
+    said = first.text("sentence")
     if said:
         return f"{said[0].upper()}{said[1:]}."
     return f"It differs by {_shown(first.get('difference'))}."  # of ranks
@@ -117,9 +108,9 @@ def _shown(value: object) -> str:
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
-    compared, unmatched = number(result, "compared_ops"), number(result, "unmatched")
+    compared, unmatched = result.number("compared_ops"), result.number("unmatched")
     found: list[tuple[str, object]] = [
-        (f"The {name} run", said or "as it is") for name, said in section(result, "sides").items()
+        (f"The {name} run", said or "as it is") for name, said in result.section("sides").items()
     ]
     if compared:
         found.append(("Compared", counted(int(compared), "operation")))
@@ -128,10 +119,10 @@ def _facts(result: Document) -> list[tuple[str, object]]:
 
 
 def _picture(run: OpenedRun, first: Document) -> Figure | None:
-    curve = [(float(at), float(apart)) for at, _, apart in items(run.documents, "curve")]
+    curve = [(float(at), float(apart)) for at, _, apart in run.documents.array("curve")]
     if not curve:
         return None
-    here = [point for point in curve if point[0] == number(first, "index")]
+    here = [point for point in curve if point[0] == first.number("index")]
     drawn = Curve([("clean", curve), ("reproduced", here)], "operation", log=True)
     return Figure(
         "How far the two runs are apart, operation by operation, on a logarithmic scale",
@@ -147,11 +138,11 @@ def _operation(first: Document) -> list[Section]:
     seen = [
         [name, *_tensor(tensor)]
         for name in ("bad", "good")
-        for tensor in rows(first, name, "outputs")
+        for tensor in first.rows(name, "outputs")
     ]
-    seen += [[f"read from {words(t, 'from')}", *_tensor(t)] for t in rows(first, "inputs")]
-    ranks = section(first, "by_rank")
-    seen += [[f"rank {rank}", *_tensor(section(ranks, rank))] for rank in ranks]
+    seen += [[f"read from {t.text('from')}", *_tensor(t)] for t in first.rows("inputs")]
+    ranks = first.section("by_rank")
+    seen += [[f"rank {rank}", *_tensor(ranks.section(rank))] for rank in ranks]
     script = Command("python reproduce.py", "the operation alone, with what it read")
     return [Section("The operation", [_tensors(seen), script])]
 
@@ -161,15 +152,15 @@ def _tensors(seen: Sequence[Sequence[object]]) -> Table:
 
 
 def _tensor(tensor: Document) -> list[object]:
-    stats, shape = section(tensor, "stats"), items(tensor, "shape")
+    stats, shape = tensor.section("stats"), tensor.array("shape")
     numbers = (_shown(stats.get(name)) for name in ("rms", "min", "max"))
-    return ["x".join(map(str, shape)), words(tensor, "dtype"), *numbers]
+    return ["x".join(map(str, shape)), tensor.text("dtype"), *numbers]
 
 
 def _nonfinite(result: Document) -> list[Section]:
-    found = section(result, "first_nonfinite")
-    seen = [["it gave", *_tensor(t)] for t in rows(found, "outputs")]
-    seen += [[f"it read {words(t, 'op')}", *_tensor(t)] for t in rows(found, "inputs")]
+    found = result.section("first_nonfinite")
+    seen = [["it gave", *_tensor(t)] for t in found.rows("outputs")]
+    seen += [[f"it read {t.text('op')}", *_tensor(t)] for t in found.rows("inputs")]
     blocks: list[Block] = [Words([_place(found)]), _tensors(seen)]
     return [Section("The first NaN or infinity", blocks)] if found else []
 
@@ -179,11 +170,11 @@ def _history(result: Document) -> list[Section]:
     kinds = ("activation", "gradient")
     history = [
         [
-            words(one, "module") or "(no module)",
-            int(number(one, "step") or 0),
-            *(_shown(section(one, kind).get(of)) for kind in kinds for of in ("max", "norm")),
+            one.text("module") or "(no module)",
+            int(one.number("step") or 0),
+            *(_shown(one.section(kind).get(of)) for kind in kinds for of in ("max", "norm")),
         ]
-        for one in rows(result, "history")
+        for one in result.rows("history")
     ]
     heads = ["module", "step", "activation", "its norm", "gradient", "its norm"]
     title = "How large the numbers were before"

@@ -16,16 +16,7 @@ from aorta.report.pages.common import (
     table_section,
     usual_facts,
 )
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    items,
-    number,
-    read_json,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -33,9 +24,9 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    lost = [f"{name} was lost in each of its placements" for name in items(result, "lost")]
-    known = [f"Known before: {text}" for text in items(result, "priors")]
+    result = run.documents.section("result")
+    lost = [f"{name} was lost in each of its placements" for name in result.array("lost")]
+    known = [f"Known before: {text}" for text in result.array("priors")]
     return Page(
         verb="isolate",
         title=run.name,
@@ -52,39 +43,39 @@ def page(run: OpenedRun) -> Page:
 
 
 def _answer(run: OpenedRun, result: Document) -> Headline:
-    status, guilty = words(result, "status"), rows(result, "guilty")
+    status, guilty = result.text("status"), result.rows("guilty")
     if not status:
         sentence = "Which part is guilty is not known yet"
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE)
     if status == "software":
-        sure = percent(number(result, "software") or 0)
-        failed = [p for p in rows(result, "placements") if words(p, "outcome") == "reproduced"]
+        sure = percent(result.number("software") or 0)
+        failed = [p for p in result.rows("placements") if p.text("outcome") == "reproduced"]
         sets = "nodes"
         # A background rate: smaller sets never fail.
-        if failed and number(section(result, "rates"), "background") is not None:
-            sets = f"{min(len(items(p, 'nodes')) for p in failed)} or more nodes"
+        if failed and result.section("rates").number("background") is not None:
+            sets = f"{min(len(p.array('nodes')) for p in failed)} or more nodes"
         return Headline(f"The software: every set of {sets} fails alike ({sure})", Tone.FOUND)
     if status in {"found", "several"} and guilty:
-        names = " and ".join(words(each, "name") for each in guilty)
-        sure = percent(number(guilty[0], "probability") or 0)
-        what = words(guilty[0], "kind") if status == "found" else "more than one"
+        names = " and ".join(each.text("name") for each in guilty)
+        sure = percent(guilty[0].number("probability") or 0)
+        what = guilty[0].text("kind") if status == "found" else "more than one"
         return Headline(f"It is {what}: {names} ({sure})", Tone.FOUND)
     return Headline("No explanation is likely enough", Tone.UNSURE)
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
-    rates = section(result, "rates")
+    rates = result.section("rates")
     facts: list[tuple[str, object]] = []
     for title, key in (("Fails with it", "guilty"), ("Fails without it", "background")):
-        if (rate := number(rates, key)) is not None:
+        if (rate := rates.number(key)) is not None:
             facts.append((title, f"{percent(rate)} of runs"))
-    if (hours := number(result, "node_hours")) is not None:
+    if (hours := result.number("node_hours")) is not None:
         facts.append(("Spent", f"{hours:.2g} node-hours"))
     return facts
 
 
 def _picture(result: Document) -> Figure | None:
-    nodes = [(words(n, "name"), number(n, "probability") or 0.0) for n in rows(result, "nodes")]
+    nodes = [(n.text("name"), n.number("probability") or 0.0) for n in result.rows("nodes")]
     if not nodes:
         return None
     worst, sure = max(nodes, key=lambda node: node[1])
@@ -110,8 +101,8 @@ def _picture(result: Document) -> Figure | None:
 
 def _placements(result: Document) -> list[Section]:
     found = []
-    for at, each in enumerate(rows(result, "placements"), 1):
-        nodes = [str(node) for node in items(each, "nodes")]
-        found.append((at, words(each, "outcome"), len(nodes), ", ".join(nodes)))
+    for at, each in enumerate(result.rows("placements"), 1):
+        nodes = [str(node) for node in each.array("nodes")]
+        found.append((at, each.text("outcome"), len(nodes), ", ".join(nodes)))
     heads = ["#", "outcome", "nodes", "which"]
     return table_section("Every placement", heads, found, frozenset({0, 2}), open=False)

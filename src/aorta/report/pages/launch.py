@@ -11,17 +11,7 @@ from aorta.core.stats import counted
 from aorta.report.page import FactRows, Headline, Page, Section, Tone
 from aorta.report.pages import attribution as findings
 from aorta.report.pages.common import listed, seconds, state_words, table_section
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    count,
-    items,
-    number,
-    read_json,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
 _MOST_CYCLES, _MOST_DRAWN = 200, 8
@@ -36,22 +26,22 @@ def gather(root: Path) -> dict[str, Any]:
     case = read_json(root / "finding.json") or read_json(root / "case" / "finding.json")
     return {
         "cycles": [info for info in infos if info],
-        "finding": section(case, "finding"),
-        "decision": section(case, "decision"),
-        "ending": section(case, "ending"),
+        "finding": case.section("finding"),
+        "decision": case.section("decision"),
+        "ending": case.section("ending"),
     }
 
 
 def page(run: OpenedRun) -> Page:
-    infos = rows(run.documents, "cycles")
-    last = infos[-1] if infos else {}
+    infos = run.documents.rows("cycles")
+    last = infos[-1] if infos else Document()
     # While a job runs, a case in its directory is an earlier job's.
-    case = {} if run.running else run.documents
-    finding = section(case, "finding") or section(last, "finding")
-    decision = section(case, "decision") or section(last, "decision")
+    case = Document() if run.running else run.documents
+    finding = case.section("finding") or last.section("finding")
+    decision = case.section("decision") or last.section("decision")
     return Page(
         verb="launch",
-        title=words(last, "job_id") or run.name,
+        title=last.text("job_id") or run.name,
         answer=_answer(run, infos, finding, decision),
         facts=FactRows([*_facts(run, infos), *findings.facts(finding)]),
         picture=findings.picture_of(
@@ -64,16 +54,16 @@ def page(run: OpenedRun) -> Page:
 
 
 def _column(info: Document) -> str:
-    action = words(section(info, "decision"), "action")
-    return f"cycle {words(info, 'cycle')}" + (f", {action}" if action else "")
+    action = info.section("decision").text("action")
+    return f"cycle {info.text('cycle')}" + (f", {action}" if action else "")
 
 
 def _ends_of(info: Document) -> dict[int, str]:
-    known = findings.ends_of(section(info, "finding"))
+    known = findings.ends_of(info.section("finding"))
     return {
         rank: known.get(rank) or _end_of(row)
-        for row in rows(info, "ranks")
-        for rank in [count(row, "rank")]
+        for row in info.rows("ranks")
+        for rank in [row.count("rank")]
     }
 
 
@@ -86,27 +76,29 @@ def _end_of(row: Document) -> str:
 def _answer(
     run: OpenedRun, infos: Sequence[Document], finding: Document, decision: Document
 ) -> Headline:
-    ended = section(run.documents, "ending") or section(infos[-1] if infos else {}, "ending")
-    ending = words(ended, "reason")
-    job_end = _job_end(run, count(ended, "exit_code"))
+    ended = run.documents.section("ending") or (infos[-1] if infos else Document()).section(
+        "ending"
+    )
+    ending = ended.text("reason")
+    job_end = _job_end(run, ended.count("exit_code"))
     lives = counted(len(infos), "cycle")
     if run.state != "done" and not finding:
         sentence = f"{state_words(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
-        why = words(decision, "reason")
-        known = words(decision, "action") == "STOP" and why in ending
+        why = decision.text("reason")
+        known = decision.text("action") == "STOP" and why in ending
         told = f"After {lives}" + ("" if known or not ending else f". {ending}")
         return findings.answer(finding, decision, told, job_end)
-    last = infos[-1] if infos else {}
-    failed = [row for row in rows(last, "ranks") if _failed(row)]
+    last = infos[-1] if infos else Document()
+    failed = [row for row in last.rows("ranks") if _failed(row)]
     if not infos:
         return Headline("No cycle has been written down", Tone.UNSURE)
     if failed:
-        action = job_end or words(decision, "action").lower()
+        action = job_end or decision.text("action").lower()
         said = f": {action}" if action else ""
-        sentence = f"{counted(len(failed), 'rank')} failed in cycle {words(last, 'cycle')}{said}"
-        return Headline(sentence, Tone.FAILED, ending or words(decision, "reason"))
+        sentence = f"{counted(len(failed), 'rank')} failed in cycle {last.text('cycle')}{said}"
+        return Headline(sentence, Tone.FAILED, ending or decision.text("reason"))
     return Headline(f"The job finished after {lives}", Tone.FINE, ending)
 
 
@@ -123,9 +115,9 @@ def _before(infos: Sequence[Document]) -> str:
     """Why the job is no longer in the cycle before this one."""
     if len(infos) < 2:
         return ""
-    decision = section(infos[-2], "decision")
-    action, reason = words(decision, "action"), words(decision, "reason")
-    return f"{action} after cycle {words(infos[-2], 'cycle')}: {reason}" if action else ""
+    decision = infos[-2].section("decision")
+    action, reason = decision.text("action"), decision.text("reason")
+    return f"{action} after cycle {infos[-2].text('cycle')}: {reason}" if action else ""
 
 
 def _ordinal(number_: int) -> str:
@@ -139,13 +131,13 @@ def _failed(row: Document) -> bool:
 
 
 def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
-    last = infos[-1] if infos else {}
+    last = infos[-1] if infos else Document()
     found: list[tuple[str, object]] = [
         ("State", "ended" if run.state == "done" else state_words(run))
     ]
     if infos:
-        found += [("Cycles", len(infos)), ("Nodes", len(items(last, "nodes")) or "")]
-    by, took = words(last, "decided_by"), number(last, "decided_in_ms")
+        found += [("Cycles", len(infos)), ("Nodes", len(last.array("nodes")) or "")]
+    by, took = last.text("decided_by"), last.number("decided_in_ms")
     if by:
         found.append(("Decided by", f"{by} in {took:.0f} ms" if took is not None else by))
     return [(name, value) for name, value in found if value != ""]
@@ -154,8 +146,8 @@ def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]
 def _end_words(row: Document) -> str:
     if row.get("stopped_by_agent") is True:
         return "stopped by the launcher"
-    signal = words(row, "signal")
-    return f"signal {signal}" if signal else f"exit {words(row, 'exit_code', 'not known')}"
+    signal = row.text("signal")
+    return f"signal {signal}" if signal else f"exit {row.text('exit_code', 'not known')}"
 
 
 def _cycles(infos: Sequence[Document]) -> list[Section]:
@@ -164,12 +156,12 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
         ["cycle", "took", "failed ranks", "decision", "reason", "decided by"],
         [
             [
-                words(info, "cycle"),
+                info.text("cycle"),
                 _took(info),
-                listed([words(row, "rank") for row in rows(info, "ranks") if _failed(row)], 24),
-                words(section(info, "decision"), "action"),
-                words(section(info, "decision"), "reason"),
-                words(info, "decided_by"),
+                listed([row.text("rank") for row in info.rows("ranks") if _failed(row)], 24),
+                info.section("decision").text("action"),
+                info.section("decision").text("reason"),
+                info.text("decided_by"),
             ]
             for info in infos
         ],
@@ -179,18 +171,18 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
 
 def _took(info: Document) -> str:
     try:
-        start, end = (datetime.fromisoformat(words(info, key)) for key in ("started", "ended"))
+        start, end = (datetime.fromisoformat(info.text(key)) for key in ("started", "ended"))
     except ValueError:
         return ""
     return seconds((end - start).total_seconds())
 
 
 def _ranks(last: Document) -> list[Section]:
-    ranks = rows(last, "ranks")
+    ranks = last.rows("ranks")
     return table_section(
         "Ranks of the last cycle",
         ["rank", "node", "how it ended"],
-        [[words(row, "rank"), words(row, "node"), _end_words(row)] for row in ranks],
+        [[row.text("rank"), row.text("node"), _end_words(row)] for row in ranks],
         frozenset({0}),
         open=False,
     )

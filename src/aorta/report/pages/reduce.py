@@ -35,18 +35,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    count,
-    items,
-    number,
-    read_json,
-    read_json_lines,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines
 
 _MOST_LINES = 400
 _MARKS = {
@@ -69,28 +58,27 @@ def gather(root: Path) -> dict[str, Any]:
 
 def _slim(line: Document) -> dict[str, Any]:
     """A line with what the page draws; a large subset is a count, its ranges apart."""
-    values = section(line, "values")
+    values = line.section("values")
     verdicts = {"reproduces": "other", "could not tell": "error"}
-    mark = verdicts.get(words(line, "verdict"), "rejected")
+    mark = verdicts.get(line.text("verdict"), "rejected")
     return {
         "sizes": {name: size for name, v in values.items() if (size := _size(v)) is not None},
-        "kept": {name: words(value, "kept") for name, value in values.items() if section(value)},
+        "kept": {name: kept for name in values if (kept := values.section(name).text("kept"))},
         "mark": "accepted" if line.get("accepted") is True else mark,
-        "trials": len(items(line, "outcomes")) or 1,
+        "trials": len(line.array("outcomes")) or 1,
     }
 
 
 def _size(value: object) -> float | None:
     """How much of an axis a value uses: the number, a subset's count, a window's length."""
     if isinstance(value, Mapping):
-        return number(value, "count")
-    if isinstance(value, list):
-        return number({"length": value[-1]}, "length") if value else None
-    return number({"value": value}, "value")
+        return Document(value).number("count")
+    last = value[-1] if isinstance(value, list) and value else value
+    return Document(value=last).number("value")
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
+    result = run.documents.section("result")
     tracks = tracks_of(run)
     return Page(
         verb="reduce",
@@ -101,7 +89,6 @@ def page(run: OpenedRun) -> Page:
         sections=[
             *_axes(result),
             *remaining(run),
-            *_confirmed(result),
             *next_section(result, "Next"),
             *trials_section(run),
         ],
@@ -132,15 +119,15 @@ class AxisTrack:
 
 def tracks_of(run: OpenedRun) -> list[AxisTrack]:
     """Every axis with a size, in the order of the result."""
-    axes = {words(row, "name"): row for row in rows(run.documents, "result", "axes")}
-    trace = rows(run.documents, "trace")
-    names = dict.fromkeys(name for line in trace for name in section(line, "sizes"))
+    axes = Document((row.text("name"), row) for row in run.documents.rows("result", "axes"))
+    trace = run.documents.rows("trace")
+    names = dict.fromkeys(name for line in trace for name in line.section("sizes"))
     ordered = [*(name for name in axes if name in names), *(n for n in names if n not in axes)]
     tracks = []
     for name in ordered:
-        initial = _size(section(axes, name).get("initial"))
+        initial = _size(axes.section(name).get("initial"))
         if initial is None:
-            initial = number(section(trace[0], "sizes"), name) or 0.0
+            initial = trace[0].section("sizes").number(name) or 0.0
         tracks.append(AxisTrack(name, initial, list(_moves(name, initial, trace))))
     return tracks
 
@@ -151,8 +138,8 @@ def _moves(
     """Where this axis was tried at another size than the answer so far."""
     best, spent = initial, 0
     for line in trace:
-        spent += max(1, count(line, "trials"))
-        size, mark = number(section(line, "sizes"), name), words(line, "mark")
+        spent += max(1, line.count("trials"))
+        size, mark = line.section("sizes").number(name), line.text("mark")
         if size is None or size == best:
             continue
         yield spent, size, mark
@@ -192,27 +179,27 @@ def picture_of(tracks: Sequence[AxisTrack]) -> Figure | None:
 
 
 def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> Headline:
-    status, why = words(result, "status"), words(result, "why")
+    status, why = result.text("status"), result.text("why")
     shrunk = [track.says for track in tracks if track.final < track.initial]
     shrunk += [
-        f"{count(axis, 'initial_lines')} → {count(axis, 'final_lines')} lines of source"
-        for axis in rows(result, "axes")
-        if count(axis, "final_lines") < count(axis, "initial_lines")
+        f"{axis.count('initial_lines')} → {axis.count('final_lines')} lines of source"
+        for axis in result.rows("axes")
+        if axis.count("final_lines") < axis.count("initial_lines")
     ]
     if status == "reduced":
-        sure = section(result, "confirmed")
-        hits, of = count(sure, "reproduced"), count(sure, "of")
+        sure = result.section("confirmed")
+        hits, of = sure.count("reproduced"), sure.count("of")
         least = f"; it fails at least {percent(wilson(hits, of)[0])} of the time" if of else ""
         sentence = f"It still fails with {listed(shrunk)}: confirmed {hits} of {of} times{least}"
-        return Headline(sentence, Tone.FOUND, words(result, "signature"))
+        return Headline(sentence, Tone.FOUND, result.text("signature"))
     if status == "not_reduced":
         sentence = "Nothing could be made smaller: no smaller candidate was seen to fail"
         return Headline(sentence, Tone.UNSURE, why)
     if status == "did_not_reproduce":
-        original = section(result, "original")
-        seen = rate(count(original, "reproduced"), count(original, "of"))
+        original = result.section("original")
+        seen = rate(original.count("reproduced"), original.count("of"))
         return Headline(f"The original did not fail: {seen}", Tone.UNSURE, why)
-    search = words(result, "search")
+    search = result.text("search")
     if search == "lost":
         return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
     so_far = (
@@ -227,15 +214,15 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
 def _axes(result: Document) -> list[Section]:
     axes = [
         [
-            words(row, "name"),
-            words(row, "kind"),
+            row.text("name"),
+            row.text("kind"),
             _value(row.get("initial")),
             _value(row.get("final")),
             factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
             _value(row.get("floor")),
-            {"True": "yes", "False": "no"}.get(words(row, "monotone"), "not known"),
+            {"True": "yes", "False": "no"}.get(row.text("monotone"), "not known"),
         ]
-        for row in rows(result, "axes")
+        for row in result.rows("axes")
     ]
     heads = ["axis", "kind", "from", "to", "", "floor", "monotone"]
     return table_section("What became smaller", heads, axes, frozenset({2, 3}))
@@ -249,14 +236,14 @@ def _value(value: object) -> str:
 
 def remaining(run: OpenedRun) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
-    trace = rows(run.documents, "trace")
-    ranges = next((section(line, "kept") for line in trace if section(line, "kept")), {})
+    trace = run.documents.rows("trace")
+    ranges = next((line.section("kept") for line in trace if line.section("kept")), Document())
     blocks: list[Listing] = []
-    for row in rows(run.documents, "result", "axes"):
-        name, kept, total = words(row, "name"), items(row, "final_items"), count(row, "initial")
+    for row in run.documents.rows("result", "axes"):
+        name, kept, total = row.text("name"), row.array("final_items"), row.count("initial")
         if not kept or not total:
             continue
-        numbers = _numbers(words(ranges, name), len(kept))
+        numbers = _numbers(ranges.text(name), len(kept))
         if not numbers and all(isinstance(item, int) for item in kept):
             numbers = list(kept)
         blocks.append(_kept_lines(name, kept, numbers, total))
@@ -293,21 +280,15 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
     return Listing(f"{name}: what is left", lines, note)
 
 
-def _confirmed(result: Document) -> list[Section]:
-    sure, original = section(result, "confirmed"), section(result, "original")
-    seen = [
-        ["the original", rate(count(original, "reproduced"), count(original, "of"))],
-        ["the reduced one, in fresh trials", rate(count(sure, "reproduced"), count(sure, "of"))],
-    ]
-    return table_section("How sure", ["", "failed"], seen if count(sure, "of") else [])
-
-
 def _spent(result: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
-    if candidates := count(result, "candidates"):
+    if candidates := result.count("candidates"):
         found.append(("Candidates", candidates))
-    before = number(section(result, "original"), "median_sec")
-    after = number(section(result, "final"), "median_sec")
+    original = result.section("original")
+    if of := original.count("of"):
+        found.append(("The original fails", rate(original.count("reproduced"), of)))
+    before = original.number("median_sec")
+    after = result.section("final").number("median_sec")
     if before is not None and after is not None:
         gain = factor(before, after)
         less = f": {gain}" if gain else ""

@@ -18,7 +18,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import OpenedRun, Trial, number, read_json, rows, section, words
+from aorta.report.run_reader import OpenedRun, Trial, read_json
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -30,29 +30,29 @@ def gather(root: Path) -> dict[str, Any]:
 
 def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
     """What was shipped has no journal; its result still names every trial."""
-    recorded = rows(section(run.documents, "result"), "trials")
+    recorded = run.documents.section("result").rows("trials")
     if run.trials or not recorded:
         return run
     known = {outcome.value for outcome in Outcome}
     trials = [
         Trial(
             values={},
-            outcome=Outcome(words(row, "outcome")),
-            why=words(row, "why"),
+            outcome=Outcome(row.text("outcome")),
+            why=row.text("why"),
             signature="",
-            duration=number(row, "duration_sec") or 0.0,
+            duration=row.number("duration_sec") or 0.0,
             elapsed=0.0,
         )
         for row in recorded
-        if words(row, "outcome") in known
+        if row.text("outcome") in known
     ]
     return replace(run, trials=trials)
 
 
 def page(run: OpenedRun) -> Page:
     run = _with_shipped_trials(run)
-    result = section(run.documents, "result")
-    name = words(result, "workload") or words(run.about, "workload") or run.name
+    result = run.documents.section("result")
+    name = result.text("workload") or run.about.text("workload") or run.name
     return Page(
         verb="run",
         title=run.name,
@@ -107,8 +107,8 @@ def _failures(run: OpenedRun) -> list[Section]:
 
 
 def _step_times(run: OpenedRun) -> list[tuple[str, object]]:
-    times = section(run.documents, "result", "step_time_ms")
-    median, p90 = number(times, "median"), number(times, "p90")
+    times = run.documents.section("result", "step_time_ms")
+    median, p90 = times.number("median"), times.number("p90")
     if median is None:
         return []
     more = f", 90 % under {p90:.4g} ms" if p90 is not None else ""

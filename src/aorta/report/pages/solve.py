@@ -33,19 +33,7 @@ from aorta.report.pages.common import (
     table_section,
     usual_facts,
 )
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    count,
-    items,
-    number,
-    read_json,
-    read_json_lines,
-    read_tail,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
 _MOST_LINES, _MOST_PATCH = 30, 120
 _OUTCOMES = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
@@ -79,10 +67,10 @@ def _trials(root: Path) -> list[dict[str, str]]:
     """Every trial of every stage, in order: its stage and outcome."""
     found = []
     for line in read_json_lines(root / ".aorta" / "trials.jsonl"):
-        if end := section(line, "end"):
+        if end := line.section("end"):
             failed = bool(end.get("exit_code")) or end.get("signal") is not None
             kind = "error" if end.get("lost") else "reproduced" if failed else "clean"
-            found.append({"stage": words(line, "stage"), "kind": kind})
+            found.append({"stage": line.text("stage"), "kind": kind})
     return found
 
 
@@ -95,9 +83,9 @@ def _failure_text(root: Path, reduced: Path) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    stages = rows(result, "stages") or rows(run.documents, "stages")
-    reduced = replace(run, documents=section(run.documents, "reduced"), trials=())
+    result = run.documents.section("result")
+    stages = result.rows("stages") or run.documents.rows("stages")
+    reduced = replace(run, documents=run.documents.section("reduced"), trials=())
     moved = [track for track in reduce.tracks_of(reduced) if track.final < track.initial]
     shrinking, strip = reduce.picture_of(moved), _strip(run)
     return Page(
@@ -106,15 +94,15 @@ def page(run: OpenedRun) -> Page:
         answer=_answer(run, result, stages),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
         sections=[
-            *_listing("What fails", "What it said last", items(run.documents, "failure")),
+            *_listing("What fails", "What it said last", run.documents.array("failure")),
             *_reproducer(result, run),
             *reduce.remaining(reduced),
             *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
-            *_words("A node or the job", words(section(result, "isolation"), "sentence")),
+            *_words("A node or the job", result.section("isolation").text("sentence")),
             *next_section(result, "What to do now"),
-            *list_section("What was not found out", items(result, "not_found_out")),
+            *list_section("What was not found out", result.array("not_found_out")),
             *([Section("How it shrank", [shrinking])] if shrinking else []),
             *([Section("Every trial", [strip])] if strip else []),
             *_stages(stages),
@@ -134,83 +122,83 @@ def _words(title: str, said: str) -> list[Section]:
 
 def _strip(run: OpenedRun) -> Figure | None:
     """One mark a trial."""
-    trials = rows(run.documents, "trials")
+    trials = run.documents.rows("trials")
     if not trials:
         return None
-    counts = Counter(words(trial, "stage") for trial in trials)
+    counts = Counter(trial.text("stage") for trial in trials)
     said = ", ".join(f"{stage} {times}" for stage, times in counts.items())
     says = f"{counted(len(trials), 'trial')}: {said}"
-    kinds = [words(trial, "kind") for trial in trials]
+    kinds = [trial.text("kind") for trial in trials]
     legend = [(kind, _OUTCOMES[kind]) for kind in dict.fromkeys(kinds) if kind in _OUTCOMES]
     return Figure(says, partial(draw_strip, kinds), says, legend=legend)
 
 
 def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
-    status = words(result, "status")
-    failure = section(result, "failure")
+    status = result.text("status")
+    failure = result.section("failure")
     if not status:
-        last = f"{words(stages[-1], 'name')} is over" if stages else "nothing is over yet"
+        last = f"{stages[-1].text('name')} is over" if stages else "nothing is over yet"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
         return Headline(f"Still at work: {last}" if run.running else f"Stopped: {last}", tone)
     if status == "user_error":
-        return Headline(f"A mistake in the command: {words(failure, 'summary')}", Tone.FAILED)
+        return Headline(f"A mistake in the command: {failure.text('summary')}", Tone.FAILED)
     if status == "did_not_reproduce":
-        tried = counted(count(section(failure, "rate"), "of"), "trial")
+        tried = counted(failure.section("rate").count("of"), "trial")
         return Headline(f"It did not fail in {tried}", Tone.UNSURE)
     parts = []
-    cure, culprits = section(result, "cure"), rows(result, "culprits")
+    cure, culprits = result.section("cure"), result.rows("culprits")
     if cure:
-        parts.append(f"{' + '.join(map(str, items(cure, 'mitigations')))} makes it stop")
+        parts.append(f"{' + '.join(map(str, cure.array('mitigations')))} makes it stop")
     if culprits:
-        changes = [f"{words(c, 'package')} {words(c, 'bad')[:12]}" for c in culprits]
-        is_range = words(result, "bisect_status") == "range"
+        changes = [f"{c.text('package')} {c.text('bad')[:12]}" for c in culprits]
+        is_range = result.text("bisect_status") == "range"
         which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
-    if broken := words(section(result, "isolation"), "broken"):
+    if broken := result.section("isolation").text("broken"):
         parts.append(f"it is the hardware: {broken}")
-    axes = rows(result, "reproducer", "axes")
+    axes = result.rows("reproducer", "axes")
     if axes := [axis for axis in axes if axis.get("final") != axis.get("initial")]:
-        shown = [f"{words(a, 'name')} {a.get('initial')} → {a.get('final')}" for a in axes]
+        shown = [f"{a.text('name')} {a.get('initial')} → {a.get('final')}" for a in axes]
         parts.append(f"it still fails with {listed(shown)}")
-    elif not parts and section(result, "reproducer"):
+    elif not parts and result.section("reproducer"):
         parts.append("it has a reproducer")
-    said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
+    said = f"{failure.text('class')}: {' and '.join(parts) or 'no cause was found'}"
     found = bool(cure or culprits or broken)
     if status == "partial":
         before = "So far" if run.running else "Stopped"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
-        return Headline(f"{before}: {said}", tone, words(failure, "summary"))
-    return Headline(said, Tone.FOUND if found else Tone.UNSURE, words(failure, "summary"))
+        return Headline(f"{before}: {said}", tone, failure.text("summary"))
+    return Headline(said, Tone.FOUND if found else Tone.UNSURE, failure.text("summary"))
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
-    if seen := section(result, "failure", "rate"):
-        found.append(("Fails in", rate(count(seen, "reproduced"), count(seen, "of"), "trial")))
+    if seen := result.section("failure", "rate"):
+        found.append(("Fails in", rate(seen.count("reproduced"), seen.count("of"), "trial")))
     for name, key in (("Trials of all stages", "trials"), ("Known already", "shared_trials")):
-        if number(result, key) is not None:
-            found.append((name, count(result, key)))
-    if (spent := number(result, "seconds")) is not None:
+        if result.number(key) is not None:
+            found.append((name, result.count(key)))
+    if (spent := result.number("seconds")) is not None:
         found.append(("Time", seconds(spent)))
     return found
 
 
 def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
-    found = section(result, "reproducer")
+    found = result.section("reproducer")
     if not found:
         return []
     axes = [
-        [words(axis, "name"), words(axis, "kind"), axis.get("initial"), axis.get("final")]
-        for axis in rows(found, "axes")
+        [axis.text("name"), axis.text("kind"), axis.get("initial"), axis.get("final")]
+        for axis in found.rows("axes")
     ]
     blocks: list[Block] = [Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))]
-    if script := [TextLine(str(line)) for line in items(run.documents, "command")]:
+    if script := [TextLine(str(line)) for line in run.documents.array("command")]:
         blocks.append(Listing("run_repro.sh", script))
     said = []
-    if (cheaper := number(found, "cheaper")) is not None and cheaper > 1:
+    if (cheaper := found.number("cheaper")) is not None and cheaper > 1:
         said.append(f"One run is {cheaper:g} times cheaper.")
-    if elsewhere := section(found, "elsewhere"):
-        hits, of = count(elsewhere, "reproduced"), count(elsewhere, "of")
+    if elsewhere := found.section("elsewhere"):
+        hits, of = elsewhere.count("reproduced"), elsewhere.count("of")
         said.append(
             f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
         )
@@ -218,30 +206,30 @@ def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
 
 
 def _cure(result: Document) -> list[Section]:
-    cure = section(result, "cure")
+    cure = result.section("cure")
     if not cure:
         return []
-    names = " + ".join(map(str, items(cure, "mitigations")))
-    chance = number(cure, "p")
+    names = " + ".join(map(str, cure.array("mitigations")))
+    chance = cure.number("p")
     luck = f" The chance that this is luck: {chance:.2g}." if chance is not None else ""
-    said = f"{names}, seen to work on the {words(cure, 'verified_on')} workload.{luck}"
+    said = f"{names}, seen to work on the {cure.text('verified_on')} workload.{luck}"
     return _words("What makes it stop", said)
 
 
 def _culprits(result: Document, run: OpenedRun) -> list[Section]:
     culprits = [
         [
-            *(words(c, key) for key in ("package", "bad", "title", "author")),
-            moment(words(c, "date")),
+            *(c.text(key) for key in ("package", "bad", "title", "author")),
+            moment(c.text("date")),
         ]
-        for c in rows(result, "culprits")
+        for c in result.rows("culprits")
     ]
-    sure = number(result, "confidence")
-    is_range = words(result, "bisect_status") == "range"
+    sure = result.number("confidence")
+    is_range = result.text("bisect_status") == "range"
     one = f": one of {len(culprits)} changes" if is_range else ""
     title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
     heads = ["package", "change", "title", "author", "date"]
-    patch = [str(line) for line in items(run.documents, "patch")]
+    patch = [str(line) for line in run.documents.array("patch")]
     if not culprits or not patch:
         return table_section(title, heads, culprits)
     marks = {"+": "added", "-": "removed"}
@@ -254,21 +242,21 @@ def _culprits(result: Document, run: OpenedRun) -> list[Section]:
 
 
 def _divergence(result: Document) -> list[Section]:
-    found = section(result, "divergence")
-    first = section(found, "first") or section(found, "first_nonfinite")
-    place = f" at {words(first, 'file')}:{words(first, 'line')}" if words(first, "file") else ""
-    said = f"{words(first, 'op')}{place}, step {words(first, 'step')}" if first else ""
+    found = result.section("divergence")
+    first = found.section("first") or found.section("first_nonfinite")
+    place = f" at {first.text('file')}:{first.text('line')}" if first.text("file") else ""
+    said = f"{first.text('op')}{place}, step {first.text('step')}" if first else ""
     return _words("Where the numbers part", said)
 
 
 def _stages(stages: list[Document]) -> list[Section]:
     found = [
         [
-            words(stage, "name"),
-            words(stage, "status").replace("_", " "),
-            count(stage, "trials"),
-            seconds(number(stage, "seconds") or 0.0),
-            words(stage, "why"),
+            stage.text("name"),
+            stage.text("status").replace("_", " "),
+            stage.count("trials"),
+            seconds(stage.number("seconds") or 0.0),
+            stage.text("why"),
         ]
         for stage in stages
     ]

@@ -22,17 +22,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import (
-    Document,
-    OpenedRun,
-    count,
-    items,
-    number,
-    read_json,
-    rows,
-    section,
-    words,
-)
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _LOOKS = {
     "(baseline)": "baseline",
@@ -57,10 +47,10 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    if found := section(run.documents, "optimize"):
+    if found := run.documents.section("optimize"):
         return _optimize_page(run, found)
-    matrix = section(run.documents, "matrix")
-    cells = rows(matrix, "cells") or _cells_so_far(run)
+    matrix = run.documents.section("matrix")
+    cells = matrix.rows("cells") or _cells_so_far(run)
     return Page(
         verb="triage",
         title=run.name,
@@ -72,8 +62,7 @@ def page(run: OpenedRun) -> Page:
             _LEGEND,
         ),
         sections=[
-            *list_section("Know this first", items(matrix, "warnings")),
-            *_step_times(cells),
+            *list_section("Know this first", matrix.array("warnings")),
             *_table(cells),
             *_not_known(cells),
             *trials_section(run),
@@ -93,42 +82,42 @@ def _cells_so_far(run: OpenedRun) -> list[Document]:
 
 def _cell_so_far(name: str, tally: Tally) -> Document:
     low, high = wilson(tally.reproduced, tally.evidence)
-    return {
-        "name": name,
-        "trials": tally.trials,
-        "failed_count": tally.reproduced,
-        "passed_count": tally.clean,
-        "other_count": tally.other,
-        "error_count": tally.error,
-        "interval": {"low": low, "high": high},
-        "call": "not known",
-    }
+    return Document(
+        name=name,
+        trials=tally.trials,
+        failed_count=tally.reproduced,
+        passed_count=tally.clean,
+        other_count=tally.other,
+        error_count=tally.error,
+        interval={"low": low, "high": high},
+        call="not known",
+    )
 
 
 def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Headline:
     tone = Tone.RUNNING if run.running else Tone.UNSURE
-    name = words(matrix, "workload") or run.name
+    name = matrix.text("workload") or run.name
     more = "" if run.state == "done" else f"The run is {state_words(run)}."
-    baseline = next((cell for cell in cells if words(cell, "call") == "(baseline)"), {})
-    working = [cell for cell in cells if words(cell, "call") == "works"]
+    baseline = next((cell for cell in cells if cell.text("call") == "(baseline)"), Document())
+    working = [cell for cell in cells if cell.text("call") == "works"]
     if working:
-        best = min(working, key=lambda cell: (_rate(cell), number(cell, "step_time_ratio") or 1.0))
-        chance = number(best, "p_value_holm")
+        best = min(working, key=lambda cell: (_rate(cell), cell.number("step_time_ratio") or 1.0))
+        chance = best.number("p_value_holm")
         luck = f"; luck would do this with probability {chance:.1g}" if chance is not None else ""
         sentence = (
-            f"{words(best, 'name')} makes it stop: {_failures(best)} failed, "
+            f"{best.text('name')} makes it stop: {_failures(best)} failed, "
             f"against {_failures(baseline)} of the baseline{luck}"
         )
-        others = [words(cell, "name") for cell in working if cell is not best]
+        others = [cell.text("name") for cell in working if cell is not best]
         also = f"So {'does' if len(others) == 1 else 'do'} {listed(others)}. " if others else ""
         return Headline(sentence, Tone.RUNNING if run.running else Tone.FOUND, also + more)
     if not any(_evidence(cell) for cell in cells):
         return Headline(f"{name}: no cell has run yet", tone, more)
-    if baseline and not count(baseline, "failed_count"):
+    if baseline and not baseline.count("failed_count"):
         seen = counted(_evidence(baseline), "trial")
         sentence = f"The baseline never failed in {seen}: nothing can be seen to help"
         return Headline(sentence, tone, more)
-    open_ = sum(words(cell, "call") == "not known" for cell in cells)
+    open_ = sum(cell.text("call") == "not known" for cell in cells)
     sentence = f"Nothing of what was tried is proved to help {name}"
     return Headline(
         sentence + (f"; {counted(open_, 'cell')} not known" if open_ else ""), tone, more
@@ -136,23 +125,23 @@ def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Head
 
 
 def _evidence(cell: Document) -> int:
-    return sum(count(cell, key) for key in ("failed_count", "passed_count", "other_count"))
+    return sum(cell.count(key) for key in ("failed_count", "passed_count", "other_count"))
 
 
 def _rate(cell: Document) -> float:
-    return count(cell, "failed_count") / max(1, _evidence(cell))
+    return cell.count("failed_count") / max(1, _evidence(cell))
 
 
 def _failures(cell: Document) -> str:
-    return f"{count(cell, 'failed_count')} of {_evidence(cell)}"
+    return f"{cell.count('failed_count')} of {_evidence(cell)}"
 
 
 def _settings(matrix: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for name, key in (("Trials a cell", "trials_per_cell"), ("Steps a trial", "steps_per_trial")):
-        if value := words(matrix, key):
+        if value := matrix.text(key):
             found.append((name, value))
-    if stated := words(section(matrix, "significance"), "statement"):
+    if stated := matrix.section("significance").text("statement"):
         found.append(("How sure", stated.replace("`", "")))
     return found
 
@@ -167,20 +156,20 @@ def _rates(
 
 
 def _matrix_cell(cell: Document) -> GridCell:
-    environment = words(cell, "environment")
-    mitigations = [str(name) for name in items(cell, "mitigations")]
-    look = _LOOKS.get(words(cell, "call"), "unproved")
+    environment = cell.text("environment")
+    mitigations = [str(name) for name in cell.array("mitigations")]
+    look = _LOOKS.get(cell.text("call"), "unproved")
     if not _evidence(cell):
-        look = "error" if count(cell, "error_count") else "absent"
-    bounds = section(cell, "interval")
-    low, high = number(bounds, "low") or 0.0, number(bounds, "high")
+        look = "error" if cell.count("error_count") else "absent"
+    bounds = cell.section("interval")
+    low, high = bounds.number("low") or 0.0, bounds.number("high")
     return _rate_cell(
-        _row_name(words(cell, "name"), mitigations, environment),
+        _row_name(cell.text("name"), mitigations, environment),
         environment or "failure rate",
-        (count(cell, "failed_count"), _evidence(cell)),
+        (cell.count("failed_count"), _evidence(cell)),
         (low, 1.0 if high is None else high),
         look,
-        words(cell, "call"),
+        cell.text("call"),
     )
 
 
@@ -222,46 +211,31 @@ def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
 def _rate_words(cell: Document) -> str:
     evidence = _evidence(cell)
     if not evidence:
-        return f"{counted(count(cell, 'error_count'), 'error')}, no evidence"
-    return rate(count(cell, "failed_count"), evidence)
+        return f"{counted(cell.count('error_count'), 'error')}, no evidence"
+    return rate(cell.count("failed_count"), evidence)
 
 
 def _call(cell: Document) -> str:
-    why = words(cell, "why")
-    return f"{words(cell, 'call')}: {why}" if why else words(cell, "call")
-
-
-def _step_times(cells: Sequence[Document]) -> list[Section]:
-    keys = [f"{key}_step_time_ms" for key in ("min", "p50", "p90", "max")]
-    times = [
-        [
-            words(cell, "name"),
-            *(_said(number(cell, k), "{:.4g}") for k in keys),
-            words(cell, "confound"),
-        ]
-        for cell in cells
-        if count(cell, "steps_counted")
-    ]
-    heads = ["cell", "min", "median", "p90", "max", "beside the baseline"]
-    title = "Does it mend, or only slow? Milliseconds a step"
-    return table_section(title, heads, times, frozenset({1, 2, 3, 4}))
+    why = cell.text("why")
+    return f"{cell.text('call')}: {why}" if why else cell.text("call")
 
 
 def _table(cells: Sequence[Document]) -> list[Section]:
     found = [
         [
-            words(cell, "name"),
+            cell.text("name"),
             _rate_words(cell),
-            _said(number(cell, "p_value_holm"), "{:.2g}"),
+            _said(cell.number("p_value_holm"), "{:.2g}"),
             _call(cell),
-            words(cell, "confound"),
-            seconds(number(cell, "mean_wall_clock_sec")),
+            _said(cell.number("p50_step_time_ms") or None, "{:.4g} ms"),
+            cell.text("confound"),
+            seconds(cell.number("mean_wall_clock_sec")),
             _hint(cell),
         ]
         for cell in cells
     ]
-    heads = ["cell", "failed", "p (Holm)", "what it means", "step time", "trial time", "hint"]
-    return table_section("Every cell", heads, found, frozenset({2, 5}))
+    heads = ["cell", "failed", "p (Holm)", "what it means", "median step", "speed", "trial", "hint"]
+    return table_section("Every cell", heads, found, frozenset({2, 4, 6}))
 
 
 def _said(value: float | None, form: str) -> str:
@@ -269,16 +243,16 @@ def _said(value: float | None, form: str) -> str:
 
 
 def _hint(cell: Document) -> str:
-    hints = items(cell, "failure_hints")
+    hints = cell.array("failure_hints")
     first = hints[0] if hints else None
-    return str(first[0]) if isinstance(first, list) and first else words(cell, "error")
+    return str(first[0]) if isinstance(first, list) and first else cell.text("error")
 
 
 def _not_known(cells: Sequence[Document]) -> list[Section]:
     said = [
-        f"{words(cell, 'name')}: about {counted(more, 'more trial')} would settle it"
+        f"{cell.text('name')}: about {counted(more, 'more trial')} would settle it"
         for cell in cells
-        if (more := count(cell, "trials_needed"))
+        if (more := cell.count("trials_needed"))
     ]
     return list_section("What is not known", said)
 
@@ -287,37 +261,37 @@ def _not_known(cells: Sequence[Document]) -> list[Section]:
 
 
 def _optimize_page(run: OpenedRun, found: Document) -> Page:
-    lines = [str(line) for line in items(found, "environment_lines")]
-    left_out = [f"{name}: {why}" for name, why in section(found, "left_out").items()]
+    lines = [str(line) for line in found.array("environment_lines")]
+    left_out = [f"{name}: {why}" for name, why in found.section("left_out").items()]
     return Page(
         verb="triage",
         title=run.name,
         answer=_stack_answer(run, found),
-        facts=FactRows([*usual_facts(run), ("Candidates", len(items(found, "candidates")))]),
+        facts=FactRows([*usual_facts(run), ("Candidates", len(found.array("candidates")))]),
         picture=_stacks_picture(found),
         sections=[
             *([Section("Recommended", [Command("\n".join(lines), "Set this:")])] if lines else []),
             *_stacks(found),
-            *list_section("Left out, and warnings", [*left_out, *items(found, "warnings")][:100]),
+            *list_section("Left out, and warnings", [*left_out, *found.array("warnings")][:100]),
             *trials_section(run),
         ],
     )
 
 
 def _stack_answer(run: OpenedRun, found: Document) -> Headline:
-    best, original = section(found, "recommended"), section(found, "original")
-    without = rate(count(original, "reproduced"), count(original, "of"))
+    best, original = found.section("recommended"), found.section("original")
+    without = rate(original.count("reproduced"), original.count("of"))
     if best:
-        names = [str(name) for name in items(best, "mitigations")]
+        names = [str(name) for name in best.array("mitigations")]
         failed, of = _counts(best)
-        below = number(best, "rate_below")
+        below = best.number("rate_below")
         sure = f": the rate is below {percent(below)} (95 % sure)" if below is not None else ""
         who = f"Together, {listed(names)} make" if len(names) > 1 else f"{listed(names)} makes"
         sentence = f"{who} it stop: {failed} of {of} fresh trials failed{sure}"
         return Headline(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
-    why = words(found, "why")
+    why = found.text("why")
     sentence = f"{why[:1].upper()}{why[1:]}" if why else "No stack is known to work yet"
-    if words(found, "status") == "did_not_reproduce":
+    if found.text("status") == "did_not_reproduce":
         sentence = f"The failure did not show without mitigations: {without}"
     more = "" if run.state == "done" else f"The run is {state_words(run)}."
     return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, more)
@@ -325,18 +299,20 @@ def _stack_answer(run: OpenedRun, found: Document) -> Headline:
 
 def _counts(entry: Document) -> tuple[int, int]:
     """Failed, and of how many; of the original and of a stack."""
-    return count(entry, "failed") or count(entry, "reproduced"), count(entry, "of")
+    return entry.count("failed") or entry.count("reproduced"), entry.count("of")
 
 
 def _stacks_picture(found: Document) -> Figure | None:
-    named = [("no mitigation", section(found, "original"), "baseline")]
-    for entry in rows(found, "sets"):
-        named.append((" + ".join(map(str, items(entry, "mitigations"))), entry, "proved"))
-        for part, without in section(entry, "without").items():
-            named.append((f"… without {part}", section(without), "unproved"))
+    named = [("no mitigation", found.section("original"), "baseline")]
+    for entry in found.rows("sets"):
+        named.append((" + ".join(map(str, entry.array("mitigations"))), entry, "proved"))
+        named += [
+            (f"… without {part}", entry.section("without", part), "unproved")
+            for part in entry.section("without")
+        ]
     cells = [
         _rate_cell(name, "failure rate", _counts(entry), wilson(*_counts(entry)), look)
-        if count(entry, "of")
+        if entry.count("of")
         else GridCell(name, "failure rate", "— did not run", f"{name}: not tried", "absent")
         for name, entry, look in named
     ]
@@ -347,13 +323,13 @@ def _stacks_picture(found: Document) -> Figure | None:
 def _stacks(found: Document) -> list[Section]:
     stacks = [
         [
-            " + ".join(str(part) for part in items(entry, "mitigations")),
+            " + ".join(str(part) for part in entry.array("mitigations")),
             "{} of {}".format(*_counts(entry)),
-            _said(number(entry, "rate_below"), "{:.1%}"),
-            _said(number(entry, "chance_of_luck"), "{:.1g}"),
-            _said(number(entry, "step_time_ms"), "{:.4g} ms"),
+            _said(entry.number("rate_below"), "{:.1%}"),
+            _said(entry.number("chance_of_luck"), "{:.1g}"),
+            _said(entry.number("step_time_ms"), "{:.4g} ms"),
         ]
-        for entry in rows(found, "sets")
+        for entry in found.rows("sets")
     ]
     heads = ["stack", "failed", "rate below", "luck", "step time"]
     return table_section("Minimal stacks", heads, stacks, frozenset({2, 3, 4}))
