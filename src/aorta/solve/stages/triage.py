@@ -15,7 +15,7 @@ from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
-from aorta.triage.stack_report import StackReport
+from aorta.triage.stacks import StackReport
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
