@@ -16,12 +16,12 @@ from aorta.core.axis import Point
 from aorta.core.errors import SpecError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.base import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
     WorkloadExperiment,

@@ -20,7 +20,7 @@ from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.events import Ending, Reason
 from aorta.engine.judge import CalibrationJudge, Judge, fewest_that_decide
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env

@@ -6,7 +6,7 @@ from typing import Any
 from aorta.core.documents import validated
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
