@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aorta.report.building import page_of, reader_of
 from aorta.report.charts import linear_scale, log_scale
 from aorta.report.html import document
-from aorta.report.page import Beside, Page, Tone, el
+from aorta.report.page import Listing, Page, Tone, el
 from aorta.runtimes.owner import Owner
 from support.report_runs import (
     MAKERS,
@@ -105,15 +105,18 @@ def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: P
     assert found.answer.sentence == SENTENCES["bisect"]
 
 
-def test_the_two_logs_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
-    section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two logs")
-    beside = section.blocks[0]
-    assert isinstance(beside, Beside)
-    left, right = beside.left.lines, beside.right.lines
-    assert len(left) == len(right)
-    assert [line.text for line in right if line.mark == "only"] == [
-        "Traceback (most recent call last):",
-        "FloatingPointError: loss is nan",
+def test_what_the_logs_of_the_two_ends_say_otherwise_is_marked(tmp_path: Path) -> None:
+    sections = page(bisect_dir(tmp_path)).sections
+    (listing,) = next(s for s in sections if s.title == "What its log says otherwise").blocks
+    assert isinstance(listing, Listing)
+    assert [(line.text, line.mark) for line in listing.lines] == [
+        ("  step 1 loss 2.31", ""),
+        ("  step 2 loss 2.29", ""),
+        ("  compiling module jit_step", ""),
+        ("- step 3 loss 2.27", "removed"),
+        ("- done", "removed"),
+        ("+ Traceback (most recent call last):", "added"),
+        ("+ FloatingPointError: loss is nan", "added"),
     ]
 
 

@@ -7,7 +7,6 @@ from importlib.resources import files
 
 from aorta.report.charts import NARROW, WIDE, mark_sample
 from aorta.report.page import (
-    Beside,
     Block,
     Command,
     FactRows,
@@ -25,8 +24,8 @@ from aorta.report.page import (
 from aorta.version import __version__
 
 MOST_ROWS = 300
-_MARKS = {"kept": "+", "gone": "", "evidence": "▸", "only": "≠"}
-_SPOKEN = {"kept": "kept: ", "evidence": "evidence: ", "only": "differs: "}
+_MARKS = {"kept": "+", "evidence": "▸"}
+_SPOKEN = {"kept": "kept: ", "evidence": "evidence: "}
 _SHUT = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
@@ -104,8 +103,6 @@ def _block(block: Block) -> Markup:
             return _figure(block)
         case Listing():
             return _listing(block)
-        case Beside(left, right):
-            return el("div", _listing(left), _listing(right), class_="beside")
         case FactRows():
             return _facts(block)
         case Words(paragraphs, is_list):

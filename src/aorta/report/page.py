@@ -104,7 +104,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of a text or a log; `mark` is one of: kept, gone, evidence, only."""
+    """A line of a text or a log; `mark` is one of: kept, gone, evidence, added, removed."""
 
     text: str
     number: int | None = None
@@ -116,14 +116,6 @@ class Listing:
     title: str
     lines: Sequence[TextLine]
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Two listings side by side, lines aligned."""
-
-    left: Listing
-    right: Listing
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ class Command:
     why: str = ""
 
 
-Block = Table | Figure | Listing | Beside | FactRows | Words | Command
+Block = Table | Figure | Listing | FactRows | Words | Command
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from aorta.core.stats import counted
 from aorta.core.trial import Outcome
 from aorta.report.charts import Curve
 from aorta.report.page import (
-    Beside,
     Block,
     Command,
     FactRows,
@@ -231,23 +230,18 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
 
 
 def _logs(run: OpenedRun) -> list[Section]:
-    """Both logs with what only one of them says marked."""
+    """The log of the first that fails, with what the last that passes says in its place."""
     logs = run.documents.section("logs")
     good, bad = ([str(line) for line in logs.array(end)] for end in _ENDS)
-    if not good and not bad:
-        return []
-    left: list[TextLine] = []
-    right: list[TextLine] = []
+    lines: list[TextLine] = []
     for stretch in compared_logs(good, bad):
-        mark = "" if stretch.alike else "only"
-        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
-        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
-        more = len(stretch.bad) - len(stretch.good)
-        (left if more > 0 else right).extend([TextLine("")] * abs(more))
-    beside = Beside(
-        Listing("good: the last that passes", left), Listing("bad: the first that fails", right)
-    )
-    return [Section("The two logs", [beside])]
+        if stretch.alike:
+            lines += [TextLine(f"  {bad[i]}", i + 1) for i in stretch.bad]
+            continue
+        lines += [TextLine(f"- {good[i]}", i + 1, "removed") for i in stretch.good]
+        lines += [TextLine(f"+ {bad[i]}", i + 1, "added") for i in stretch.bad]
+    listing = Listing("- the last that passes, + the first that fails", lines)
+    return [Section("What its log says otherwise", [listing])] if lines else []
 
 
 def _versions(result: Document) -> list[Section]:
