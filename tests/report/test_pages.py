@@ -120,6 +120,18 @@ def test_what_the_logs_of_the_two_ends_say_otherwise_is_marked(tmp_path: Path) -
     ]
 
 
+def test_a_cell_that_fails_less_often_is_not_said_to_make_it_stop(tmp_path: Path) -> None:
+    run = triage_dir(tmp_path)
+    matrix = json.loads((run / "matrix.json").read_text())
+    for cell in matrix["cells"]:
+        if cell["call"] == "works":
+            cell.update(failed_count=2, passed_count=10)
+    write(run / "matrix.json", matrix)
+    answer = page(run).answer
+    assert answer.sentence.startswith("hsa_no_sdma-local makes it rarer: 2 of 12 failed, against 9")
+    assert answer.more == "Also proved to help: hsa_no_sdma-image:rocm-6.4 (rarer). "
+
+
 def test_a_matrix_that_is_still_filling_shows_what_it_has(tmp_path: Path) -> None:
     run = triage_dir(tmp_path)
     (run / "matrix.json").unlink()

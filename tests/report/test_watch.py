@@ -190,6 +190,23 @@ def test_watch_on_a_verb_says_where_and_shows_the_end(tmp_path: Path, browser: C
     assert document["rate"]["reproduced"] == 2
 
 
+def test_the_watched_page_of_a_solve_is_the_solve_s_and_not_its_first_stage_s(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.05; done; echo 'ValueError: bad row' >&2; exit 1"
+    words = ("solve", "--watch", "--stages", "reproduce", "--", "bash", "-c", wait)
+    process = start_aorta(*words, cwd=tmp_path)
+    assert process.stderr is not None
+    said = ""
+    while not (found := re.search(r"watch it at (\S+)", said)):
+        said += process.stderr.readline().decode()
+    _, page = fetch(found[1])
+    go.touch()
+    process.communicate(timeout=patience())
+    assert '<span class="verb">aorta solve</span>' in page
+
+
 def test_watch_with_quiet_still_says_where(tmp_path: Path) -> None:
     done = aorta("run", "--watch", "-q", "--", "true", cwd=tmp_path)
     assert done.exit_code == 0

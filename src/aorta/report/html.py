@@ -180,6 +180,7 @@ def _row(row: Sequence[object], table: Table) -> Markup:
 
 
 def _listing(listing: Listing) -> Markup:
+    numbered = any(line.number or line.mark for line in listing.lines)
     return el(
         "div",
         el("h3", listing.title),
@@ -187,7 +188,7 @@ def _listing(listing: Listing) -> Markup:
         el(
             "div",
             [_line(line) for line in listing.lines],
-            class_="log",
+            class_="log" if numbered else "log plain",
             tabindex=0,
             role="region",
             aria_label=listing.title,

@@ -93,12 +93,7 @@ class Changed:
 def compare(before: Path, after: Path) -> list[Changed]:
     """The answers, how trials went, what the results say, and the machines; only what differs."""
     runs = [reader_of(path).open() for path in (before, after)]
-    rows = [
-        *_answers(*runs),
-        *_trials(*runs),
-        *_results(*runs),
-        *_machines(before, after),
-    ]
+    rows = [*_answers(*runs), *_trials(*runs), *_results(*runs), *_machines(before, after)]
     return [row for row in rows if row.before != row.after]
 
 
@@ -112,27 +107,23 @@ def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     if not a.trials or not b.trials:
         return
     if a.verb == b.verb == "run":
-        yield Changed("failure rate", _rate(a.tally), _rate(b.tally), _luck(a.tally, b.tally))
-    times = [_median(run) for run in (a, b)]
-    yield Changed("median trial time", *times)
+        seen = [rate(run.tally.reproduced, run.tally.evidence) for run in (a, b)]
+        yield Changed("failure rate", *seen, _luck(a.tally, b.tally))
+    yield Changed("median trial time", _median(a), _median(b))
     failures = [sorted({t.signature for t in run.trials if t.signature}) for run in (a, b)]
     if not _same_failures(*failures):
         yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
 
 
 def _same_failures(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether each side has seen every failure of the other."""
-    known = [[failure_from_json(None, text) for text in side] for side in (before, after)]
-    pairs = [[f for f in side if f is not None] for side in known]
+    """Whether each run has seen every failure of the other."""
+    known = [[failure_from_json(None, text) for text in run] for run in (before, after)]
+    pairs = [[failure for failure in run if failure is not None] for run in known]
     return all(
         any(same_failure(one, other) for other in others)
         for mine, others in (pairs, pairs[::-1])
         for one in mine
     )
-
-
-def _rate(tally: Tally) -> str:
-    return rate(tally.reproduced, tally.evidence)
 
 
 def _luck(a: Tally, b: Tally) -> str:
@@ -149,9 +140,8 @@ def _median(run: OpenedRun) -> str:
 
 def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     """The verbs' own documents, leaf by leaf."""
-    if a.verb != b.verb:
-        return
-    yield from _different("", _lasting(a.documents), _lasting(b.documents))
+    if a.verb == b.verb:
+        yield from _different("", _lasting(a.documents), _lasting(b.documents))
 
 
 def _lasting(value: Any) -> Any:
@@ -171,10 +161,9 @@ def _lasting(value: Any) -> Any:
 
 def _different(prefix: str, before: Document, after: Document) -> Iterator[Changed]:
     for found in differences(before, after)[:_MOST_LEAVES]:
-        sides = (
-            "absent" if side in (None, {}) else str(side) for side in (found.before, found.after)
-        )
-        yield Changed(prefix + found.path, *sides)
+        values = (found.before, found.after)
+        shown = ("absent" if value in (None, {}) else str(value) for value in values)
+        yield Changed(prefix + found.path, *shown)
 
 
 def _machines(before: Path, after: Path) -> Iterator[Changed]:

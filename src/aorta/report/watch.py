@@ -232,6 +232,8 @@ class WatchBeside:
 
 
 def run_of(path: Path) -> Path:
-    """The run that a stage belongs to: `RUN/stages/NAME` is part of RUN."""
-    above = path.parent.parent
-    return above if path.parent.name == "stages" and RunDir(above).about() else path
+    """The run that a stage belongs to: the outermost run directory around it, such as RUN of
+    `RUN/stages/NAME`, and of `RUN/.aorta/STAGE/NAME` in a solve.
+    """
+    around = [above for above in path.absolute().parents[:3] if RunDir(above).about()]
+    return around[-1] if around else path

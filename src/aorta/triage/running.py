@@ -181,7 +181,12 @@ class RunFiles:
             snapshot = self._once(path, partial(self._inside, environment, executor))
             said[f"environment:{environment.name}"] = _missing_in(snapshot)
             taken[environment.name] = snapshot
-        warnings = [f"{scope}: {missing}" for scope, missing in said.items() if missing]
+        scopes: dict[str, list[str]] = {}
+        for scope, missing in said.items():
+            scopes.setdefault(missing, []).append(scope)
+        warnings = [
+            f"{', '.join(names)}: {missing}" for missing, names in scopes.items() if missing
+        ]
         return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
 
     def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from aorta.report.charts import GridCell, draw_grid
 from aorta.report.page import (
-    Block,
     FactRows,
     Figure,
     Headline,
@@ -18,9 +17,8 @@ from aorta.report.page import (
     Section,
     TextLine,
     Tone,
-    Words,
 )
-from aorta.report.pages.common import listed, percent, table_section
+from aorta.report.pages.common import list_section, listed, percent, table_section
 from aorta.report.run_reader import Document, OpenedRun, attribution_in
 
 _HANGS = frozenset({"hang", "collective_timeout"})
@@ -150,14 +148,10 @@ def sections(finding: Document, decision: Document) -> list[Section]:
 def _decision(decision: Document) -> list[Section]:
     if not decision:
         return []
-    action = decision.text("action")
-    blocks: list[Block] = [FactRows([("Decision", action), ("Rule", decision.text("rule"))])]
-    if reason := decision.text("reason"):
-        blocks.append(Words([reason]))
+    rule = decision.text("rule")
+    said = f"{decision.text('action')}: {decision.text('reason')}" + (f" ({rule})" if rule else "")
     advice = [row.text("text") or row.text("kind") for row in decision.rows("advice")]
-    if advice:
-        blocks.append(Words(advice, is_list=True))
-    return [Section("The decision", blocks)]
+    return list_section("The decision", [said, *advice])
 
 
 def _evidence(finding: Document) -> list[Section]:

@@ -151,16 +151,12 @@ def _picture(
         f"{row.text('package')} {counted(changes.count(place), 'change')}"
         for place, row in enumerate(timeline.rows("histories"))
     )
-    said = [
-        [order, at, trial.outcome.value, trial.why] for order, (at, trial) in enumerate(probes, 1)
-    ]
     legend = seen_outcomes(run.trials)
     return Figure(
         f"Every probe on the timeline, the first on top: {sizes}",
         Curve(list(dots.items()), "changes applied, oldest first", downward=True, band=ends).draw,
         f"{counted(len(probes), 'probe')} on a timeline of {sizes}",
-        Table(["probe", "changes", "outcome", "why"], said, frozenset({0, 1})),
-        [*legend, ("culprit", "where the change is")] if ends else legend,
+        legend=[*legend, ("culprit", "where the change is")] if ends else legend,
     )
 
 

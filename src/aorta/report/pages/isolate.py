@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.charts import GridCell, draw_grid
-from aorta.report.page import FactRows, Figure, Headline, Page, Section, Table, Tone
+from aorta.report.page import FactRows, Figure, Headline, Page, Section, Tone
 from aorta.report.pages.common import (
     list_section,
     missing_result,
@@ -90,12 +90,10 @@ def _picture(result: Document) -> Figure | None:
         )
         for name, share in nodes
     ]
-    table = [[name, percent(share)] for name, share in nodes]
     return Figure(
         "How likely each node is guilty",
         partial(draw_grid, cells),
         f"{len(nodes)} nodes; the likeliest is {worst} with {percent(sure)}",
-        Table(["node", "probability"], table, frozenset({1})),
     )
 
 

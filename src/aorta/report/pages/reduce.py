@@ -216,10 +216,10 @@ def _axes(result: Document) -> list[Section]:
         [
             row.text("name"),
             row.text("kind"),
-            _value(row.get("initial")),
-            _value(row.get("final")),
+            value_words(row.get("initial")),
+            value_words(row.get("final")),
             factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
-            _value(row.get("floor")),
+            value_words(row.get("floor")),
             {"True": "yes", "False": "no"}.get(row.text("monotone"), "not known"),
         ]
         for row in result.rows("axes")
@@ -228,7 +228,7 @@ def _axes(result: Document) -> list[Section]:
     return table_section("What became smaller", heads, axes, frozenset({2, 3}))
 
 
-def _value(value: object) -> str:
+def value_words(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(str(part) for part in value)
     return "" if value is None else str(value)

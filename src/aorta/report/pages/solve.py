@@ -36,6 +36,7 @@ from aorta.report.pages.common import (
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
 _MOST_LINES, _MOST_PATCH = 30, 120
+_FROM_TO = ("initial", "final")
 _OUTCOMES = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
 
 
@@ -175,9 +176,8 @@ def _facts(result: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     if seen := result.section("failure", "rate"):
         found.append(("Fails in", rate(seen.count("reproduced"), seen.count("of"), "trial")))
-    for name, key in (("Trials of all stages", "trials"), ("Known already", "shared_trials")):
-        if result.number(key) is not None:
-            found.append((name, result.count(key)))
+    if result.number("trials") is not None:
+        found.append(("Trials of all stages", result.count("trials")))
     if (spent := result.number("seconds")) is not None:
         found.append(("Time", seconds(spent)))
     return found
@@ -188,7 +188,7 @@ def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
     if not found:
         return []
     axes = [
-        [axis.text("name"), axis.text("kind"), axis.get("initial"), axis.get("final")]
+        [axis.text("name"), axis.text("kind"), *map(reduce.value_words, map(axis.get, _FROM_TO))]
         for axis in found.rows("axes")
     ]
     blocks: list[Block] = [Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))]

@@ -105,11 +105,11 @@ def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Head
         chance = best.number("p_value_holm")
         luck = f"; luck would do this with probability {chance:.1g}" if chance is not None else ""
         sentence = (
-            f"{best.text('name')} makes it stop: {_failures(best)} failed, "
+            f"{best.text('name')} makes it {_becomes(best)}: {_failures(best)} failed, "
             f"against {_failures(baseline)} of the baseline{luck}"
         )
-        others = [cell.text("name") for cell in working if cell is not best]
-        also = f"So {'does' if len(others) == 1 else 'do'} {listed(others)}. " if others else ""
+        others = [f"{c.text('name')} ({_becomes(c)})" for c in working if c is not best]
+        also = f"Also proved to help: {listed(others)}. " if others else ""
         return Headline(sentence, Tone.RUNNING if run.running else Tone.FOUND, also + more)
     if not any(_evidence(cell) for cell in cells):
         return Headline(f"{name}: no cell has run yet", tone, more)
@@ -122,6 +122,11 @@ def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Head
     return Headline(
         sentence + (f"; {counted(open_, 'cell')} not known" if open_ else ""), tone, more
     )
+
+
+def _becomes(cell: Document) -> str:
+    """What becomes of the failure in a cell that fails less often than the baseline."""
+    return "rarer" if cell.count("failed_count") else "stop"
 
 
 def _evidence(cell: Document) -> int:
