@@ -107,8 +107,8 @@ def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     if not a.trials or not b.trials:
         return
     if a.verb == b.verb == "run":
-        seen = [rate(run.tally.reproduced, run.tally.evidence) for run in (a, b)]
-        yield Changed("failure rate", *seen, _luck(a.tally, b.tally))
+        before, after = (rate(run.tally.reproduced, run.tally.evidence) for run in (a, b))
+        yield Changed("failure rate", before, after, _luck(a.tally, b.tally))
     yield Changed("median trial time", _median(a), _median(b))
     failures = [sorted({t.signature for t in run.trials if t.signature}) for run in (a, b)]
     if not _same_failures(*failures):
