@@ -240,12 +240,12 @@ class Curve:
         return parts
 
     def _names(self, up: PixelScale, right: float, room: float) -> list[Markup]:
-        """Each line's words at its end, moved down where two would lie on one another."""
+        """Each line's words at its end; of two that would lie on one another, one is moved up."""
         ends = sorted((up(places[-1][1]), name) for name, places in self.lines)
-        found, lowest = [], -math.inf
-        for y, name in ends:
-            lowest = max(y, lowest + _BETWEEN_LABELS)
-            found.append(_label(right + 8, lowest + 4, _fitted(name, room), "label"))
+        found, highest = [], math.inf
+        for y, name in reversed(ends):
+            highest = min(y, highest - _BETWEEN_LABELS)
+            found.append(_label(right + 8, highest + 4, _fitted(name, room), "label"))
         return found
 
 

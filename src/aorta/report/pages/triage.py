@@ -255,7 +255,7 @@ def _hint(cell: Document) -> str:
 
 def _not_known(cells: Sequence[Document]) -> list[Section]:
     said = [
-        f"{cell.text('name')}: about {counted(more, 'more trial')} would settle it"
+        f"{cell.text('name')}: about {counted(more, 'more trial')} would decide it"
         for cell in cells
         if (more := cell.count("trials_needed"))
     ]
