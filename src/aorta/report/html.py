@@ -143,13 +143,12 @@ def _table(table: Table) -> Markup:
         el("th", head, scope="col", class_="number" if index in table.numeric else None)
         for index, head in enumerate(table.heads)
     ]
-    shown, left_out = (
-        [_row(row, table) for row in _both_ends(table.rows)],
-        len(table.rows) - MOST_ROWS,
-    )
+    left_out, half = len(table.rows) - MOST_ROWS, MOST_ROWS // 2
+    rows = table.rows if left_out <= 0 else [*table.rows[:half], *table.rows[-half:]]
+    shown = [_row(row, table) for row in rows]
     if left_out > 0:
         gap = el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads))
-        shown.insert(MOST_ROWS // 2, el("tr", gap))
+        shown.insert(half, el("tr", gap))
     return el(
         "div",
         el("table", el("thead", el("tr", heads)), el("tbody", shown)),
@@ -158,11 +157,6 @@ def _table(table: Table) -> Markup:
         role="region",
         aria_label=", ".join(table.heads[:3]) or "table",
     )
-
-
-def _both_ends(rows: Sequence[Sequence[object]]) -> Sequence[Sequence[object]]:
-    half = MOST_ROWS // 2
-    return rows if len(rows) <= MOST_ROWS else [*rows[:half], *rows[-half:]]
 
 
 def _row(row: Sequence[object], table: Table) -> Markup:

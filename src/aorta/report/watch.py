@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -85,7 +86,7 @@ class WatchServer:
         self._asked_at = -math.inf
         self._seen_last = threading.Event()
         try:
-            self._server = _Server((host, port), self)
+            self._server = ThreadingHTTPServer((host, port), partial(_Handler, self))
         except OSError as wrong:
             raise InfrastructureError(
                 f"cannot listen on {host}:{port}: {wrong.strerror}; choose another --port"
@@ -135,18 +136,13 @@ class WatchServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], watch: WatchServer) -> None:
-        self.watch = watch
-        super().__init__(address, _Handler)
-
-
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
     protocol_version = "HTTP/1.1"
     timeout = 60
+
+    def __init__(self, watch: WatchServer, *connection: Any) -> None:
+        self._watch = watch
+        super().__init__(*connection)
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
@@ -162,12 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any, **__: Any) -> None:
         """Requests carry the token, and a terminal that shows a run has no room for them."""
 
-    def version_string(self) -> str:
-        return "aorta"
-
     def _may_read(self, query: str) -> bool:
         given = parse_qs(query).get("token", [""])[0]
-        return secrets.compare_digest(given.encode(), self.server.watch.token.encode())
+        return secrets.compare_digest(given.encode(), self._watch.token.encode())
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._answer(status, "text/plain; charset=utf-8", f"{status.phrase}\n".encode())
@@ -180,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             f"{el('p', 'live', id='live', role='status')}"
             f"{el('p', id='said', class_='unseen', aria_live='polite')}"
         )
-        text = self.server.watch.whole_page(live, script)
+        text = self._watch.whole_page(live, script)
         policy = _POLICY.format(nonce=nonce)
         self._answer(HTTPStatus.OK, "text/html; charset=utf-8", text.encode(), policy)
 
@@ -198,9 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _news(self, query: str) -> None:
         seen = parse_qs(query).get("seen", ["0"])[0]
-        news = self.server.watch.news(int(seen) if seen.isdecimal() else 0)
+        news = self._watch.news(int(seen) if seen.isdecimal() else 0)
         self._answer(HTTPStatus.OK, "application/json", json.dumps(news).encode())
-        self.server.watch.sent(news)
+        self._watch.sent(news)
 
 
 class WatchBeside:

@@ -214,12 +214,9 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
 def _axes(result: Document) -> list[Section]:
     axes = [
         [
-            row.text("name"),
-            row.text("kind"),
-            value_words(row.get("initial")),
-            value_words(row.get("final")),
+            *axis_words(row),
             factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
-            value_words(row.get("floor")),
+            row.text("floor"),
             {"True": "yes", "False": "no"}.get(row.text("monotone"), "not known"),
         ]
         for row in result.rows("axes")
@@ -228,10 +225,10 @@ def _axes(result: Document) -> list[Section]:
     return table_section("What became smaller", heads, axes, frozenset({2, 3}))
 
 
-def value_words(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(part) for part in value)
-    return "" if value is None else str(value)
+def axis_words(axis: Document) -> list[str]:
+    """Its name and kind, where it began and where it ended."""
+    ends = [", ".join(map(str, axis.array(key))) or axis.text(key) for key in ("initial", "final")]
+    return [axis.text("name"), axis.text("kind"), *ends]
 
 
 def remaining(run: OpenedRun) -> list[Section]:

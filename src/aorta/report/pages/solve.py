@@ -36,7 +36,6 @@ from aorta.report.pages.common import (
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
 _MOST_LINES, _MOST_PATCH = 30, 120
-_FROM_TO = ("initial", "final")
 _OUTCOMES = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
 
 
@@ -187,10 +186,7 @@ def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
     found = result.section("reproducer")
     if not found:
         return []
-    axes = [
-        [axis.text("name"), axis.text("kind"), *map(reduce.value_words, map(axis.get, _FROM_TO))]
-        for axis in found.rows("axes")
-    ]
+    axes = [reduce.axis_words(axis) for axis in found.rows("axes")]
     blocks: list[Block] = [Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))]
     if script := [TextLine(str(line)) for line in run.documents.array("command")]:
         blocks.append(Listing("run_repro.sh", script))
