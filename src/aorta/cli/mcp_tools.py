@@ -39,7 +39,7 @@ def add_run_tools(server: "MCPServer", jail: PathJail, *, may_start: bool) -> No
     @server.tool()
     @in_a_sentence
     def get_report(run_dir: str) -> dict[str, Any]:
-        """The answer of any run directory with its documents; private values are replaced."""
+        """The answer of any run directory with its documents; secrets are replaced."""
         opened = reader_of(jail.admit(run_dir)).open()
         page = page_of(opened)
         return {
