@@ -48,7 +48,7 @@ from aorta.solve.solution import Solution
 from aorta.triage.matrix import MatrixReport
 from aorta.triage.request import TriageRequest
 from aorta.triage.request import triage as _triage
-from aorta.triage.stack_report import StackReport
+from aorta.triage.stacks import StackReport
 
 __all__ = [
     "AortaError",

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aorta.probe.amd import probe_hip, probe_hipblaslt, probe_system_health
+from aorta.probe.gpus import platform_here, probe_hip, probe_hipblaslt, probe_system_health
 from aorta.probe.host import container_type, probe_docker
 from aorta.probe.machine import Machine
-from aorta.probe.platform import platform_here
 from aorta.probe.snapshot import collect_env
 from support.fake_tools import put_files, put_tool
 

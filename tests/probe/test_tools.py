@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.probe.cuda import nvidia_gpus, probe_cuda
+from aorta.probe.gpus import nvidia_gpus, probe_cuda
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import collect_env
 from support.fake_tools import put_files, put_tool

@@ -5,9 +5,14 @@ import pytest
 from aorta.core.errors import RegistryError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.probe.host import KNOWN_VARIABLES
-from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.registry.environments import stack_mitigations
-from aorta.registry.mitigation import Mitigation, Platform, VariableReader, why_inert
+from aorta.registry.mitigation import (
+    BUILTIN_MITIGATIONS,
+    Mitigation,
+    Platform,
+    VariableReader,
+    why_inert,
+)
 from aorta.registry.mitigations import get_mitigation, load_mitigations, mitigation_rows
 
 PLATFORMS: tuple[Platform, ...] = ("rocm", "cuda", "cpu")

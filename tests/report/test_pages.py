@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.report.building import page_of, reader_of
-from aorta.report.charts.drawing import linear_scale, log_scale
+from aorta.report.charts import linear_scale, log_scale
 from aorta.report.html import document
-from aorta.report.markup import el
-from aorta.report.model import Beside, Page, Tone
+from aorta.report.page import Listing, Page, Tone, el
 from aorta.runtimes.owner import Owner
 from support.report_runs import (
     MAKERS,
@@ -39,7 +38,7 @@ SENTENCES = {
     "bisect": "One change brings the failure: jax at 62887481156a 'Fuse the scatter into the "
     "reduction' by A. Author "
     "(probability 98.1%)",
-    "launch": "Rank 3 on <HOST:2> began it: hardware fault (probability 94 %): stop",
+    "launch": "Rank 3 on node-1 began it: hardware fault (probability 94 %): stop",
     "attribution": "Rank 2 began it: hang (probability 81 %): restart",
 }
 
@@ -106,16 +105,31 @@ def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: P
     assert found.answer.sentence == SENTENCES["bisect"]
 
 
-def test_the_two_sides_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
-    section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two sides")
-    beside = section.blocks[0]
-    assert isinstance(beside, Beside)
-    left, right = beside.left.lines, beside.right.lines
-    assert len(left) == len(right)
-    assert [line.text for line in right if line.mark == "only"] == [
-        "Traceback (most recent call last):",
-        "FloatingPointError: loss is nan",
+def test_what_the_logs_of_the_two_ends_say_otherwise_is_marked(tmp_path: Path) -> None:
+    sections = page(bisect_dir(tmp_path)).sections
+    (listing,) = next(s for s in sections if s.title == "What its log says otherwise").blocks
+    assert isinstance(listing, Listing)
+    assert [(line.text, line.mark) for line in listing.lines] == [
+        ("  step 1 loss 2.31", ""),
+        ("  step 2 loss 2.29", ""),
+        ("  compiling module jit_step", ""),
+        ("- step 3 loss 2.27", "removed"),
+        ("- done", "removed"),
+        ("+ Traceback (most recent call last):", "added"),
+        ("+ FloatingPointError: loss is nan", "added"),
     ]
+
+
+def test_a_cell_that_fails_less_often_is_not_said_to_make_it_stop(tmp_path: Path) -> None:
+    run = triage_dir(tmp_path)
+    matrix = json.loads((run / "matrix.json").read_text())
+    for cell in matrix["cells"]:
+        if cell["call"] == "works":
+            cell.update(failed_count=2, passed_count=10)
+    write(run / "matrix.json", matrix)
+    answer = page(run).answer
+    assert answer.sentence.startswith("hsa_no_sdma-local makes it rarer: 2 of 12 failed, against 9")
+    assert answer.more == "Also proved to help: hsa_no_sdma-image:rocm-6.4 (rarer). "
 
 
 def test_a_matrix_that_is_still_filling_shows_what_it_has(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
-from support.report_runs import private, run_dir, trial
+from support.live_pages import pictures
+from support.report_runs import private, run_dir, trial, write
 from support.services.chromium import Chromium, tab
 from support.waiting import patience
 
@@ -96,6 +97,19 @@ def test_a_page_that_loses_its_server_keeps_the_last_picture_and_says_so(
         assert "3 of 3 trials" in page.evaluate("document.querySelector('h1').textContent")
 
 
+def test_the_page_of_a_solve_follows_what_its_stages_leave(tmp_path: Path) -> None:
+    """Nothing but `solve.json` is written between two looks."""
+    run = tmp_path / "solve"
+    private(run, "solve", state="")
+    (run / ".aorta" / "lock").write_text(Owner.of_this_process().label)
+    with watching(run) as address:
+        shown = pictures(address)
+        assert "Still at work: nothing is over yet" in next(shown).html
+        failure = {"class": "nan", "summary": "loss is nan"}
+        write(run / "solve.json", {"status": "partial", "failure": failure})
+        assert "So far: nan" in next(shown).html
+
+
 def test_it_only_reads(tmp_path: Path) -> None:
     run = run_dir(tmp_path)
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(run.rglob("*"))}
@@ -174,6 +188,23 @@ def test_watch_on_a_verb_says_where_and_shows_the_end(tmp_path: Path, browser: C
         document = json.loads(process.stdout.read())
         assert process.wait(patience()) == 1
     assert document["rate"]["reproduced"] == 2
+
+
+def test_the_watched_page_of_a_solve_is_the_solve_s_and_not_its_first_stage_s(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.05; done; echo 'ValueError: bad row' >&2; exit 1"
+    words = ("solve", "--watch", "--stages", "reproduce", "--", "bash", "-c", wait)
+    process = start_aorta(*words, cwd=tmp_path)
+    assert process.stderr is not None
+    said = ""
+    while not (found := re.search(r"watch it at (\S+)", said)):
+        said += process.stderr.readline().decode()
+    _, page = fetch(found[1])
+    go.touch()
+    process.communicate(timeout=patience())
+    assert '<span class="verb">aorta solve</span>' in page
 
 
 def test_watch_with_quiet_still_says_where(tmp_path: Path) -> None:

@@ -365,10 +365,6 @@ def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_pa
         "workload_config": {},
     }
     path = written(tmp_path, content)
-    dry = aorta("triage", "run", "--recipe", path, "--dry-run", cwd=tmp_path)
-    assert dry.exit_code == 0
-    assert "unknown workload 'mine'" in dry.stdout
-    assert "this cell is an error" in dry.stdout
     matrix = aorta("triage", "run", "--recipe", path, "--json", "-q", cwd=tmp_path).json()
     cells = by_name(matrix)
     assert cells["knows"]["passed_count"] == 1

@@ -13,7 +13,7 @@ import pytest
 from aorta.core.axis import Point
 from aorta.core.errors import RegistryError
 from aorta.registry.workloads import check_workload
-from aorta.workloads.discovery import load_workload
+from aorta.workloads.base import load_workload
 from aorta.workloads.half_nan import HalfNan
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 from support.waiting import patience

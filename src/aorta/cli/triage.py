@@ -13,7 +13,7 @@ from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.stack_report import StackReport
+    from aorta.triage.stacks import StackReport
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:
@@ -136,12 +136,12 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage import matrix, stack_report
+    from aorta.triage import matrix, stacks
     from aorta.triage.matrix import MatrixReport
 
     is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(matrix.SCHEMA if is_matrix else stack_report.SCHEMA, report.to_json())
+        print_json(matrix.SCHEMA if is_matrix else stacks.SCHEMA, report.to_json())
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.stack_report import StackReport
+    from aorta.triage.stacks import StackReport
 
     ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
     if ending.reason is not Reason.DONE:

@@ -15,25 +15,30 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import path_of
-from aorta.probe.amd import amd_gpus, probe_hip, probe_hipblaslt, probe_rocm, probe_system_health
-from aorta.probe.cuda import nvidia_gpus, probe_cuda
+from aorta.probe.gpus import (
+    amd_gpus,
+    nvidia_gpus,
+    platform_here,
+    probe_cuda,
+    probe_hip,
+    probe_hipblaslt,
+    probe_rocm,
+    probe_system_health,
+)
 from aorta.probe.host import (
     probe_cpu,
     probe_docker,
     probe_env_vars,
     probe_host,
     probe_memory,
-    probe_runtime_context,
-)
-from aorta.probe.machine import JsonObject, Machine, Probed
-from aorta.probe.packages import (
     probe_other_packages,
     probe_packages,
     probe_python,
     probe_pytorch_build,
     probe_pytorch_version,
+    probe_runtime_context,
 )
-from aorta.probe.platform import platform_here
+from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.scrub.secrets import without_secrets
 from aorta.scrub.vocabulary import words
 from aorta.version import __version__

@@ -21,7 +21,7 @@ from aorta.core.axis import (
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, naming, oracle_to_json
 from aorta.core.trial import RuntimeKind
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.reduce.files import secret_variables
 from aorta.reduce.plan import ReducePlan
 from aorta.registry.environments import NO_MITIGATION

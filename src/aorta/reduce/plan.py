@@ -24,7 +24,7 @@ from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.registry.workloads import check_workload
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.workloads.discovery import COMMAND, load_workload
+from aorta.workloads.base import COMMAND, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
 from aorta.workloads.trial import (
     WorkloadExperiment,

@@ -26,7 +26,7 @@ from aorta.reduce.spec import (
     with_source,
     workload_spec,
 )
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.base import COMMAND
 
 VERB = "reduce"
 _DEFAULT_OUTPUT = Path(VERB)

@@ -5,11 +5,9 @@ Installed distributions add to it through entry points: one an item, its name is
 """
 
 import difflib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from aorta.core.errors import RegistryError
@@ -88,7 +86,7 @@ def check_name(name: object, noun: str, *, where: str) -> str:
 
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
     """Definitions of one entry-point group; a plugin's code runs when its name is used."""
-    for entry in sorted(registered(group), key=lambda entry: (entry.name, entry.value)):
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"
         yield Definition(
@@ -96,17 +94,6 @@ def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[De
             source=source,
             load=_loader(entry, source, where, build),
         )
-
-
-def registered(group: str) -> EntryPoints:
-    """What installed distributions register. They are looked through once in a process, 6 ms for a
-    hundred, and again when it looks elsewhere for its modules."""
-    return _registered(tuple(sys.path), group)
-
-
-@lru_cache(maxsize=8)
-def _registered(_path: tuple[str, ...], group: str) -> EntryPoints:
-    return entry_points(group=group)
 
 
 def _loader(entry: EntryPoint, source: str, where: str, build: Build[Item]) -> Callable[[], Item]:

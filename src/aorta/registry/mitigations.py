@@ -4,9 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
-from aorta.registry.mitigation import Mitigation, Platform, why_inert
+from aorta.registry.mitigation import BUILTIN_MITIGATIONS, Mitigation, Platform, why_inert
 from aorta.registry.sidecars import mitigation_from, read_sidecars, sidecar_definitions
 from aorta.scrub.secrets import safe_value
 

@@ -5,10 +5,11 @@ imported when used.
 import importlib
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import entry_points
 from typing import Any
 
 from aorta.core.errors import RegistryError
-from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions, registered
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 
 GROUP = "aorta.workloads"
 _NOUN = "workload"
@@ -56,7 +57,7 @@ def workload_place(name: str) -> str:
         return name
     if name in BUILTIN_WORKLOADS:
         return BUILTIN_WORKLOADS[name]
-    (entry,) = registered(GROUP).select(name=name)
+    (entry,) = entry_points(group=GROUP, name=name)
     return entry.value
 
 

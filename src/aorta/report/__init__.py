@@ -1,6 +1,6 @@
 """One page from any run directory: the answer in a sentence, one picture, the evidence.
 
-`opening` reads what a run left and scrubs it; `pages` turns that into a page model, a module a
+`run_reader` reads what a run left and scrubs it; `pages` turns that into a `page`, a module a
 verb; `charts` draws inline SVG; `html` makes the one file. `watch` serves the same page while the
 run goes on. Nothing here writes into a run but `report.html`, and nothing here knows how a run is
 made.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aorta.engine.rundir import write_atomically
 from aorta.report.html import document
-from aorta.report.model import Page
+from aorta.report.page import Page
 from aorta.report.pages import (
     attribution,
     bisect,

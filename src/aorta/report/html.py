@@ -5,26 +5,27 @@ aloud.
 from collections.abc import Sequence
 from importlib.resources import files
 
-from aorta.report.charts.drawing import NARROW, WIDE, marks
-from aorta.report.markup import Markup, el, joined
-from aorta.report.model import (
-    Beside,
+from aorta.report.charts import NARROW, WIDE, mark_sample
+from aorta.report.page import (
     Block,
     Command,
     FactRows,
     Figure,
     Listing,
+    Markup,
     Page,
     Section,
     Table,
     TextLine,
     Words,
+    el,
+    joined,
 )
 from aorta.version import __version__
 
 MOST_ROWS = 300
-_MARKS = {"kept": "+", "gone": "", "evidence": "▸", "only": "≠"}
-_SPOKEN = {"kept": "kept: ", "evidence": "evidence: ", "only": "differs: "}
+_MARKS = {"kept": "+", "evidence": "▸"}
+_SPOKEN = {"kept": "kept: ", "evidence": "evidence: "}
 _SHUT = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
@@ -102,8 +103,6 @@ def _block(block: Block) -> Markup:
             return _figure(block)
         case Listing():
             return _listing(block)
-        case Beside(left, right):
-            return el("div", _listing(left), _listing(right), class_="beside")
         case FactRows():
             return _facts(block)
         case Words(paragraphs, is_list):
@@ -117,56 +116,26 @@ def _block(block: Block) -> Markup:
 
 
 def _facts(facts: FactRows) -> Markup:
-    return el(
-        "dl",
-        [
-            el(
-                "div",
-                el("dt", name),
-                el("dd", value),
-                class_="wide-fact" if _is_long(value) else None,
-            )
-            for name, value in facts.rows
-        ],
-    )
+    return el("dl", [_fact(name, value) for name, value in facts.rows])
 
 
-def _is_long(value: object) -> bool:
-    return not isinstance(value, Markup) and len(str(value)) > 32
+def _fact(name: str, value: object) -> Markup:
+    is_long = not isinstance(value, Markup) and len(str(value)) > 32
+    return el("div", el("dt", name), el("dd", value), class_="wide-fact" if is_long else None)
 
 
 def _figure(figure: Figure, class_: str | None = None) -> Markup:
+    samples = [el("li", mark_sample(kind), words) for kind, words in figure.legend]
+    behind = el("summary", "The numbers behind this picture")
     return el(
         "figure",
         el("figcaption", figure.title),
-        el("div", figure.draw(WIDE), class_="wide"),
-        el("div", figure.draw(NARROW), class_="narrow"),
-        _legend(figure.legend),
-        el("details", el("summary", "The numbers behind this picture"), _table(figure.table))
-        if figure.table
-        else None,
+        el("div", figure.draw(WIDE, figure.says), class_="wide"),
+        el("div", figure.draw(NARROW, figure.says), class_="narrow"),
+        el("ul", samples, class_="legend") if samples else None,
+        el("details", behind, _table(figure.table)) if figure.table else None,
         class_=class_,
     )
-
-
-def _legend(legend: Sequence[tuple[str, str]]) -> Markup | None:
-    if not legend:
-        return None
-    return el("ul", [el("li", _sample(kind), words) for kind, words in legend], class_="legend")
-
-
-def _sample(kind: str) -> Markup:
-    """A mark of the picture, as small as a letter."""
-    if kind in {"reproduced", "clean", "other", "error", "accepted", "rejected"}:
-        inside: object = marks(kind, [(7, 7)])
-    elif kind == "hatched":
-        inside = [
-            el("rect", x=0, y=0, width=14, height=14, class_="cell"),
-            el("rect", x=0, y=0, width=14, height=14, fill="url(#hatch)"),
-        ]
-    else:
-        inside = el("rect", x=0, y=2, width=14, height=10, class_=kind)
-    return el("svg", inside, width=14, height=14, viewBox="0 0 14 14", aria_hidden="true")
 
 
 def _table(table: Table) -> Markup:
@@ -174,29 +143,19 @@ def _table(table: Table) -> Markup:
         el("th", head, scope="col", class_="number" if index in table.numeric else None)
         for index, head in enumerate(table.heads)
     ]
-    left_out = len(table.rows) - MOST_ROWS
-    half = MOST_ROWS // 2
+    left_out, half = len(table.rows) - MOST_ROWS, MOST_ROWS // 2
+    rows = table.rows if left_out <= 0 else [*table.rows[:half], *table.rows[-half:]]
+    shown = [_row(row, table) for row in rows]
     if left_out > 0:
-        gap = el("tr", el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads)))
-        ends = (
-            [_row(row, table) for row in end] for end in (table.rows[:half], table.rows[-half:])
-        )
-        first, last = ends
-        body = [*first, gap, *last]
-    else:
-        body = [_row(row, table) for row in table.rows]
+        gap = el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads))
+        shown.insert(half, el("tr", gap))
     return el(
         "div",
-        el(
-            "table",
-            el("caption", table.caption) if table.caption else None,
-            el("thead", el("tr", heads)),
-            el("tbody", body),
-        ),
+        el("table", el("thead", el("tr", heads)), el("tbody", shown)),
         class_="scroll",
         tabindex=0,
         role="region",
-        aria_label=table.caption or ", ".join(table.heads[:3]),
+        aria_label=", ".join(table.heads[:3]) or "table",
     )
 
 
@@ -215,6 +174,7 @@ def _row(row: Sequence[object], table: Table) -> Markup:
 
 
 def _listing(listing: Listing) -> Markup:
+    numbered = any(line.number or line.mark for line in listing.lines)
     return el(
         "div",
         el("h3", listing.title),
@@ -222,7 +182,7 @@ def _listing(listing: Listing) -> Markup:
         el(
             "div",
             [_line(line) for line in listing.lines],
-            class_="log",
+            class_="log" if numbered else "log plain",
             tabindex=0,
             role="region",
             aria_label=listing.title,

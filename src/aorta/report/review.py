@@ -11,18 +11,7 @@ from aorta.bundle.manifest import Checked
 from aorta.bundle.pack import PackedFile, Prepared
 from aorta.bundle.writing import UNKNOWN, rehearsed
 from aorta.report.html import document
-from aorta.report.markup import el, joined
-from aorta.report.model import (
-    FactRows,
-    Headline,
-    Listing,
-    Page,
-    Section,
-    Table,
-    TextLine,
-    Tone,
-    Words,
-)
+from aorta.report.page import FactRows, Headline, Listing, Page, Section, TextLine, Tone, Words
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
@@ -43,7 +32,7 @@ def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
             yield from (f"  {_shown(span)}" for span in file.account.spans)
 
 
-def shown_value(span: Replacement) -> str:
+def _shown_value(span: Replacement) -> str:
     """A secret by its first characters only: a review may be seen by others."""
     value = span.value.replace("\n", "\\n")
     if span.kind is Kind.CREDENTIAL:
@@ -58,7 +47,7 @@ def _note(file: PackedFile) -> str:
 
 
 def _shown(span: Replacement) -> str:
-    value = _plain(shown_value(span))
+    value = _plain(_shown_value(span))
     return f"{span.where}: {_plain(span.before)}[{value} -> {span.placeholder}]{_plain(span.after)}"
 
 
@@ -69,12 +58,7 @@ def _plain(text: str) -> str:
 
 def review_page(prepared: Prepared, checked: Checked | None) -> str:
     removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
-    said = rehearsed(prepared, checked)
-    changed = [_listing(file) for file in prepared.files if file.account.spans]
-    rows = [
-        [file.path, file.size, "NOT SCRUBBED (binary)" if file.unscrubbed else ""]
-        for file in prepared.files
-    ]
+    lines = [TextLine(line) for line in review_lines(prepared, checked)]
     page = Page(
         verb="bundle",
         title=prepared.ticket,
@@ -85,29 +69,10 @@ def review_page(prepared: Prepared, checked: Checked | None) -> str:
         ),
         facts=FactRows([]),
         sections=[
-            *([Section("What the packed copy does", [Words([said])])] if said else []),
+            Section("Every file, and what was replaced in it", [Listing("The bundle", lines)]),
             Section("What was looked for", [Words(LOOKED_FOR, is_list=True)]),
             Section("What no scrubbing can know", [Words(UNKNOWN, is_list=True)]),
-            Section("What was replaced", changed or [Words(["Nothing."])]),
-            Section("Every file", [Table(["file", "bytes", ""], rows, frozenset({1}))]),
-            Section(
-                f"{len(prepared.left_out)} files stay here",
-                [Words([str(path) for path in prepared.left_out], is_list=True)],
-            ),
         ],
         hidden="Of secrets the first characters are shown",
     )
     return document(page)
-
-
-def _listing(file: PackedFile) -> Listing:
-    shown = file.account.spans
-    note = f"{len(shown)} of them are shown" if file.taken > len(shown) else ""
-    return Listing(f"{file.path}: {file.taken} replaced", [_line(span) for span in shown], note)
-
-
-def _line(span: Replacement) -> TextLine:
-    number = span.where.removeprefix("line ")
-    gone, put = el("del", shown_value(span)), el("ins", span.placeholder)
-    shown = joined([span.before, gone, " ", put, span.after])
-    return TextLine(shown, int(number) if number.isdecimal() else None)

@@ -1,8 +1,8 @@
-"""From a run directory to a `Run`: which verb wrote it, how it stands, its documents and trials,
-all of it scrubbed.
+"""From a run directory to an `OpenedRun`: which verb wrote it, how it stands, its documents and
+trials, all of it scrubbed.
 
-A reader a verb says which files matter; pages get what this module returns and never see the disk,
-so nothing can reach a page that has not been through the scrubber.
+Each page says which files it needs; it gets what this module returns and never sees the disk, so
+nothing can reach a page that has not been through the scrubber.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from aorta.bundle.layouts import layout_of
 from aorta.bundle.source import this_site
-from aorta.core.axis import Window
+from aorta.core.axis import Value, Window
 from aorta.core.errors import UsageError
 from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.core.trial import Outcome, Tally
@@ -22,7 +22,6 @@ from aorta.engine.events import TrialRecord
 from aorta.engine.journal import read_records
 from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
-from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
@@ -32,6 +31,44 @@ _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
 _LONGEST_TEXT = 600
 ATTRIBUTION = "aorta.attribution/"
+
+
+class Document(dict[str, Any]):
+    """A JSON object whose parts are read by their shape: one that is missing or of another shape is
+    absent, never an exception.
+    """
+
+    def section(self, *path: str) -> "Document":
+        """The object at a path of keys, or an empty one."""
+        found: object = self
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return Document(found) if isinstance(found, Mapping) else Document()
+
+    def rows(self, *path: str) -> "list[Document]":
+        """The objects in the list at a path of keys."""
+        found = self.section(*path[:-1]).array(path[-1])
+        return [Document(row) for row in found if isinstance(row, Mapping)]
+
+    def array(self, key: str) -> Sequence[Any]:
+        found = self.get(key)
+        return found if isinstance(found, list | tuple) else ()
+
+    def text(self, key: str, otherwise: str = "") -> str:
+        """The value as one text; lists and objects are no text."""
+        found = self.get(key)
+        return otherwise if found is None or isinstance(found, list | Mapping) else str(found)
+
+    def number(self, key: str) -> float | None:
+        """A finite number; a bool is none."""
+        found = self.get(key)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return None
+        return found if abs(found) < float("inf") else None
+
+    def count(self, key: str) -> int:
+        return int(self.number(key) or 0)
+
 
 Gather = Callable[[Path], dict[str, Any]]
 """What a verb's page needs from its directory, as JSON-native data."""
@@ -70,16 +107,18 @@ class OpenedRun:
 
 
 class _SecretsAlone(Scrubber):
-    """For a page that stays on its own machine: there a path is worth nothing but as it is."""
+    """For a page that stays on its own machine, where a path or a node is worth nothing but as it
+    is.
+    """
 
     def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
         found = super().text(text, where=where, code=code)
-        secrets = tuple(one for one in found.taken if one[2] is Kind.CREDENTIAL)
-        parts, at = [], 0
-        for begin, end, _, placeholder in secrets:
-            parts += [text[at:begin], placeholder]
-            at = end
-        return Scrubbed("".join([*parts, text[at:]]), text, secrets, where)
+        return Scrubbed.of(text, [one for one in found.taken if one[2] is Kind.CREDENTIAL], where)
+
+    def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
+        if kind is not Kind.CREDENTIAL:
+            return Scrubbed(value, value, (), where)
+        return super().whole(value, kind, where=where)
 
 
 class RunReader:
@@ -104,31 +143,24 @@ class RunReader:
         # First: of a run that is over by then, all that it wrote is read.
         state = state_of(self.path, self.verb)
         records = read_records_of(self.path)
+        texts = sorted({text for record in records for text in _texts_of(record)})
         raw = {
             "directory": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
             "documents": self._gather(self.path),
+            "texts": texts,
         }
-        texts = sorted({text for record in records for text in _texts_of(record)})
         learn_document(self._scrubber, raw, ours=True)
-        self._scrubber.learn("\n".join(texts))
         clean = shortened(scrub_document(self._scrubber, raw, ours=True)[0])
-        replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
+        replaced = dict(zip(texts, clean["texts"], strict=True))
         return OpenedRun(
             name=clean["directory"],
             verb=self.verb,
             state=state,
-            about=clean["about"],
-            documents=clean["documents"],
+            about=Document(clean["about"]),
+            documents=Document(clean["documents"]),
             trials=[_trial(record, replaced) for record in records],
         )
-
-    def _scrubbed_lines(self, texts: Sequence[str]) -> list[str]:
-        """As one text, which is faster; line by line where a line break was taken out."""
-        together = self._scrubber.text("\n".join(texts)).text.split("\n")
-        if len(together) == len(texts) and not any("\n" in text for text in texts):
-            return together
-        return [self._scrubber.text(text).text for text in texts]
 
 
 def _name_of(path: Path) -> str:
@@ -144,20 +176,18 @@ def verb_of(path: Path) -> str:
         return "attribution"
     raise UsageError(
         "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of run, reduce, triage, bisect, diverge, isolate, launch, or one "
-        "that holds "
-        "an attribution",
+        "expected a directory of a verb, or one that holds an attribution",
         where=str(path),
     )
 
 
-def attribution_in(path: Path) -> Document | None:
+def attribution_in(path: Path) -> Document:
     """A finding that `aorta attribute --json` or a launcher left here."""
     for file in sorted(path.glob("*.json")):
         document = read_json(file)
-        if words(document, "schema").startswith(ATTRIBUTION):
+        if document.text("schema").startswith(ATTRIBUTION):
             return document
-    return None
+    return Document()
 
 
 def state_of(path: Path, verb: str) -> str:
@@ -166,10 +196,10 @@ def state_of(path: Path, verb: str) -> str:
     try:  # before its last word, which it writes while it holds the lock
         owner = Owner.from_label(run.lock.read_text())
     except OSError:
-        return words(run.about(), "state") or _state_without_owner(run, verb)
+        return str(run.about().get("state") or "") or _state_without_owner(run, verb)
     if owner is not None and not owner.is_gone():
         return "running"
-    return words(run.about(), "state") or "died"
+    return str(run.about().get("state") or "") or "died"
 
 
 def _state_without_owner(run: RunDir, verb: str) -> str:
@@ -183,8 +213,8 @@ def _state_without_owner(run: RunDir, verb: str) -> str:
 def read_json(path: Path) -> Document:
     with suppress(OSError):
         if path.stat().st_size <= _LARGEST_DOCUMENT:
-            return json_object(path) or {}
-    return {}
+            return Document(json_object(path) or {})
+    return Document()
 
 
 def read_json_lines(path: Path) -> list[Document]:
@@ -198,7 +228,7 @@ def read_json_lines(path: Path) -> list[Document]:
                 except ValueError:
                     continue
                 if isinstance(content, dict):
-                    found.append(content)
+                    found.append(Document(content))
     except OSError:
         return []
     return found
@@ -248,19 +278,18 @@ def _texts_of(record: TrialRecord) -> Iterable[str]:
 
 def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
     return Trial(
-        values={
-            name: replaced[value]
-            if isinstance(value, str)
-            else len(value)
-            if isinstance(value, tuple)
-            else value.length
-            if isinstance(value, Window)
-            else value
-            for name, value in record.point.values
-        },
+        values={name: _size_of(value, replaced) for name, value in record.point.values},
         outcome=record.outcome,
         why=replaced[record.why],
         signature=replaced[record.failure.text] if record.failure else "",
         duration=record.duration,
         elapsed=record.elapsed,
     )
+
+
+def _size_of(value: Value, replaced: Mapping[str, str]) -> str | float:
+    if isinstance(value, str):
+        return replaced[value]
+    if isinstance(value, Window):
+        return value.length
+    return len(value) if isinstance(value, tuple) else value

@@ -15,9 +15,8 @@ from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import PRIVATE, RunDir
 from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
-from aorta.report.documents import Document, section, words
 from aorta.report.pages.common import rate, seconds
-from aorta.report.run_reader import OpenedRun, read_json
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _DEEPEST = 8
 _SNAPSHOTS = ("host_env.json", "env.json", "shrunken/env.json", "case/env.json")
@@ -40,14 +39,9 @@ class Listed:
     created: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "verb": self.verb,
-            "ticket": self.ticket or None,
-            "state": self.state,
-            "answer": self.answer,
-            "created": self.created.strftime("%Y-%m-%dT%H:%M:%SZ") if self.created else None,
-        }
+        created = self.created.strftime("%Y-%m-%dT%H:%M:%SZ") if self.created else None
+        ticket = self.ticket or None
+        return {**vars(self), "path": str(self.path), "ticket": ticket, "created": created}
 
 
 def list_runs(root: Path) -> list[Listed]:
@@ -71,19 +65,19 @@ def find_runs(root: Path) -> Iterator[Path]:
 
 
 def _listed(path: Path) -> Listed:
-    about = RunDir(path).about()
+    about = Document(RunDir(path).about())
     try:
         run = reader_of(path).open()
         verb, state, answer = run.verb, run.state, page_of(run).answer.sentence
-        ticket = words(run.about, "ticket") or words(run.documents.get("matrix"), "ticket")
+        ticket = run.about.text("ticket") or run.documents.section("matrix").text("ticket")
     except AortaError as wrong:
-        verb, state, answer, ticket = words(about, "verb"), "unreadable", wrong.message, ""
+        verb, state, answer, ticket = about.text("verb"), "unreadable", wrong.message, ""
     return Listed(path, verb, ticket, state, answer, _created(path, about))
 
 
-def _created(path: Path, about: Mapping[str, Any]) -> datetime | None:
+def _created(path: Path, about: Document) -> datetime | None:
     try:
-        return datetime.fromisoformat(words(about, "created"))
+        return datetime.fromisoformat(about.text("created"))
     except ValueError:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
@@ -99,12 +93,7 @@ class Changed:
 def compare(before: Path, after: Path) -> list[Changed]:
     """The answers, how trials went, what the results say, and the machines; only what differs."""
     runs = [reader_of(path).open() for path in (before, after)]
-    rows = [
-        *_answers(*runs),
-        *_trials(*runs),
-        *_results(*runs),
-        *_machines(before, after),
-    ]
+    rows = [*_answers(*runs), *_trials(*runs), *_results(*runs), *_machines(before, after)]
     return [row for row in rows if row.before != row.after]
 
 
@@ -118,27 +107,23 @@ def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     if not a.trials or not b.trials:
         return
     if a.verb == b.verb == "run":
-        yield Changed("failure rate", _rate(a.tally), _rate(b.tally), _luck(a.tally, b.tally))
-    times = [_median(run) for run in (a, b)]
-    yield Changed("median trial time", *times)
+        before, after = (rate(run.tally.reproduced, run.tally.evidence) for run in (a, b))
+        yield Changed("failure rate", before, after, _luck(a.tally, b.tally))
+    yield Changed("median trial time", _median(a), _median(b))
     failures = [sorted({t.signature for t in run.trials if t.signature}) for run in (a, b)]
     if not _same_failures(*failures):
         yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
 
 
 def _same_failures(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether each side has seen every failure of the other."""
-    known = [[failure_from_json(None, text) for text in side] for side in (before, after)]
-    pairs = [[f for f in side if f is not None] for side in known]
+    """Whether each run has seen every failure of the other."""
+    known = [[failure_from_json(None, text) for text in run] for run in (before, after)]
+    pairs = [[failure for failure in run if failure is not None] for run in known]
     return all(
         any(same_failure(one, other) for other in others)
         for mine, others in (pairs, pairs[::-1])
         for one in mine
     )
-
-
-def _rate(tally: Tally) -> str:
-    return rate(tally.reproduced, tally.evidence)
 
 
 def _luck(a: Tally, b: Tally) -> str:
@@ -155,9 +140,8 @@ def _median(run: OpenedRun) -> str:
 
 def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     """The verbs' own documents, leaf by leaf."""
-    if a.verb != b.verb:
-        return
-    yield from _different("", _lasting(a.documents), _lasting(b.documents))
+    if a.verb == b.verb:
+        yield from _different("", _lasting(a.documents), _lasting(b.documents))
 
 
 def _lasting(value: Any) -> Any:
@@ -169,17 +153,17 @@ def _lasting(value: Any) -> Any:
     if isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
             return ", ".join(value)
-        named = {words(item, "name"): _lasting(item) for item in value}
+        rows = Document(rows=value).rows("rows")
+        named = {row.text("name"): _lasting(row) for row in rows}
         return named if len(named) == len(value) and all(named) else len(value)
     return value
 
 
 def _different(prefix: str, before: Document, after: Document) -> Iterator[Changed]:
     for found in differences(before, after)[:_MOST_LEAVES]:
-        sides = (
-            "absent" if side in (None, {}) else str(side) for side in (found.before, found.after)
-        )
-        yield Changed(prefix + found.path, *sides)
+        values = (found.before, found.after)
+        shown = ("absent" if value in (None, {}) else str(value) for value in values)
+        yield Changed(prefix + found.path, *shown)
 
 
 def _machines(before: Path, after: Path) -> Iterator[Changed]:
@@ -193,6 +177,6 @@ def _snapshot(path: Path) -> Document:
         if found := read_json(path / name):
             return found
     for file in sorted(path.glob("trial_*.json")):
-        if found := section(read_json(file), "env"):
+        if found := read_json(file).section("env"):
             return found
-    return {}
+    return Document()

@@ -1,9 +1,8 @@
-"""The page of a run while it goes on: what makes the page of a directory anew when it has changed,
-the server whose page asks for it every second, and the page beside a verb's own run (`--watch`),
-from its first event to the end of the command.
+"""The page of a run while it goes on: the server whose page asks for itself every second, and the
+page beside a verb's own run (`--watch`), from its first event to the end of the command.
 
-It looks at the files themselves, so it works on a directory that another host writes, before the
-run has begun to write and after its process is gone.
+It reads the directory anew, so it works on one that another host writes, before the run has begun
+to write and after its process is gone.
 """
 
 import json
@@ -12,7 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -26,62 +25,36 @@ from aorta.engine.events import Event, Listener
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import content, document
-from aorta.report.markup import Markup, el
-from aorta.report.model import FactRows, Headline, Page, Tone
-from aorta.report.run_reader import RunReader, state_of
+from aorta.report.page import FactRows, Headline, Markup, Page, Tone, el
+from aorta.report.run_reader import RunReader
 
 _LOOK_EVERY = 0.5
 _SHARE_OF_TIME = 0.1  # making pages may take at most this much of one core
-_WATCHED = (
-    ".aorta/journal.jsonl",
-    ".aorta/run.json",
-    ".aorta/lock",
-    "result.json",
-    "matrix.json",
-    "optimize.json",
-    "timeline.json",
-    "reduction_trace.jsonl",
-    "stages/*/.aorta/journal.jsonl",
-    "cycle_*/cycle_info.json",
-    "current/rank_*.out",
-    "current/rank_*.err",
-    "case",
-)
-Stamp = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The page at one time; `number` grows with every change."""
-
-    number: int
-    fragment: str
-    state: str
-
-
-class Following:
-    """Makes the page anew when somebody asks and the directory has changed since."""
+class LivePage:
+    """The page of a directory as it is now, made anew when somebody asks; `number` grows with every
+    change.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.number, self.fragment, self.state = 0, "", ""
         self._reader: RunReader | None = None
-        # One at a time: the scrubber learns while it reads, and no older page replaces a newer one.
-        self._looking = threading.Lock()
-        self._stamp: Stamp | None = None
-        self._moment = Moment(0, "", "")
         self._not_before = 0.0
 
-    def moment(self, *, now: bool = False) -> Moment:
+    def refresh(self, *, now: bool = False) -> None:
         """The page as it is, or was a moment ago unless it must be `now`."""
-        with self._looking:
-            began = time.monotonic()
-            # Before reading: what changes meanwhile is seen next time.
-            if (now or began >= self._not_before) and self._stamp != (stamp := self._stamp_now()):
-                self._stamp = stamp
-                self._look()
-                spent = time.monotonic() - began
-                self._not_before = began + spent + max(_LOOK_EVERY, spent / _SHARE_OF_TIME)
-            return self._moment
+        began = time.monotonic()
+        if not now and began < self._not_before:
+            return
+        page = self.page()
+        fragment = content(page)
+        spent = time.monotonic() - began
+        self._not_before = began + spent + max(_LOOK_EVERY, spent / _SHARE_OF_TIME)
+        if fragment != self.fragment:
+            state = next((str(value) for name, value in page.facts.rows if name == "State"), "")
+            self.number, self.fragment, self.state = self.number + 1, fragment, state
 
     def page(self) -> Page:
         """The page now; of a directory that cannot be read yet, the reason."""
@@ -90,34 +63,6 @@ class Following:
             return page_of(self._reader.open())
         except AortaError as wrong:
             return Page("watch", self.path.name, Headline(wrong.message, Tone.UNSURE), FactRows([]))
-
-    def _look(self) -> None:
-        page = self.page()
-        state = next((str(value) for name, value in page.facts.rows if name == "State"), "")
-        fragment = content(page)
-        if fragment != self._moment.fragment:
-            self._moment = Moment(self._moment.number + 1, fragment, state)
-
-    def whole_page(self, live: Markup, script: Markup) -> str:
-        with self._looking:
-            return document(self.page(), script=script, live=live)
-
-    def _stamp_now(self) -> Stamp:
-        """The files, and whether the process lives: a death writes nothing."""
-        state = state_of(self.path, self._reader.verb) if self._reader else ""
-        return (state, *_files_of(self.path))
-
-
-def _files_of(path: Path) -> Stamp:
-    found: list[object] = []
-    for pattern in _WATCHED:
-        for file in sorted(path.glob(pattern)):
-            try:
-                status = file.stat()
-            except OSError:
-                continue
-            found.append((str(file), status.st_size, status.st_mtime_ns))
-    return tuple(found)
 
 
 LOOPBACK = "127.0.0.1"
@@ -134,12 +79,14 @@ class WatchServer:
 
     def __init__(self, path: Path, host: str = LOOPBACK, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(18)
-        self.following = Following(path)
         self.ended = False
+        self._live = LivePage(path)
+        # One at a time: the scrubber learns while it reads, and no older page replaces a newer one.
+        self._reading = threading.Lock()
         self._asked_at = -math.inf
-        self._told = threading.Event()
+        self._seen_last = threading.Event()
         try:
-            self._server = _Server((host, port), self)
+            self._server = ThreadingHTTPServer((host, port), partial(_Handler, self))
         except OSError as wrong:
             raise InfrastructureError(
                 f"cannot listen on {host}:{port}: {wrong.strerror}; choose another --port"
@@ -159,24 +106,29 @@ class WatchServer:
         """In a thread, while the caller goes on."""
         threading.Thread(target=self.serve, name="aorta-watch-server", daemon=True).start()
 
-    def news(self, seen: int) -> dict[str, Any]:
-        """What a viewer who has seen the page `seen` is told: the page where it has changed."""
-        ended = self.ended
-        moment = self.following.moment(now=ended)
-        self._asked_at = time.monotonic()
-        page = {"fragment": moment.fragment} if moment.number > seen else {}
-        return {"number": moment.number, "state": moment.state, "ended": ended, **page}
+    def whole_page(self, live: Markup, script: Markup) -> str:
+        with self._reading:
+            return document(self._live.page(), script=script, live=live)
 
-    def said(self, news: Mapping[str, Any]) -> None:
+    def news(self, seen: int) -> dict[str, Any]:
+        """For a viewer who has seen the page number `seen`: the page, where it has changed."""
+        with self._reading:
+            ended, live = self.ended, self._live
+            live.refresh(now=ended)
+            self._asked_at = time.monotonic()
+            page = {"fragment": live.fragment} if live.number > seen else {}
+            return {"number": live.number, "state": live.state, "ended": ended, **page}
+
+    def sent(self, news: Mapping[str, Any]) -> None:
         """The viewer has it."""
         if news["ended"]:
-            self._told.set()
+            self._seen_last.set()
 
     def stop(self) -> None:
-        """For another thread. Who looks gets the last page, and is told that it is the last."""
+        """For another thread. Who looks gets the last page, and reads that it is the last."""
         self.ended = True
         if time.monotonic() - self._asked_at < _GOODBYE:
-            self._told.wait(_GOODBYE)
+            self._seen_last.wait(_GOODBYE)
         self._server.shutdown()
         self.close()
 
@@ -184,18 +136,13 @@ class WatchServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], watch: WatchServer) -> None:
-        self.watch = watch
-        super().__init__(address, _Handler)
-
-
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
     protocol_version = "HTTP/1.1"
     timeout = 60
+
+    def __init__(self, watch: WatchServer, *connection: Any) -> None:
+        self._watch = watch
+        super().__init__(*connection)
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
@@ -211,12 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any, **__: Any) -> None:
         """Requests carry the token, and a terminal that shows a run has no room for them."""
 
-    def version_string(self) -> str:
-        return "aorta"
-
     def _may_read(self, query: str) -> bool:
         given = parse_qs(query).get("token", [""])[0]
-        return secrets.compare_digest(given.encode(), self.server.watch.token.encode())
+        return secrets.compare_digest(given.encode(), self._watch.token.encode())
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._answer(status, "text/plain; charset=utf-8", f"{status.phrase}\n".encode())
@@ -229,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             f"{el('p', 'live', id='live', role='status')}"
             f"{el('p', id='said', class_='unseen', aria_live='polite')}"
         )
-        text = self.server.watch.following.whole_page(live, script)
+        text = self._watch.whole_page(live, script)
         policy = _POLICY.format(nonce=nonce)
         self._answer(HTTPStatus.OK, "text/html; charset=utf-8", text.encode(), policy)
 
@@ -247,9 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _news(self, query: str) -> None:
         seen = parse_qs(query).get("seen", ["0"])[0]
-        news = self.server.watch.news(int(seen) if seen.isdecimal() else 0)
+        news = self._watch.news(int(seen) if seen.isdecimal() else 0)
         self._answer(HTTPStatus.OK, "application/json", json.dumps(news).encode())
-        self.server.watch.said(news)
+        self._watch.sent(news)
 
 
 class WatchBeside:
@@ -281,6 +225,8 @@ class WatchBeside:
 
 
 def run_of(path: Path) -> Path:
-    """The run that a stage belongs to: `RUN/stages/NAME` is part of RUN."""
-    above = path.parent.parent
-    return above if path.parent.name == "stages" and RunDir(above).about() else path
+    """The run that a stage belongs to: the outermost run directory around it, such as RUN of
+    `RUN/stages/NAME`, and of `RUN/.aorta/STAGE/NAME` in a solve.
+    """
+    around = [above for above in path.absolute().parents[:3] if RunDir(above).about()]
+    return around[-1] if around else path

@@ -40,8 +40,7 @@ from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
-from aorta.workloads.base import rank_of
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.base import COMMAND, rank_of
 from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (

@@ -86,46 +86,31 @@ def aggregate_cell(
     *,
     expected: Failure | None = None,
 ) -> CellStats:
-    """One pass, so that only the numbers of a cell are held and not its records.
+    """What the trials of a cell amount to.
 
     `expected` is the baseline's failure, once all of it is known: a trial that was counted before
     may be another failure, and one that was not may be the same.
     """
-    outcomes: list[Outcome] = []
-    walls: list[float] = []
-    clean_walls: list[float] = []
-    samples: list[tuple[StepTimeSource, Sequence[float]]] = []
-    statuses: Counter[str] = Counter()
-    progress: Counter[str] = Counter()
-    hints: Counter[str] = Counter()
-    others: Counter[str] = Counter()
-    first_error: str | None = None
-    for document in documents:
-        outcome = outcome_of(document, expected)
-        outcomes.append(outcome)
-        walls.append(document.wall_clock_sec)
-        if outcome is Outcome.CLEAN:
-            clean_walls.append(document.wall_clock_sec)
-        statuses[document.exit_status] += 1
-        progress[_how_far(document)] += 1
-        if outcome is Outcome.ERROR:
-            first_error = first_error or first_line(document.why)
-        else:
-            samples.append(step_times_of(document, steps))
-        if outcome is not Outcome.CLEAN:
-            hints[hint_of(document)] += 1
-        if outcome is Outcome.OTHER:
-            others[hint_of(document)] += 1
+    trials = [(document, outcome_of(document, expected)) for document in documents]
+    errors = [document for document, outcome in trials if outcome is Outcome.ERROR]
+    failed = [
+        (hint_of(document), outcome) for document, outcome in trials if outcome is not Outcome.CLEAN
+    ]
+    walls = [document.wall_clock_sec for document, _ in trials]
+    statuses = Counter(document.exit_status for document, _ in trials)
+    progress = Counter(_how_far(document) for document, _ in trials)
     return CellStats(
-        tally=Tally.of(outcomes),
-        step_times=_summary(samples),
+        tally=Tally.of(outcome for _, outcome in trials),
+        step_times=_summary(
+            [step_times_of(d, steps) for d, outcome in trials if outcome is not Outcome.ERROR]
+        ),
         mean_wall_clock_sec=statistics.fmean(walls) if walls else 0.0,
-        clean_seconds=clean_walls,
+        clean_seconds=[d.wall_clock_sec for d, outcome in trials if outcome is Outcome.CLEAN],
         exit_status_counts=dict(sorted(statuses.items())),
         outcome_counts=dict(sorted(progress.items())),
-        hints=hints.most_common(_MOST_HINTS),
-        others=others,
-        first_error=first_error,
+        hints=Counter(hint for hint, _ in failed).most_common(_MOST_HINTS),
+        others=Counter(hint for hint, outcome in failed if outcome is Outcome.OTHER),
+        first_error=next((line for d in errors if (line := first_line(d.why))), None),
     )
 
 

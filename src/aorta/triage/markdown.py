@@ -12,16 +12,22 @@ Column = tuple[str, Callable[[Row], str]]
 
 
 def matrix_markdown(matrix: MatrixReport) -> str:
-    sections = [
-        [f"# Triage Matrix - {matrix.plan.recipe.content.workload}"],
-        *(["> [!WARNING]", f"> {_one_line(warning)}"] for warning in matrix.warnings),
+    return in_sections(
+        f"Triage Matrix - {matrix.plan.recipe.content.workload}",
+        matrix.warnings,
         _header(matrix),
         ["## Reproduction Summary", "", *_table(matrix.rows)],
         _hints(matrix.rows),
         different_lines(different_failures(matrix.other_failures)),
         _notes(matrix),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    )
+
+
+def in_sections(title: str, warnings: Sequence[str], *sections: Sequence[str]) -> str:
+    """One document; a section without lines is left out."""
+    warned = [["> [!WARNING]", f"> {_one_line(warning)}"] for warning in warnings]
+    parts = [[f"# {title}"], *warned, *sections]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def escaped(text: str) -> str:

@@ -21,8 +21,15 @@ from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.plan import build_plan
 from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunFiles, RunSettings, SnapshotFor, check_recipe, open_session
-from aorta.triage.stack_report import SCHEMA, StackReport, found_stacks, optimize_markdown
-from aorta.triage.stacks import GoneJudges, StackPlan, stack_plan
+from aorta.triage.stacks import (
+    SCHEMA,
+    GoneJudges,
+    StackPlan,
+    StackReport,
+    found_stacks,
+    optimize_markdown,
+    stack_plan,
+)
 from aorta.workloads.results import TrialLabel, keep_trial, read_trial
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 

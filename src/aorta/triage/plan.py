@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
-from aorta.core.errors import RegistryError, SpecError
+from aorta.core.errors import SpecError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
-from aorta.registry.workloads import check_workload
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.base import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
     WorkloadExperiment,
@@ -284,35 +283,14 @@ def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:
     yield f"{len(plan.cells)} cells of {content.workload}, baseline {plan.baseline.name}"
     with tempfile.TemporaryDirectory(prefix="aorta-dry-run-") as scratch:
         for cell in plan.cells:
-            yield f"{cell.name}: at most {cell.trials} trials in {_place(cell)}"
+            place = cell.environment
+            kind = " ".join(filter(None, (place.kind.value, place.image or place.venv)))
+            yield f"{cell.name}: at most {cell.trials} trials in {place.name} ({kind})"
             if cell.inert is not None:
                 yield f"  inert      {cell.inert}"
-            if unknown := _unknown_workload(cell):
-                yield f"  workload   {unknown}"
-            yield f"  directory  {cell.experiment.subject.cwd}"
             yield f"  command    {_command(cell, Path(scratch))}"
     yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is decided"
     yield f"results would go below {output_dir / plan.parent}"
-
-
-def _unknown_workload(cell: PlannedCell) -> str | None:
-    """What keeps this cell from running; an environment may have its own workload."""
-    if cell.request.workload == COMMAND:
-        return None
-    try:
-        check_workload(cell.request.workload)
-    except RegistryError as wrong:
-        own = cell.environment.isolated or "PYTHONPATH" in cell.env
-        return (
-            f"{wrong.message}; {'looked up in the environment' if own else 'this cell is an error'}"
-        )
-    return None
-
-
-def _place(cell: PlannedCell) -> str:
-    environment = cell.environment
-    inside = environment.image or environment.venv
-    return f"{environment.name} ({environment.kind.value}{f' {inside}' if inside else ''})"
 
 
 def _command(cell: PlannedCell, scratch: Path) -> str:

@@ -24,8 +24,7 @@ from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, environment_catalogue, stack_mitigations
 from aorta.registry.mitigation import Mitigation
 from aorta.registry.mitigations import mitigation_catalogue
-from aorta.workloads.base import RESERVED_PREFIX
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.base import COMMAND, RESERVED_PREFIX
 
 SCHEMA_VERSION = 1
 DEFAULT_THRESHOLD = 1.15

@@ -41,9 +41,8 @@ from aorta.triage.running import (
     run_recipe,
     without_single_verdicts,
 )
-from aorta.triage.stack_report import StackReport
-from aorta.triage.stacks import describe_stacks, stack_plan
-from aorta.workloads.discovery import COMMAND
+from aorta.triage.stacks import StackReport, describe_stacks, stack_plan
+from aorta.workloads.base import COMMAND
 
 _EVERY_TRIAL_COUNTS = 40
 """optimize: trials of one candidate at most, where nothing else was said."""

@@ -180,7 +180,13 @@ class RunFiles:
             snapshot = self._once(path, partial(self._inside, environment, executor))
             said[f"environment:{environment.name}"] = _missing_in(snapshot)
             taken[environment.name] = snapshot
-        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), _by_scope(said)
+        scopes: dict[str, list[str]] = {}
+        for scope, missing in said.items():
+            scopes.setdefault(missing, []).append(scope)
+        warnings = [
+            f"{', '.join(names)}: {missing}" for missing, names in scopes.items() if missing
+        ]
+        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
 
     def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:
         scratch = self.run.private / "snapshots" / slug(environment.name)
@@ -204,15 +210,6 @@ def _missing_in(snapshot: Mapping[str, Any]) -> str:
     if not snapshot.get("partial"):
         return ""
     return f"the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"
-
-
-def _by_scope(said: Mapping[str, str]) -> list[str]:
-    """One line for each thing that is missing, naming every scope in which it is."""
-    scopes: dict[str, list[str]] = {}
-    for scope, missing in said.items():
-        if missing:
-            scopes.setdefault(missing, []).append(scope)
-    return [f"{', '.join(names)}: {missing}" for missing, names in scopes.items()]
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:

@@ -61,7 +61,7 @@ class CellComparison:
     `p_adjusted` is what the number of cells makes of it, to be held against `SIDE_ALPHA`.
     `p_no_cure` is for `no effect`, adjusted too.
 
-    `needed` is how many more trials each of the cell and the baseline would settle what is not
+    `needed` is how many more trials each of the cell and the baseline would decide what is not
     known, at these rates.
     """
 
@@ -129,7 +129,7 @@ def has_enough(cell: Tally, baseline: Tally, caps: Caps) -> bool:
 def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the trials left, the baseline's too, are not worth this cell's answer."""
     if not can_decide(caps):
-        return False  # so few trials settle nothing; they still measure a rate
+        return False  # so few trials decide nothing; they still measure a rate
     if _is_far_beyond(cell, baseline, caps):
         return True
     # The most failures that the cell, and the baseline, can end with.
@@ -273,7 +273,7 @@ def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | N
     """How many more trials, of cell and baseline, decide it if the rates stay."""
     level = SIDE_ALPHA / comparisons
 
-    def settles(more: int) -> bool:
+    def decides(more: int) -> bool:
         trials = cell.evidence + more
         base_trials = max(baseline.evidence, trials)
         counts = (
@@ -286,14 +286,14 @@ def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | N
         return any(test(*counts) < level for test in tests)
 
     enough = 1
-    while not settles(enough):
+    while not decides(enough):
         enough *= 2
         if enough > _MOST_NEEDED:
             return None
     short = enough // 2
     while enough - short > 1:
         middle = (short + enough) // 2
-        short, enough = (short, middle) if settles(middle) else (middle, enough)
+        short, enough = (short, middle) if decides(middle) else (middle, enough)
     return enough
 
 

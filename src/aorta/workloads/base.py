@@ -1,4 +1,5 @@
-"""What a workload is: a class that sets up, runs once and says how it went.
+"""What a workload is: a class that sets up, runs once and says how it went; and the class behind a
+name.
 
 Standard library only, and nothing newer than Python 3.10: this module is also imported inside
 containers where neither aorta nor its dependencies are installed. It knows nothing of trials,
@@ -12,6 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
+
+from aorta.core.errors import RegistryError
+from aorta.registry.workloads import get_workload, imported
 
 LaunchMode = Literal["single_process", "distributed"]
 
@@ -211,3 +215,20 @@ def _size(text: str) -> int:
     if size < 1:
         raise RuntimeError(f"WORLD_SIZE is {text!r}; expected a whole number, 1 or more")
     return size
+
+
+# -- from a name to a class
+
+COMMAND = "command"
+"""The one workload that is no class: the user's own command, run as it is."""
+
+
+def load_workload(name: str) -> type[Workload]:
+    """The class itself. An import that fails keeps its own exception."""
+    found = imported(name) if ":" in name else get_workload(name)
+    if not (isinstance(found, type) and issubclass(found, Workload)):
+        raise RegistryError(
+            f"workload {name!r} is no subclass of aorta.workloads.base.Workload that a child "
+            "could run"
+        )
+    return found

@@ -36,9 +36,9 @@ from aorta.workloads.base import (
     WorkloadResult,
     World,
     check_launch,
+    load_workload,
     rank_of,
 )
-from aorta.workloads.discovery import load_workload
 
 ORDER_SCHEMA = "aorta.order/1"
 RESULT_SCHEMA = "aorta.workload-result/1"

@@ -31,9 +31,8 @@ from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSp
 from aorta.engine.journal import SCRIPT
 from aorta.registry.environments import layered, stack_mitigations
 from aorta.registry.workloads import check_workload
-from aorta.workloads.base import RESERVED_PREFIX, rank_of
+from aorta.workloads.base import COMMAND, RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
-from aorta.workloads.discovery import COMMAND
 from aorta.workloads.ranks import (
     ANY_RANK,
     WhichRanks,

@@ -1,19 +1,14 @@
-"""`aorta bisect`: which container, and which commit of which package, broke it? And what is
-believed about the culprit, replayed from the timeline and the journal.
-"""
+"""`aorta bisect`: which container, and which commit of which package, broke it?"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aorta.bisect.report import HEADLINES, compared_logs, headline, sides_words
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
-from aorta.report.charts.timeline import Probe, Strip, draw_timeline
-from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import (
-    Beside,
+from aorta.report.charts import Curve
+from aorta.report.page import (
     Block,
     Command,
     FactRows,
@@ -28,106 +23,19 @@ from aorta.report.model import (
     Words,
 )
 from aorta.report.pages.common import (
+    list_section,
     missing_result,
     moment,
-    percent,
     seen_outcomes,
     state_words,
     table_section,
     trials_section,
     usual_facts,
-    warnings_section,
 )
-from aorta.report.run_reader import OpenedRun, Trial, read_json, read_tail
-from aorta.search.belief import Belief, Counts
-from aorta.search.bisection import rates_for
-from aorta.search.timeline import GraphHistory, GraphTimeline, History, Timeline, Vector
+from aorta.report.run_reader import Document, OpenedRun, Trial, read_json, read_tail
 
-Atoms = Sequence[tuple[int, int, float]]
-"""`(first candidate, one past the last, weight of each)`: candidates between the same trials
-share a weight.
-"""
-
-
-@dataclass(frozen=True)
-class BeliefReplay:
-    """The trials on the timeline, and what is believed about the culprit after them."""
-
-    strip: Strip
-    probes: Sequence[Probe]
-    belief: Atoms
-
-
-def replayed_belief(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
-    """Trials that are not on the timeline (other orders, other stages) are left out."""
-    counts: dict[Vector, Counts] = {}
-    probes: list[Probe] = []
-    for order, trial in enumerate(trials, 1):
-        vector = _vector(timeline, trial)
-        position = _position(timeline, vector) if vector is not None else None
-        if vector is None or position is None:
-            continue
-        probes.append(Probe(position, trial.outcome, _says(order, position, trial)))
-        if trial.outcome is Outcome.ERROR:
-            continue
-        hits, misses = counts.get(vector, (0, 0))
-        hit = trial.outcome is Outcome.REPRODUCED
-        counts[vector] = (hits + hit, misses + (not hit))
-    names = [history.package for history in timeline.histories]
-    belief: Atoms = ()
-    if counts:
-        belief = list(Belief.after(rates_for(timeline), timeline, counts).runs(timeline.changes))
-    return BeliefReplay(Strip(names, timeline.order, _likeliest(belief)), probes, belief)
-
-
-def _position(timeline: Timeline, vector: Vector) -> int | None:
-    """How many of the changes a state contains; None for one of another order."""
-    on_path = timeline.position(vector) is not None
-    return timeline.mask(vector).bit_count() if on_path else None
-
-
-def timeline_of(document: Document) -> Timeline | None:
-    """From `timeline.json`; None where it is not whole."""
-    histories = [
-        History(words(row, "package"), tuple(str(version) for version in items(row, "versions")))
-        for row in rows(document, "histories")
-    ]
-    order = [index for index in items(document, "order") if isinstance(index, int)]
-    holds = tuple(int(str(held), 16) for held in items(document, "holds"))
-    if len(histories) == 1 and len(holds) == len(histories[0].versions):
-        [history], none = histories, (0,) * len(order)
-        return GraphTimeline(GraphHistory(history.package, history.versions, holds, none, none))
-    changes = [history.changes for history in histories]
-    if not histories or [order.count(i) for i in range(len(histories))] != changes:
-        return None
-    return Timeline(histories, order)
-
-
-def _vector(timeline: Timeline, trial: Trial) -> Vector | None:
-    ranks: list[int] = []
-    for history in timeline.histories:
-        version = str(trial.values.get(history.package, ""))
-        if version not in history.versions:
-            return None
-        ranks.append(history.versions.index(version))
-    return tuple(ranks)
-
-
-def _says(number: int, position: int, trial: Trial) -> str:
-    return f"trial {number}, after {position} changes: {trial.outcome.value} ({trial.why})"
-
-
-def _likeliest(belief: Atoms) -> tuple[int, int] | None:
-    """The group of candidates that is believed in most."""
-    if not belief:
-        return None
-    start, stop, _ = max(belief, key=lambda atom: atom[2])
-    return start, stop
-
-
-_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+_ENDS = {"good": "last-known-good", "bad": "first-known-bad"}
 _MOST_LOG_LINES = 300
-_MOST_CANDIDATES = 20
 _NO_ANSWERS = {"inconsistent", "did_not_reproduce", "never_good"}
 
 
@@ -135,12 +43,12 @@ def gather(root: Path) -> dict[str, Any]:
     return {
         "result": read_json(root / "result.json"),
         "timeline": read_json(root / "timeline.json"),
-        "logs": {side: _side_log(root, name, wanted) for side, (name, wanted) in _SIDES.items()},
+        "logs": {end: _log_of(root, name) for end, name in _ENDS.items()},
     }
 
 
-def _side_log(root: Path, name: str, wanted: str) -> list[str]:
-    """The end of one telling trial of a side: both streams, as the trial left them."""
+def _log_of(root: Path, name: str) -> list[str]:
+    """The end of one telling trial: both streams, as the trial left them."""
     folder = (root / name).resolve()
     if not folder.is_dir() or not folder.is_relative_to(root.resolve()):
         return []
@@ -152,24 +60,24 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    timeline = timeline_of(section(run.documents, "timeline"))
-    sharp = replayed_belief(timeline, run.trials) if timeline else None
+    result = run.documents.section("result")
+    timeline = run.documents.section("timeline")
+    probes = _probes(timeline, run.trials)
+    ends = _ends(result, timeline, probes)
     missing = missing_result(result)
-    if sharp is None:
+    if not probes:
         missing.append(
             "timeline.json: the order of the changes is not known, so no timeline is drawn"
         )
     return Page(
         verb="bisect",
         title=run.name,
-        answer=_answer(run, result, sharp),
+        answer=_answer(run, result, ends, len(timeline.array("order"))),
         facts=FactRows([*usual_facts(run), *_spent(result)]),
-        picture=_timeline(run, sharp) if sharp else None,
+        picture=_picture(run, timeline, probes, ends) if probes else None,
         sections=[
-            *warnings_section(result),
+            *list_section("Know this first", result.array("warnings")),
             *_culprits(result),
-            *_belief(sharp),
             *_logs(run),
             *_versions(result),
             *_reproduce(result),
@@ -179,91 +87,125 @@ def page(run: OpenedRun) -> Page:
     )
 
 
-def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Headline:
-    status, culprits = words(result, "status"), rows(result, "culprits")
+# -- the timeline
+
+Probe = tuple[int, Trial]
+"""How many changes a trial had, and the trial."""
+
+
+def _probes(timeline: Document, trials: Sequence[Trial]) -> list[Probe]:
+    """The trials that lie on the timeline; those of other orders and other stages do not."""
+    packages = [row.text("package") for row in timeline.rows("histories")]
+    places = _places(timeline)
+    states = [tuple(str(trial.values.get(name, "")) for name in packages) for trial in trials]
+    return [(places[at], trial) for at, trial in zip(states, trials, strict=True) if at in places]
+
+
+def _places(timeline: Document) -> Mapping[tuple[str, ...], int]:
+    """How many changes each state of the merged order has, a state being a version of every
+    package; in a graph of commits, how many changes each commit holds.
+    """
+    histories = [[str(v) for v in row.array("versions")] for row in timeline.rows("histories")]
+    order, holds = timeline.array("order"), timeline.array("holds")
+    if len(histories) == 1 and len(holds) == len(histories[0]):
+        return {
+            (version,): int(str(held), 16).bit_count()
+            for version, held in zip(histories[0], holds, strict=True)
+        }
+    changes = [order.count(package) for package in range(len(histories))]
+    if not histories or changes != [len(versions) - 1 for versions in histories]:
+        return {}
+    at = [0] * len(histories)
+    found = {tuple(versions[0] for versions in histories): 0}
+    for number_, package in enumerate(order, 1):
+        at[package] += 1
+        found[tuple(v[i] for v, i in zip(histories, at, strict=True))] = number_
+    return found
+
+
+def _ends(result: Document, timeline: Document, probes: Sequence[Probe]) -> tuple[int, int] | None:
+    """Between which two places the change lies: as the result says, or, while there is none, the
+    last that passes and the first that fails. In a graph, what passes on one branch says nothing of
+    another.
+    """
+    places = _places(timeline)
+    packages = [row.text("package") for row in timeline.rows("histories")]
+    named = [tuple(result.section(end).text(name) for name in packages) for end in _ENDS]
+    if all(state in places for state in named):
+        return places[named[0]], places[named[1]]
+    good = [at for at, trial in probes if trial.outcome is Outcome.CLEAN]
+    bad = [at for at, trial in probes if trial.outcome is Outcome.REPRODUCED]
+    if timeline.array("holds") or not good or not bad or max(good) >= min(bad):
+        return None
+    return max(good), min(bad)
+
+
+def _picture(
+    run: OpenedRun, timeline: Document, probes: Sequence[Probe], ends: tuple[int, int] | None
+) -> Figure:
+    dots: dict[str, list[tuple[float, float]]] = {}
+    for order, (at, trial) in enumerate(probes, 1):
+        dots.setdefault(trial.outcome.value, []).append((at, order))
+    changes = timeline.array("order")
+    sizes = ", ".join(
+        f"{row.text('package')} {counted(changes.count(place), 'change')}"
+        for place, row in enumerate(timeline.rows("histories"))
+    )
+    legend = seen_outcomes(run.trials)
+    return Figure(
+        f"Every probe on the timeline, the first on top: {sizes}",
+        Curve(list(dots.items()), "changes applied, oldest first", downward=True, band=ends).draw,
+        f"{counted(len(probes), 'probe')} on a timeline of {sizes}",
+        legend=[*legend, ("culprit", "where the change is")] if ends else legend,
+    )
+
+
+# -- the answer
+
+
+def _answer(
+    run: OpenedRun, result: Document, ends: tuple[int, int] | None, changes: int
+) -> Headline:
+    status, culprits = result.text("status"), result.rows("culprits")
     if status in _NO_ANSWERS:
-        warnings = " ".join(map(str, items(result, "warnings")))
+        warnings = " ".join(map(str, result.array("warnings")))
         return Headline(headline(status, (), None), Tone.UNSURE, warnings)
     if culprits and status in HEADLINES:
         tone = Tone.FOUND if status in {"found", "pair"} else Tone.UNSURE
-        said = headline(status, culprits, number(result, "confidence"))
+        said = headline(status, culprits, result.number("confidence"))
         return Headline(said, tone, _rates(result))
-    more = f"The run is {state_words(run)}."
-    tone = Tone.RUNNING if run.running else Tone.UNSURE
-    if sharp and sharp.strip.culprit:
-        start, stop = sharp.strip.culprit
-        mass = sum((b - a) * w for a, b, w in sharp.belief if (a, b) == (start, stop))
-        left = counted(stop - start, "change")
-        return Headline(
-            f"So far it is among {left} of {sharp.strip.changes} (probability {percent(mass)})",
-            tone,
-            more,
-        )
-    return Headline("The culprit is not known yet", tone, more)
+    tone, sentence = Tone.RUNNING if run.running else Tone.UNSURE, "The culprit is not known yet"
+    if ends is not None:
+        sentence = f"So far it is among {counted(ends[1] - ends[0], 'change')} of {changes}"
+    return Headline(sentence, tone, f"The run is {state_words(run)}.")
 
 
 def _rates(result: Document) -> str:
     seen = {
-        side: {key: count(section(section(result, "seen"), side), key) for key in ("failed", "of")}
-        for side in ("good", "bad")
+        end: {key: result.section("seen", end).count(key) for key in ("failed", "of")}
+        for end in _ENDS
     }
-    return f"{sides_words(seen)}." if all(side["of"] for side in seen.values()) else ""
+    return f"{sides_words(seen)}." if all(end["of"] for end in seen.values()) else ""
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
     names = {"Builds": "builds", "Tests": "tests"}
-    return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
-
-
-def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
-    says = (
-        f"{counted(len(sharp.probes), 'probe')} on a timeline of "
-        f"{counted(sharp.strip.changes, 'change')}"
-    )
-    table = Table(["probe"], [[probe.says] for probe in sharp.probes])
-    return Figure(
-        "The merged timeline and every probe, the first on top",
-        lambda width: draw_timeline(sharp.strip, sharp.probes, width, says),
-        says,
-        table,
-        [*seen_outcomes(run.trials), ("culprit", "where the change is")],
-    )
-
-
-def _belief(sharp: BeliefReplay | None) -> list[Section]:
-    heavy = sorted(sharp.belief if sharp else (), key=lambda atom: -(atom[1] - atom[0]) * atom[2])
-    return table_section(
-        "How sure",
-        ["changes", "probability of each", "together"],
-        [
-            [f"{a + 1} to {b}" if b > a + 1 else f"{b}", percent(w), percent((b - a) * w)]
-            for a, b, w in heavy[:_MOST_CANDIDATES]
-        ],
-        frozenset({1, 2}),
-    )
+    return [(name, result.count(key)) for name, key in names.items() if result.count(key)]
 
 
 def _culprits(result: Document) -> list[Section]:
     """The commit card; where there are many candidates, a table of them."""
-    culprits = rows(result, "culprits")
+    culprits = result.rows("culprits")
     if not culprits:
         return []
+    keys = ("package", "bad", "title", "author", "date")
     blocks: list[Block] = [FactRows(_card(culprit)) for culprit in culprits[:3]]
     if len(culprits) > 3:
-        table = Table(
-            ["package", "commit", "title", "author", "date"],
-            [
-                [words(c, k) for k in ("package", "bad", "title", "author", "date")]
-                for c in culprits
-            ],
-        )
-        blocks = [table]
-    partner = section(result, "partner")
-    if partner:
-        said = (
-            f"It fails only together with {words(partner, 'package')} {words(partner, 'commit')}."
-        )
-        blocks.append(Words([said]))
+        listed = [[culprit.text(key) for key in keys] for culprit in culprits]
+        blocks = [Table(["package", "commit", "title", "author", "date"], listed)]
+    if partner := result.section("partner"):
+        other = f"{partner.text('package')} {partner.text('commit')}"
+        blocks.append(Words([f"It fails only together with {other}."]))
     return [Section("The culprit" if len(culprits) == 1 else "The candidates", blocks)]
 
 
@@ -279,59 +221,37 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
         ("Merge", "merge"),
         ("Address", "url"),
     )
-    said = [(name, words(culprit, key)) for name, key in names]
+    said = [(name, culprit.text(key)) for name, key in names]
     return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
 
 
 def _logs(run: OpenedRun) -> list[Section]:
-    logs = section(run.documents, "logs")
-    good, bad = ([str(line) for line in items(logs, side)] for side in ("good", "bad"))
-    if not good and not bad:
-        return []
-    left, right = _compared(good, bad)
-    return [
-        Section(
-            "The two sides",
-            [
-                Beside(
-                    Listing("good: the last that passes", left),
-                    Listing("bad: the first that fails", right),
-                )
-            ],
-        )
-    ]
-
-
-def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[TextLine], list[TextLine]]:
-    """Both logs with what only one of them says marked."""
-    left: list[TextLine] = []
-    right: list[TextLine] = []
+    """The log of the first that fails, with what the last that passes says in its place."""
+    logs = run.documents.section("logs")
+    good, bad = ([str(line) for line in logs.array(end)] for end in _ENDS)
+    lines: list[TextLine] = []
     for stretch in compared_logs(good, bad):
-        mark = "" if stretch.alike else "only"
-        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
-        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
-        more = len(stretch.bad) - len(stretch.good)
-        (left if more > 0 else right).extend([TextLine("")] * abs(more))
-    return left, right
+        if stretch.alike:
+            lines += [TextLine(f"  {bad[i]}", i + 1) for i in stretch.bad]
+            continue
+        lines += [TextLine(f"- {good[i]}", i + 1, "removed") for i in stretch.good]
+        lines += [TextLine(f"+ {bad[i]}", i + 1, "added") for i in stretch.bad]
+    listing = Listing("- the last that passes, + the first that fails", lines)
+    return [Section("What its log says otherwise", [listing])] if lines else []
 
 
 def _versions(result: Document) -> list[Section]:
-    good, bad = section(result, "good"), section(result, "bad")
-    if not good:
-        return []
-    table_rows = [[name, words(good, name), words(bad, name)] for name in good]
-    containers = section(result, "containers")
-    if words(containers, "last_good") or words(containers, "first_bad"):
-        table_rows.append(
-            ["container", words(containers, "last_good"), words(containers, "first_bad")]
-        )
-    return [Section("Versions", [Table(["package", "last good", "first bad"], table_rows)])]
+    good, bad = result.section("good"), result.section("bad")
+    versions = [[name, good.text(name), bad.text(name)] for name in good]
+    containers = result.section("containers")
+    ends = [containers.text("last_good"), containers.text("first_bad")]
+    if versions and any(ends):
+        versions.append(["container", *ends])
+    return table_section("Versions", ["package", "last good", "first bad"], versions)
 
 
 def _reproduce(result: Document) -> list[Section]:
-    commands = section(result, "reproduce")
+    commands = result.section("reproduce")
     said = {"good": "This passes:", "bad": "This fails:"}
-    blocks = [
-        Command(words(commands, side), why) for side, why in said.items() if words(commands, side)
-    ]
+    blocks = [Command(commands.text(end), why) for end, why in said.items() if commands.get(end)]
     return [Section("See it yourself", blocks)] if blocks else []

@@ -2,15 +2,14 @@
 and how pages say numbers: rates with their intervals, counts, factors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
-from aorta.report.documents import Document, items, words
-from aorta.report.model import Command, Section, Table, Words
-from aorta.report.run_reader import OpenedRun, Trial
+from aorta.report.page import Command, Section, Table, Words
+from aorta.report.run_reader import Document, OpenedRun, Trial
 
 
 def percent(share: float) -> str:
@@ -81,9 +80,9 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     about = run.about
     facts: list[tuple[str, object]] = [("State", state_words(run))]
     for name, key in (("Ticket", "ticket"), ("Workload", "workload")):
-        if value := words(about, key):
+        if value := about.text(key):
             facts.append((name, value))
-    if begun := words(about, "created"):
+    if begun := about.text("created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
         spent = seconds_spent(run.trials)
@@ -114,14 +113,15 @@ def table_section(
     return [Section(title, [Table(heads, rows, numeric)], open=open)] if rows else []
 
 
-def warnings_section(document: Document) -> list[Section]:
-    said = [str(warning) for warning in items(document, "warnings")]
-    return [Section("Know this first", [Words(said, is_list=True)])] if said else []
+def list_section(title: str, lines: Iterable[object]) -> list[Section]:
+    """A point for each line; a list of nothing is no section."""
+    said = [str(line) for line in lines]
+    return [Section(title, [Words(said, is_list=True)])] if said else []
 
 
 def next_section(result: Document, title: str) -> list[Section]:
     """What to type now."""
-    commands = [Command(str(words_)) for words_ in items(result, "next")]
+    commands = [Command(str(command)) for command in result.array("next")]
     return [Section(title, commands)] if commands else []
 
 
@@ -133,20 +133,15 @@ def trials_section(run: OpenedRun) -> list[Section]:
     """Every trial, at the end of the page, folded."""
     many = any(trial.values for trial in run.trials)
     heads = ["#", "outcome", "time", *(["of"] if many else []), "why"]
-    rows = [_row(number, trial, many) for number, trial in enumerate(run.trials, 1)]
+    rows = [
+        [
+            number,
+            trial.outcome.value,
+            seconds(trial.duration),
+            *([" ".join(f"{k}={v}" for k, v in trial.values.items())] if many else []),
+            trial.why,
+        ]
+        for number, trial in enumerate(run.trials, 1)
+    ]
     title = f"All {counted(len(run.trials), 'trial')}"
     return table_section(title, heads, rows, frozenset({0, 2}), open=False)
-
-
-def _row(number: int, trial: Trial, many: bool) -> list[object]:
-    return [
-        number,
-        trial.outcome.value,
-        seconds(trial.duration),
-        *([values_of(trial)] if many else []),
-        trial.why,
-    ]
-
-
-def values_of(trial: Trial) -> str:
-    return " ".join(f"{name}={value}" for name, value in trial.values.items())

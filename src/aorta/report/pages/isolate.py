@@ -2,29 +2,21 @@
 placements.
 """
 
-import math
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.drawing import canvas, fitted, label, rect
-from aorta.report.documents import Document, items, number, section, words
-from aorta.report.markup import Markup
-from aorta.report.model import (
-    Command,
-    FactRows,
-    Figure,
-    Headline,
-    Page,
-    Section,
-    Table,
-    Tone,
-    Words,
+from aorta.report.charts import GridCell, draw_grid
+from aorta.report.page import FactRows, Figure, Headline, Page, Section, Tone
+from aorta.report.pages.common import (
+    list_section,
+    missing_result,
+    next_section,
+    percent,
+    table_section,
+    usual_facts,
 )
-from aorta.report.pages.common import percent, table_section, usual_facts
-from aorta.report.run_reader import OpenedRun, read_json
-
-_TALL, _GAP = 34, 4
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -32,106 +24,83 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
+    result = run.documents.section("result")
+    lost = [f"{name} was lost in each of its placements" for name in result.array("lost")]
+    known = [f"Known before: {text}" for text in result.array("priors")]
     return Page(
         verb="isolate",
         title=run.name,
         answer=_answer(run, result),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
         picture=_picture(result),
-        sections=[*_next(result), *_placements(result)],
-        missing=[] if result else ["result.json: the run has not written a result yet"],
+        sections=[
+            *next_section(result, "What to do now"),
+            *list_section("Know this too", [*lost, *known]),
+            *_placements(result),
+        ],
+        missing=missing_result(result),
     )
 
 
 def _answer(run: OpenedRun, result: Document) -> Headline:
-    status = words(result, "status")
+    status, guilty = result.text("status"), result.rows("guilty")
     if not status:
         sentence = "Which part is guilty is not known yet"
         return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE)
     if status == "software":
-        sure = percent(number(result, "software") or 0)
+        sure = percent(result.number("software") or 0)
+        failed = [p for p in result.rows("placements") if p.text("outcome") == "reproduced"]
         sets = "nodes"
-        if number(section(result, "rates"), "background") is not None:  # smaller sets never fail
-            placements = (each for each in items(result, "placements") if isinstance(each, dict))
-            failed = (p for p in placements if words(p, "outcome") == "reproduced")
-            sets = f"{min(len(items(p, 'nodes')) for p in failed)} or more nodes"
+        # A background rate: smaller sets never fail.
+        if failed and result.section("rates").number("background") is not None:
+            sets = f"{min(len(p.array('nodes')) for p in failed)} or more nodes"
         return Headline(f"The software: every set of {sets} fails alike ({sure})", Tone.FOUND)
-    guilty = [each for each in items(result, "guilty") if isinstance(each, dict)]
     if status in {"found", "several"} and guilty:
-        names = " and ".join(words(each, "name") for each in guilty)
-        sure = percent(number(guilty[0], "probability") or 0)
-        what = words(guilty[0], "kind") if status == "found" else "more than one"
+        names = " and ".join(each.text("name") for each in guilty)
+        sure = percent(guilty[0].number("probability") or 0)
+        what = guilty[0].text("kind") if status == "found" else "more than one"
         return Headline(f"It is {what}: {names} ({sure})", Tone.FOUND)
     return Headline("No explanation is likely enough", Tone.UNSURE)
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
-    rates = section(result, "rates")
+    rates = result.section("rates")
     facts: list[tuple[str, object]] = []
     for title, key in (("Fails with it", "guilty"), ("Fails without it", "background")):
-        if (rate := number(rates, key)) is not None:
+        if (rate := rates.number(key)) is not None:
             facts.append((title, f"{percent(rate)} of runs"))
-    if (hours := number(result, "node_hours")) is not None:
+    if (hours := result.number("node_hours")) is not None:
         facts.append(("Spent", f"{hours:.2g} node-hours"))
     return facts
 
 
 def _picture(result: Document) -> Figure | None:
-    nodes = [each for each in items(result, "nodes") if isinstance(each, dict)]
+    nodes = [(n.text("name"), n.number("probability") or 0.0) for n in result.rows("nodes")]
     if not nodes:
         return None
-    rows = [(words(each, "name"), number(each, "probability") or 0.0) for each in nodes]
-    worst = max(rows, key=lambda row: row[1])
+    worst, sure = max(nodes, key=lambda node: node[1])
+    cells = [
+        GridCell(
+            row="",
+            column="",
+            text=name,
+            says=f"{name}: {percent(share)}",
+            note=percent(share) if share >= 0.005 else "",
+            share=share,
+        )
+        for name, share in nodes
+    ]
     return Figure(
-        title="How likely each node is guilty",
-        draw=lambda width: _grid(rows, width),
-        says=f"{len(rows)} nodes; the likeliest is {worst[0]} with {percent(worst[1])}",
-        table=Table(
-            ["node", "probability"],
-            [(name, percent(share)) for name, share in rows],
-            frozenset({1}),
-        ),
+        "How likely each node is guilty",
+        partial(draw_grid, cells),
+        f"{len(nodes)} nodes; the likeliest is {worst} with {percent(sure)}",
     )
-
-
-def _grid(rows: Sequence[tuple[str, float]], width: int) -> Markup:
-    """A square a node, the darker the likelier."""
-    columns = max(1, min(len(rows), width // 88))
-    wide = width / columns
-    parts = []
-    for at, (name, share) in enumerate(rows):
-        x, y = (at % columns) * wide, (at // columns) * (_TALL + _GAP)
-        parts += [
-            rect(
-                x, y, wide - _GAP, _TALL, class_="guilt", fill_opacity=round(0.06 + 0.9 * share, 3)
-            ),
-            label(x + 6, y + 14, fitted(name, wide - 14), "tick"),
-            label(x + 6, y + 28, percent(share) if share >= 0.005 else "", "tick"),
-        ]
-    height = math.ceil(len(rows) / columns) * (_TALL + _GAP)
-    return canvas(width, height, "nodes by how likely they are guilty", *parts)
-
-
-def _next(result: Document) -> list[Section]:
-    blocks = [Command(str(text)) for text in items(result, "next")]
-    lost = [f"{name} was lost in each of its placements" for name in items(result, "lost")]
-    priors = [f"Known before: {text}" for text in items(result, "priors")]
-    said = [Words([*lost, *priors], is_list=True)] if lost or priors else []
-    return [Section("What to do now", [*said, *blocks])] if said or blocks else []
 
 
 def _placements(result: Document) -> list[Section]:
-    rows = [
-        (
-            at,
-            words(each, "outcome"),
-            len(items(each, "nodes")),
-            ", ".join(map(str, items(each, "nodes"))),
-        )
-        for at, each in enumerate(items(result, "placements"), 1)
-        if isinstance(each, dict)
-    ]
-    return table_section(
-        "Every placement", ["#", "outcome", "nodes", "which"], rows, frozenset({0, 2}), open=False
-    )
+    found = []
+    for at, each in enumerate(result.rows("placements"), 1):
+        nodes = [str(node) for node in each.array("nodes")]
+        found.append((at, each.text("outcome"), len(nodes), ", ".join(nodes)))
+    heads = ["#", "outcome", "nodes", "which"]
+    return table_section("Every placement", heads, found, frozenset({0, 2}), open=False)

@@ -4,19 +4,14 @@ The lines that were taken away are never shown: a page may ship, and what a redu
 what nobody wanted to share.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted, wilson
-from aorta.report.charts.trials import (
-    AxisTrack,
-    CandidateTried,
-    draw_rate,
-    draw_shrinking,
-)
-from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import (
+from aorta.report.charts import Curve
+from aorta.report.page import (
     FactRows,
     Figure,
     Headline,
@@ -40,7 +35,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
+from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines
 
 _MOST_LINES = 400
 _MARKS = {
@@ -54,7 +49,7 @@ _MARKS = {
 
 def gather(root: Path) -> dict[str, Any]:
     trace = [_slim(line) for line in read_json_lines(root / "reduction_trace.jsonl")]
-    best = next((line for line in reversed(trace) if line["accepted"]), None)
+    best = next((line for line in reversed(trace) if line["mark"] == "accepted"), None)
     for line in trace:
         if line is not best:
             line["kept"] = {}
@@ -63,51 +58,37 @@ def gather(root: Path) -> dict[str, Any]:
 
 def _slim(line: Document) -> dict[str, Any]:
     """A line with what the page draws; a large subset is a count, its ranges apart."""
-    values = section(line, "values")
+    values = line.section("values")
+    verdicts = {"reproduces": "other", "could not tell": "error"}
+    mark = verdicts.get(line.text("verdict"), "rejected")
     return {
-        "purpose": words(line, "purpose"),
-        "sizes": {
-            name: size for name, value in values.items() if (size := _size(value)) is not None
-        },
-        "kept": {name: words(value, "kept") for name, value in values.items() if section(value)},
-        "accepted": line.get("accepted") is True,
-        "mark": _mark(line),
-        "why": words(line, "why"),
-        "trials": len(items(line, "outcomes")) or 1,
-        "median_sec": number(line, "median_sec"),
+        "sizes": {name: size for name, v in values.items() if (size := _size(v)) is not None},
+        "kept": {name: kept for name in values if (kept := values.section(name).text("kept"))},
+        "mark": "accepted" if line.get("accepted") is True else mark,
+        "trials": len(line.array("outcomes")) or 1,
     }
-
-
-def _mark(line: Document) -> str:
-    if line.get("accepted") is True:
-        return "accepted"
-    return {"reproduces": "other", "could not tell": "error"}.get(
-        words(line, "verdict"), "rejected"
-    )
 
 
 def _size(value: object) -> float | None:
     """How much of an axis a value uses: the number, a subset's count, a window's length."""
     if isinstance(value, Mapping):
-        return number(value, "count")
-    if isinstance(value, list):
-        return number({"length": value[-1]}, "length") if value else None
-    return number({"value": value}, "value")
+        return Document(value).number("count")
+    last = value[-1] if isinstance(value, list) and value else value
+    return Document(value=last).number("value")
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    tracks = tracks_of(run, result)
+    result = run.documents.section("result")
+    tracks = tracks_of(run)
     return Page(
         verb="reduce",
         title=run.name,
         answer=_answer(run, result, tracks),
         facts=FactRows([*usual_facts(run), *_spent(result)]),
-        picture=picture_of(tracks, len(run.trials)),
+        picture=picture_of(tracks),
         sections=[
             *_axes(result),
-            *remaining(run, result),
-            *_confirmed(result),
+            *remaining(run),
             *next_section(result, "Next"),
             *trials_section(run),
         ],
@@ -115,147 +96,153 @@ def page(run: OpenedRun) -> Page:
     )
 
 
+# -- how each axis shrank
+
+
+@dataclass(frozen=True)
+class AxisTrack:
+    """An axis over the trials: `(after which trial, size, mark of what became of it)`."""
+
+    name: str
+    initial: float
+    tried: Sequence[tuple[int, float, str]]
+
+    @property
+    def final(self) -> float:
+        accepted = [size for _, size, mark in self.tried if mark == "accepted"]
+        return accepted[-1] if accepted else self.initial
+
+    @property
+    def says(self) -> str:
+        return f"{self.name} {self.initial:g} → {self.final:g}"
+
+
+def tracks_of(run: OpenedRun) -> list[AxisTrack]:
+    """Every axis with a size, in the order of the result."""
+    axes = Document((row.text("name"), row) for row in run.documents.rows("result", "axes"))
+    trace = run.documents.rows("trace")
+    names = dict.fromkeys(name for line in trace for name in line.section("sizes"))
+    ordered = [*(name for name in axes if name in names), *(n for n in names if n not in axes)]
+    tracks = []
+    for name in ordered:
+        initial = _size(axes.section(name).get("initial"))
+        if initial is None:
+            initial = trace[0].section("sizes").number(name) or 0.0
+        tracks.append(AxisTrack(name, initial, list(_moves(name, initial, trace))))
+    return tracks
+
+
+def _moves(
+    name: str, initial: float, trace: Sequence[Document]
+) -> Iterator[tuple[int, float, str]]:
+    """Where this axis was tried at another size than the answer so far."""
+    best, spent = initial, 0
+    for line in trace:
+        spent += max(1, line.count("trials"))
+        size, mark = line.section("sizes").number(name), line.text("mark")
+        if size is None or size == best:
+            continue
+        yield spent, size, mark
+        if mark == "accepted":
+            best = size
+
+
+def picture_of(tracks: Sequence[AxisTrack]) -> Figure | None:
+    """Every axis as a share of its start, over the trials."""
+    drawn = [track for track in tracks if track.initial > 0]
+    if not drawn:
+        return None
+    last = max([1, *(trial for track in drawn for trial, _, _ in track.tried)])
+    lines, dots = [], []
+    for track in drawn:
+        share = [(n, 100 * size / track.initial, mark) for n, size, mark in track.tried]
+        kept = [(0.0, 100.0), *((n, size) for n, size, mark in share if mark == "accepted")]
+        lines.append((f"{track.name} {track.final:g}", [*kept, (last, kept[-1][1])]))
+        dots += share
+    marks = [mark for mark in _MARKS if mark in {"accepted", "rejected", *(m for *_, m in dots)}]
+    placed = [(mark, [(n, size) for n, size, m in dots if m == mark]) for mark in marks]
+    table = Table(
+        ["axis", "after trial", "value", "accepted"],
+        [[t.name, n, f"{size:g}", _MARKS[m][0]] for t in tracks for n, size, m in t.tried],
+        frozenset({1, 2}),
+    )
+    return Figure(
+        "How each axis shrank, in percent of its start on a logarithmic scale",
+        Curve(placed, "trial", lines, unit=" %", log=True).draw,
+        "; ".join(track.says for track in drawn),
+        table,
+        [(mark, _MARKS[mark][1]) for mark in marks],
+    )
+
+
+# -- the answer
+
+
 def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> Headline:
-    status, why = words(result, "status"), words(result, "why")
-    shrunk = [
-        f"{track.name} {_short(track.initial)} → {_short(track.final)}"
-        for track in tracks
-        if track.final < track.initial
-    ]
+    status, why = result.text("status"), result.text("why")
+    shrunk = [track.says for track in tracks if track.final < track.initial]
     shrunk += [
-        f"{count(axis, 'initial_lines')} → {count(axis, 'final_lines')} lines of source"
-        for axis in rows(result, "axes")
-        if count(axis, "final_lines") < count(axis, "initial_lines")
+        f"{axis.count('initial_lines')} → {axis.count('final_lines')} lines of source"
+        for axis in result.rows("axes")
+        if axis.count("final_lines") < axis.count("initial_lines")
     ]
     if status == "reduced":
-        sure = section(result, "confirmed")
-        hits, of = count(sure, "reproduced"), count(sure, "of")
+        sure = result.section("confirmed")
+        hits, of = sure.count("reproduced"), sure.count("of")
         least = f"; it fails at least {percent(wilson(hits, of)[0])} of the time" if of else ""
         sentence = f"It still fails with {listed(shrunk)}: confirmed {hits} of {of} times{least}"
-        return Headline(sentence, Tone.FOUND, words(result, "signature"))
+        return Headline(sentence, Tone.FOUND, result.text("signature"))
     if status == "not_reduced":
-        return Headline(
-            "Nothing could be made smaller: no smaller candidate was seen to fail",
-            Tone.UNSURE,
-            why,
-        )
+        sentence = "Nothing could be made smaller: no smaller candidate was seen to fail"
+        return Headline(sentence, Tone.UNSURE, why)
     if status == "did_not_reproduce":
-        original = section(result, "original")
-        seen = rate(count(original, "reproduced"), count(original, "of"))
+        original = result.section("original")
+        seen = rate(original.count("reproduced"), original.count("of"))
         return Headline(f"The original did not fail: {seen}", Tone.UNSURE, why)
+    search = result.text("search")
+    if search == "lost":
+        return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
     so_far = (
         f"So far it still fails with {listed(shrunk)}" if shrunk else "Nothing smaller is known yet"
     )
-    search = words(result, "search")
-    if search == "lost":
-        return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
     if search == "unconfirmed":
         so_far = f"Not confirmed: {so_far[0].lower()}{so_far[1:]}"
     more = why or f"The run is {state_words(run)}; this is not confirmed."
     return Headline(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
 
 
-def _short(value: float) -> str:
-    return f"{value:g}"
-
-
-def tracks_of(run: OpenedRun, result: Document) -> list[AxisTrack]:
-    candidates = _from_trace(run)
-    names = list(dict.fromkeys(name for _, sizes, _ in candidates for name in sizes))
-    facts = {words(row, "name"): row for row in rows(result, "axes")}
-    tracks = []
-    for name in [*(n for n in facts if n in names), *(n for n in names if n not in facts)]:
-        row = facts.get(name, {})
-        initial = _size(row.get("initial"))
-        if initial is None:
-            initial = candidates[0][1].get(name, 0.0)
-        moves = list(_moves(name, initial, candidates))
-        tracks.append(AxisTrack(name, initial, _size(row.get("floor")), moves))
-    return tracks
-
-
-Candidate = tuple[int, Mapping[str, float], str]
-"""After how many trials, the size of each axis, and the mark of what became of it."""
-
-
-def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterable[CandidateTried]:
-    """Where this axis was tried at another size than the answer so far."""
-    best = initial
-    for trial, sizes, mark in candidates:
-        size = sizes.get(name)
-        if size is None or size == best:
-            continue
-        yield CandidateTried(trial, size, mark)
-        if mark == "accepted":
-            best = size
-
-
-def _from_trace(run: OpenedRun) -> list[Candidate]:
-    spent, found = 0, []
-    for line in rows(run.documents, "trace"):
-        spent += max(1, count(line, "trials"))
-        found.append((spent, section(line, "sizes"), words(line, "mark")))
-    return found
-
-
-def picture_of(tracks: Sequence[AxisTrack], trials: int = 0) -> Figure | None:
-    """Each axis over the trials; `trials` where more ran than the last candidate needed."""
-    if not tracks:
-        return None
-    most = max([trials, *(tried.trial for track in tracks for tried in track.tried)])
-    says = "; ".join(f"{t.name} from {_short(t.initial)} to {_short(t.final)}" for t in tracks)
-    table = Table(
-        ["axis", "after trial", "value", "accepted"],
-        [[t.name, m.trial, _short(m.size), _MARKS[m.mark][0]] for t in tracks for m in t.tried],
-        frozenset({1, 2}),
-    )
-    seen = {"accepted", "rejected", *(tried.mark for t in tracks for tried in t.tried)}
-    return Figure(
-        "How each axis shrank, on a logarithmic scale",
-        lambda width: draw_shrinking(tracks, most, width, says),
-        says,
-        table,
-        [(mark, says) for mark, (_, says) in _MARKS.items() if mark in seen],
-    )
-
-
 def _axes(result: Document) -> list[Section]:
-    axes = rows(result, "axes")
-    return table_section(
-        "What became smaller",
-        ["axis", "kind", "from", "to", "", "floor", "monotone"],
+    axes = [
         [
-            [
-                words(row, "name"),
-                words(row, "kind"),
-                _value(row.get("initial")),
-                _value(row.get("final")),
-                factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
-                _value(row.get("floor")),
-                {"True": "yes", "False": "no"}.get(words(row, "monotone"), "not known"),
-            ]
-            for row in axes
-        ],
-        frozenset({2, 3}),
-    )
+            *axis_words(row),
+            factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
+            row.text("floor"),
+            {"True": "yes", "False": "no"}.get(row.text("monotone"), "not known"),
+        ]
+        for row in result.rows("axes")
+    ]
+    heads = ["axis", "kind", "from", "to", "", "floor", "monotone"]
+    return table_section("What became smaller", heads, axes, frozenset({2, 3}))
 
 
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(part) for part in value)
-    return "" if value is None else str(value)
+def axis_words(axis: Document) -> list[str]:
+    """Its name and kind, where it began and where it ended."""
+    ends = [", ".join(map(str, axis.array(key))) or axis.text(key) for key in ("initial", "final")]
+    return [axis.text("name"), axis.text("kind"), *ends]
 
 
-def remaining(run: OpenedRun, result: Document) -> list[Section]:
+def remaining(run: OpenedRun) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
-    accepted = [line for line in rows(run.documents, "trace") if line.get("accepted") is True]
-    ranges = section(accepted[-1], "kept") if accepted else {}
+    trace = run.documents.rows("trace")
+    ranges = next((line.section("kept") for line in trace if line.section("kept")), Document())
     blocks: list[Listing] = []
-    for row in rows(result, "axes"):
-        name, kept, total = words(row, "name"), items(row, "final_items"), count(row, "initial")
+    for row in run.documents.rows("result", "axes"):
+        name, kept, total = row.text("name"), row.array("final_items"), row.count("initial")
         if not kept or not total:
             continue
-        numbers = _numbers(words(ranges, name), len(kept)) or _own_numbers(kept)
+        numbers = _numbers(ranges.text(name), len(kept))
+        if not numbers and all(isinstance(item, int) for item in kept):
+            numbers = list(kept)
         blocks.append(_kept_lines(name, kept, numbers, total))
     return [Section("What remains", blocks)] if blocks else []
 
@@ -273,16 +260,11 @@ def _numbers(ranges: str, expected: int) -> list[int]:
     return found if len(found) == expected else []
 
 
-def _own_numbers(kept: Sequence[Any]) -> list[int]:
-    return list(kept) if all(isinstance(item, int) for item in kept) else []
-
-
 def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: int) -> Listing:
-    gone = total - len(kept)
     lines: list[TextLine] = []
     before = 0
     for index, item in enumerate(kept[:_MOST_LINES]):
-        at = numbers[index] if index < len(numbers) else None
+        at = numbers[index] if numbers else None
         if at is not None and at > before + 1:
             lines.append(TextLine(f"… {counted(at - before - 1, 'line')} gone …", mark="gone"))
         lines.append(TextLine("" if isinstance(item, int) else str(item), at, "kept"))
@@ -291,35 +273,19 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
         lines.append(TextLine(f"… {len(kept) - _MOST_LINES} more kept …"))
     elif numbers and before < total:
         lines.append(TextLine(f"… {counted(total - before, 'line')} gone …", mark="gone"))
-    return Listing(f"{name}: what is left", lines, f"{len(kept)} of {total} kept, {gone} gone")
-
-
-def _confirmed(result: Document) -> list[Section]:
-    sure = section(result, "confirmed")
-    hits, of = count(sure, "reproduced"), count(sure, "of")
-    if not of:
-        return []
-    original = section(result, "original")
-    table = Table(
-        ["", "failed"],
-        [
-            ["the original", rate(count(original, "reproduced"), count(original, "of"))],
-            ["the reduced one, in fresh trials", rate(hits, of)],
-        ],
-    )
-    says = f"confirmed: {rate(hits, of)}"
-    figure = Figure(
-        "The confirmed rate", lambda width: draw_rate(hits, of, width, says), says, table
-    )
-    return [Section("How sure", [figure])]
+    note = f"{len(kept)} of {total} kept, {total - len(kept)} gone"
+    return Listing(f"{name}: what is left", lines, note)
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
-    if candidates := count(result, "candidates"):
+    if candidates := result.count("candidates"):
         found.append(("Candidates", candidates))
-    before = number(section(result, "original"), "median_sec")
-    after = number(section(result, "final"), "median_sec")
+    original = result.section("original")
+    if of := original.count("of"):
+        found.append(("The original fails", rate(original.count("reproduced"), of)))
+    before = original.number("median_sec")
+    after = result.section("final").number("median_sec")
     if before is not None and after is not None:
         gain = factor(before, after)
         less = f": {gain}" if gain else ""

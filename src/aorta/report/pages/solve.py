@@ -1,15 +1,16 @@
 """`aorta solve`: what fails, what makes it stop, what brought it, and what each stage came to."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted
-from aorta.executors.evidence import read_end
-from aorta.report.charts.trials import draw_strip
-from aorta.report.documents import Document, items, number, rows, section, words
-from aorta.report.model import (
+from aorta.report.charts import draw_strip
+from aorta.report.page import (
+    Block,
     FactRows,
     Figure,
     Headline,
@@ -23,269 +24,235 @@ from aorta.report.model import (
 )
 from aorta.report.pages import reduce
 from aorta.report.pages.common import (
+    list_section,
     listed,
+    moment,
     next_section,
     rate,
     seconds,
     table_section,
     usual_facts,
 )
-from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
+from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
-_TAIL, _MOST_LINES, _MOST_PATCH = 16 << 10, 30, 120
+_MOST_LINES, _MOST_PATCH = 30, 120
+_OUTCOMES = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
 
 
 def gather(root: Path) -> dict[str, Any]:
     """While it runs: the stages that are over, and what the reduction has found so far."""
     lines = read_json_lines(root / ".aorta" / "stages.jsonl")
-    stages = [{key: value for key, value in line.items() if key != "answer"} for line in lines]
     plain = root / "2-reduce-plain"
     reduced = plain if (plain / "result.json").is_file() else root / "2-reduce"
+    script = read_tail(reduced / "shrunken" / "run_repro.sh")
     return {
         "result": read_json(root / "solve.json"),
-        "stages": stages,
+        "stages": [{key: value for key, value in one.items() if key != "answer"} for one in lines],
         "reduced": reduce.gather(reduced),
         "trials": _trials(root),
         "failure": _failure_text(root, reduced),
-        "command": _command_of(reduced / "shrunken" / "run_repro.sh"),
+        "command": [line for line in script if line.startswith(("export ", "cd ", "exec "))],
         "patch": _patch(root / "4-bisect" / "culprit.diff"),
     }
 
 
 def _patch(place: Path) -> list[str]:
     """What the change that brought it changed, from its first line on."""
-    text = place.read_text("utf-8", "replace") if place.is_file() else ""
-    lines = text.splitlines()
+    lines = place.read_text("utf-8", "replace").splitlines() if place.is_file() else []
     more = [f"... and {len(lines) - _MOST_PATCH} lines more"] if len(lines) > _MOST_PATCH else []
     return [*lines[:_MOST_PATCH], *more]
 
 
-def _trials(root: Path) -> list[dict[str, Any]]:
-    """Every trial of every stage, in order: its stage, outcome and seconds."""
+def _trials(root: Path) -> list[dict[str, str]]:
+    """Every trial of every stage, in order: its stage and outcome."""
     found = []
     for line in read_json_lines(root / ".aorta" / "trials.jsonl"):
-        end = section(line, "end")
-        if end:
+        if end := line.section("end"):
             failed = bool(end.get("exit_code")) or end.get("signal") is not None
             kind = "error" if end.get("lost") else "reproduced" if failed else "clean"
-            found.append(
-                {"stage": words(line, "stage"), "kind": kind, "seconds": number(end, "duration")}
-            )
+            found.append({"stage": line.text("stage"), "kind": kind})
     return found
 
 
 def _failure_text(root: Path, reduced: Path) -> list[str]:
-    """What the failing run said last: from its traceback on, where it has one."""
+    """What the failing run said last: from its last traceback on, where it has one."""
     logs = [reduced / "logs" / "stderr.log", *sorted((root / "1-reproduce").rglob("stderr.log"))]
-    for log in logs:
-        text = read_end(log, _TAIL).decode("utf-8", "replace") if log.is_file() else ""
-        if not text.strip():
-            continue
-        begins = text.rfind("Traceback (most recent call last)")
-        return text[max(0, begins) :].rstrip().splitlines()[-_MOST_LINES:]
-    return []
-
-
-def _command_of(script: Path) -> list[str]:
-    if not script.is_file():
-        return []
-    lines = script.read_text("utf-8", "replace").splitlines()
-    return [line for line in lines if line.startswith(("export ", "cd ", "exec "))]
+    said = next((lines for log in logs if any(lines := read_tail(log))), [])
+    begins = [n for n, line in enumerate(said) if "Traceback (most recent call last)" in line]
+    return said[begins[-1] if begins else 0 :][-_MOST_LINES:]
 
 
 def page(run: OpenedRun) -> Page:
-    result = section(run.documents, "result")
-    stages = rows(result, "stages") or rows(run.documents, "stages")
-    reduced = replace(run, documents=section(run.documents, "reduced"), trials=())
-    tracks = reduce.tracks_of(reduced, section(reduced.documents, "result"))
-    moved = [track for track in tracks if track.final < track.initial]
-    strip = _strip(run)
+    result = run.documents.section("result")
+    stages = result.rows("stages") or run.documents.rows("stages")
+    reduced = replace(run, documents=run.documents.section("reduced"), trials=())
+    moved = [track for track in reduce.tracks_of(reduced) if track.final < track.initial]
+    shrinking, strip = reduce.picture_of(moved), _strip(run)
     return Page(
         verb="solve",
         title=run.name,
         answer=_answer(run, result, stages),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
-        picture=reduce.picture_of(moved) or strip,
         sections=[
-            *_failure(run),
+            *_listing("What fails", "What it said last", run.documents.array("failure")),
             *_reproducer(result, run),
-            *reduce.remaining(reduced, section(reduced.documents, "result")),
+            *reduce.remaining(reduced),
             *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
-            *_isolation(result),
+            *_words("A node or the job", result.section("isolation").text("sentence")),
             *next_section(result, "What to do now"),
-            *_open_questions(result),
-            *([Section("Every trial", [strip])] if strip and moved else []),
+            *list_section("What was not found out", result.array("not_found_out")),
+            *([Section("How it shrank", [shrinking])] if shrinking else []),
+            *([Section("Every trial", [strip])] if strip else []),
             *_stages(stages),
         ],
         missing=[] if result else ["solve.json: not every stage is over yet"],
     )
 
 
-def _failure(run: OpenedRun) -> list[Section]:
-    lines = [TextLine(str(line)) for line in items(run.documents, "failure")]
-    return [Section("What fails", [Listing("What it said last", lines)])] if lines else []
+def _listing(title: str, name: str, lines: Sequence[object]) -> list[Section]:
+    shown = [TextLine(str(line)) for line in lines]
+    return [Section(title, [Listing(name, shown)])] if shown else []
+
+
+def _words(title: str, said: str) -> list[Section]:
+    return [Section(title, [Words([said])])] if said else []
 
 
 def _strip(run: OpenedRun) -> Figure | None:
     """One mark a trial."""
-    trials = rows(run.documents, "trials")
+    trials = run.documents.rows("trials")
     if not trials:
         return None
-    counts = Counter(words(trial, "stage") for trial in trials)
-    said = ", ".join(f"{stage} {count}" for stage, count in counts.items())
+    counts = Counter(trial.text("stage") for trial in trials)
+    said = ", ".join(f"{stage} {times}" for stage, times in counts.items())
     says = f"{counted(len(trials), 'trial')}: {said}"
-    kinds = [words(trial, "kind") for trial in trials]
-    meaning = {"reproduced": "failed", "clean": "ended well", "error": "could not be run"}
-    return Figure(
-        says,
-        lambda width: draw_strip(kinds, width, says),
-        says,
-        legend=[(kind, meaning[kind]) for kind in dict.fromkeys(kinds) if kind in meaning],
-    )
+    kinds = [trial.text("kind") for trial in trials]
+    legend = [(kind, _OUTCOMES[kind]) for kind in dict.fromkeys(kinds) if kind in _OUTCOMES]
+    return Figure(says, partial(draw_strip, kinds), says, legend=legend)
 
 
 def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
-    status = words(result, "status")
-    failure = section(result, "failure")
+    status = result.text("status")
+    failure = result.section("failure")
     if not status:
-        last = f"{words(stages[-1], 'name')} is over" if stages else "nothing is over yet"
+        last = f"{stages[-1].text('name')} is over" if stages else "nothing is over yet"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
         return Headline(f"Still at work: {last}" if run.running else f"Stopped: {last}", tone)
     if status == "user_error":
-        return Headline(f"A mistake in the command: {words(failure, 'summary')}", Tone.FAILED)
+        return Headline(f"A mistake in the command: {failure.text('summary')}", Tone.FAILED)
     if status == "did_not_reproduce":
-        seen = section(failure, "rate")
-        tried = int(number(seen, "of") or 0)
-        return Headline(f"It did not fail in {counted(tried, 'trial')}", Tone.UNSURE)
+        tried = counted(failure.section("rate").count("of"), "trial")
+        return Headline(f"It did not fail in {tried}", Tone.UNSURE)
     parts = []
-    cure, culprits = section(result, "cure"), rows(result, "culprits")
+    cure, culprits = result.section("cure"), result.rows("culprits")
     if cure:
-        parts.append(f"{' + '.join(map(str, items(cure, 'mitigations')))} makes it stop")
+        parts.append(f"{' + '.join(map(str, cure.array('mitigations')))} makes it stop")
     if culprits:
-        changes = [f"{words(c, 'package')} {words(c, 'bad')[:12]}" for c in culprits]
-        is_range = words(result, "bisect_status") == "range"
+        changes = [f"{c.text('package')} {c.text('bad')[:12]}" for c in culprits]
+        is_range = result.text("bisect_status") == "range"
         which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
-    if broken := words(section(result, "isolation"), "broken"):
+    if broken := result.section("isolation").text("broken"):
         parts.append(f"it is the hardware: {broken}")
-    axes = [a for a in rows(section(result, "reproducer"), "axes") if _is_smaller(a)]
-    if axes:
-        shown = [f"{words(a, 'name')} {a.get('initial')} → {a.get('final')}" for a in axes]
+    axes = result.rows("reproducer", "axes")
+    if axes := [axis for axis in axes if axis.get("final") != axis.get("initial")]:
+        shown = [f"{a.text('name')} {a.get('initial')} → {a.get('final')}" for a in axes]
         parts.append(f"it still fails with {listed(shown)}")
-    elif not parts and section(result, "reproducer"):
+    elif not parts and result.section("reproducer"):
         parts.append("it has a reproducer")
-    said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
+    said = f"{failure.text('class')}: {' and '.join(parts) or 'no cause was found'}"
     found = bool(cure or culprits or broken)
     if status == "partial":
         before = "So far" if run.running else "Stopped"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
-        return Headline(f"{before}: {said}", tone, words(failure, "summary"))
-    return Headline(said, Tone.FOUND if found else Tone.UNSURE, words(failure, "summary"))
-
-
-def _is_smaller(axis: Document) -> bool:
-    return axis.get("final") != axis.get("initial")
+        return Headline(f"{before}: {said}", tone, failure.text("summary"))
+    return Headline(said, Tone.FOUND if found else Tone.UNSURE, failure.text("summary"))
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
-    failure = section(result, "failure")
-    seen = section(failure, "rate")
-    if seen:
-        hits, of = int(number(seen, "reproduced") or 0), int(number(seen, "of") or 0)
-        found.append(("Fails in", rate(hits, of, "trial")))
-    for name, key in (("Trials of all stages", "trials"), ("Known already", "shared_trials")):
-        if (count := number(result, key)) is not None:
-            found.append((name, int(count)))
-    if (spent := number(result, "seconds")) is not None:
+    if seen := result.section("failure", "rate"):
+        found.append(("Fails in", rate(seen.count("reproduced"), seen.count("of"), "trial")))
+    if result.number("trials") is not None:
+        found.append(("Trials of all stages", result.count("trials")))
+    if (spent := result.number("seconds")) is not None:
         found.append(("Time", seconds(spent)))
     return found
 
 
 def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
-    found = section(result, "reproducer")
-    axes = [
-        [words(axis, "name"), words(axis, "kind"), axis.get("initial"), axis.get("final")]
-        for axis in rows(found, "axes")
-    ]
+    found = result.section("reproducer")
     if not found:
         return []
-    table = Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))
+    axes = [reduce.axis_words(axis) for axis in found.rows("axes")]
+    blocks: list[Block] = [Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))]
+    if script := [TextLine(str(line)) for line in run.documents.array("command")]:
+        blocks.append(Listing("run_repro.sh", script))
     said = []
-    if (cheaper := number(found, "cheaper")) is not None and cheaper > 1:
+    if (cheaper := found.number("cheaper")) is not None and cheaper > 1:
         said.append(f"One run is {cheaper:g} times cheaper.")
-    elsewhere = section(found, "elsewhere")
-    if elsewhere:
-        hits, of = int(number(elsewhere, "reproduced") or 0), int(number(elsewhere, "of") or 0)
+    if elsewhere := found.section("elsewhere"):
+        hits, of = elsewhere.count("reproduced"), elsewhere.count("of")
         said.append(
             f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
         )
-    script = [TextLine(str(line)) for line in items(run.documents, "command")]
-    shown = [Listing("run_repro.sh", script)] if script else []
-    return [Section("The smallest reproducer", [table, *shown, Words(said)])]
+    return [Section("The smallest reproducer", [*blocks, Words(said)])]
 
 
 def _cure(result: Document) -> list[Section]:
-    cure = section(result, "cure")
+    cure = result.section("cure")
     if not cure:
         return []
-    names = " + ".join(map(str, items(cure, "mitigations")))
-    chance = number(cure, "p")
+    names = " + ".join(map(str, cure.array("mitigations")))
+    chance = cure.number("p")
     luck = f" The chance that this is luck: {chance:.2g}." if chance is not None else ""
-    said = f"{names}, seen to work on the {words(cure, 'verified_on')} workload.{luck}"
-    return [Section("What makes it stop", [Words([said])])]
+    said = f"{names}, seen to work on the {cure.text('verified_on')} workload.{luck}"
+    return _words("What makes it stop", said)
 
 
 def _culprits(result: Document, run: OpenedRun) -> list[Section]:
-    found = [
-        [words(c, key) for key in ("package", "bad", "title", "author", "date")]
-        for c in rows(result, "culprits")
+    culprits = [
+        [
+            *(c.text(key) for key in ("package", "bad", "title", "author")),
+            moment(c.text("date")),
+        ]
+        for c in result.rows("culprits")
     ]
-    sure = number(result, "confidence")
-    is_range = words(result, "bisect_status") == "range"
-    one = f": one of {len(found)} changes" if is_range else ""
+    sure = result.number("confidence")
+    is_range = result.text("bisect_status") == "range"
+    one = f": one of {len(culprits)} changes" if is_range else ""
     title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
-    told = table_section(title, ["package", "change", "title", "author", "date"], found)
-    marks = {"+": "kept", "-": "gone"}
-    patch = [
-        TextLine(str(line), mark="" if str(line)[:3] in {"+++", "---"} else marks.get(line[:1], ""))
-        for line in items(run.documents, "patch")
+    heads = ["package", "change", "title", "author", "date"]
+    patch = [str(line) for line in run.documents.array("patch")]
+    if not culprits or not patch:
+        return table_section(title, heads, culprits)
+    marks = {"+": "added", "-": "removed"}
+    lines = [
+        TextLine(line, mark="" if line[:3] in {"+++", "---"} else marks.get(line[:1], ""))
+        for line in patch
     ]
-    if not told or not patch:
-        return told
-    return [*told, Section("What it changed", [Listing("culprit.diff", patch)])]
+    shown = Section("What it changed", [Listing("culprit.diff", lines)])
+    return [*table_section(title, heads, culprits), shown]
 
 
 def _divergence(result: Document) -> list[Section]:
-    found = section(result, "divergence")
-    first = section(found, "first") or section(found, "first_nonfinite")
-    if not first:
-        return []
-    place = f" at {words(first, 'file')}:{words(first, 'line')}" if words(first, "file") else ""
-    said = f"{words(first, 'op')}{place}, step {words(first, 'step')}"
-    return [Section("Where the numbers part", [Words([said])])]
-
-
-def _isolation(result: Document) -> list[Section]:
-    said = words(section(result, "isolation"), "sentence")
-    return [Section("A node or the job", [Words([said])])] if said else []
-
-
-def _open_questions(result: Document) -> list[Section]:
-    said = [str(one) for one in items(result, "not_found_out")]
-    return [Section("What was not found out", [Words(said, is_list=True)])] if said else []
+    found = result.section("divergence")
+    first = found.section("first") or found.section("first_nonfinite")
+    place = f" at {first.text('file')}:{first.text('line')}" if first.text("file") else ""
+    said = f"{first.text('op')}{place}, step {first.text('step')}" if first else ""
+    return _words("Where the numbers part", said)
 
 
 def _stages(stages: list[Document]) -> list[Section]:
     found = [
         [
-            words(stage, "name"),
-            words(stage, "status").replace("_", " "),
-            int(number(stage, "trials") or 0),
-            seconds(number(stage, "seconds") or 0.0),
-            words(stage, "why"),
+            stage.text("name"),
+            stage.text("status").replace("_", " "),
+            stage.count("trials"),
+            seconds(stage.number("seconds") or 0.0),
+            stage.text("why"),
         ]
         for stage in stages
     ]

@@ -1,35 +1,37 @@
-"""`aorta triage run`: which mitigation, in which environment, makes it stop?"""
+"""`aorta triage run`: which mitigation, in which environment, makes it stop? With `--mode
+optimize`: the smallest stack that works, and that every part of it is needed.
+"""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
-from aorta.report.charts.matrix import CellAnswer, HeatCell, draw_heat
-from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
-from aorta.report.pages import optimize
+from aorta.report.charts import GridCell, draw_grid
+from aorta.report.page import Command, FactRows, Figure, Headline, Page, Section, Tone
 from aorta.report.pages.common import (
+    list_section,
     listed,
+    percent,
     rate,
     seconds,
     state_words,
     table_section,
     trials_section,
     usual_facts,
-    warnings_section,
 )
-from aorta.report.run_reader import OpenedRun, read_json
+from aorta.report.run_reader import Document, OpenedRun, read_json
 
-_CELL = "cell"
-_STANDINGS = {
-    "(baseline)": CellAnswer.BASELINE,
-    "works": CellAnswer.PROVED,
-    "worse": CellAnswer.PROVED,
-    "inert": CellAnswer.INERT,
-    "did not run": CellAnswer.ABSENT,
+_LOOKS = {
+    "(baseline)": "baseline",
+    "works": "proved",
+    "worse": "proved",
+    "inert": "inert",
+    "did not run": "absent",
 }
+_SIGNS = {"inert": "∅ inert", "error": "✕ error", "absent": "— did not run"}
 _LEGEND = (
     ("heat", "the redder, the more often it fails"),
     ("hatched", "hatched: no proved difference from the baseline"),
@@ -41,37 +43,28 @@ _LEGEND = (
 
 
 def gather(root: Path) -> dict[str, Any]:
-    return {
-        "matrix": _without_paths(read_json(root / "matrix.json")),
-        "optimize": read_json(root / "optimize.json"),
-    }
-
-
-def _without_paths(matrix: Document) -> dict[str, Any]:
-    dropped = {"trial_paths", "resolved_environment"}
-    cells = [
-        {key: value for key, value in cell.items() if key not in dropped}
-        for cell in rows(matrix, "cells")
-    ]
-    return {**matrix, "cells": cells} if matrix else {}
+    return {name: read_json(root / f"{name}.json") for name in ("matrix", "optimize")}
 
 
 def page(run: OpenedRun) -> Page:
-    if section(run.documents, "optimize"):
-        return optimize.page(run)
-    matrix = section(run.documents, "matrix")
-    cells = rows(matrix, "cells") or _cells_so_far(run)
+    if found := run.documents.section("optimize"):
+        return _optimize_page(run, found)
+    matrix = run.documents.section("matrix")
+    cells = matrix.rows("cells") or _cells_so_far(run)
     return Page(
         verb="triage",
         title=run.name,
         answer=_answer(run, matrix, cells),
         facts=FactRows([*usual_facts(run), *_settings(matrix)]),
-        picture=_heat_map(cells),
+        picture=_rates(
+            "How often each cell fails, with its 95 % interval",
+            [_matrix_cell(cell) for cell in cells],
+            _LEGEND,
+        ),
         sections=[
-            *warnings_section(matrix),
-            *_step_times(cells),
+            *list_section("Know this first", matrix.array("warnings")),
             *_table(cells),
-            *_try_next(cells),
+            *_not_known(cells),
             *trials_section(run),
         ],
         missing=[] if matrix else ["matrix.json: the run has not written its matrix yet"],
@@ -82,111 +75,131 @@ def _cells_so_far(run: OpenedRun) -> list[Document]:
     """A matrix that is still filling, from the trials that have ended."""
     tallies: dict[str, Tally] = {}
     for trial in run.trials:
-        name = str(trial.values.get(_CELL, ""))
+        name = str(trial.values.get("cell", ""))
         tallies[name] = tallies.get(name, Tally()) + trial.outcome
     return [_cell_so_far(name, tally) for name, tally in tallies.items() if name]
 
 
 def _cell_so_far(name: str, tally: Tally) -> Document:
     low, high = wilson(tally.reproduced, tally.evidence)
-    return {
-        "name": name,
-        "trials": tally.trials,
-        "failed_count": tally.reproduced,
-        "passed_count": tally.clean,
-        "other_count": tally.other,
-        "error_count": tally.error,
-        "interval": {"low": low, "high": high},
-        "call": "not known",
-    }
+    return Document(
+        name=name,
+        trials=tally.trials,
+        failed_count=tally.reproduced,
+        passed_count=tally.clean,
+        other_count=tally.other,
+        error_count=tally.error,
+        interval={"low": low, "high": high},
+        call="not known",
+    )
 
 
 def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Headline:
-    tone = Tone.RUNNING if run.running else None
-    name = words(matrix, "workload") or run.name
+    tone = Tone.RUNNING if run.running else Tone.UNSURE
+    name = matrix.text("workload") or run.name
     more = "" if run.state == "done" else f"The run is {state_words(run)}."
-    working = [cell for cell in cells if words(cell, "call") == "works"]
+    baseline = next((cell for cell in cells if cell.text("call") == "(baseline)"), Document())
+    working = [cell for cell in cells if cell.text("call") == "works"]
     if working:
-        best = min(working, key=lambda cell: (_rate(cell), number(cell, "step_time_ratio") or 1.0))
-        base = next((cell for cell in cells if words(cell, "call") == "(baseline)"), {})
-        chance = number(best, "p_value_holm")
+        best = min(working, key=lambda cell: (_rate(cell), cell.number("step_time_ratio") or 1.0))
+        chance = best.number("p_value_holm")
         luck = f"; luck would do this with probability {chance:.1g}" if chance is not None else ""
         sentence = (
-            f"{words(best, 'name')} makes it stop: {_failures(best)} failed, "
-            f"against {_failures(base)} of the baseline{luck}"
+            f"{best.text('name')} makes it {_becomes(best)}: {_failures(best)} failed, "
+            f"against {_failures(baseline)} of the baseline{luck}"
         )
-        others = [words(cell, "name") for cell in working if cell is not best]
-        also = f"So {'does' if len(others) == 1 else 'do'} {listed(others)}. " if others else ""
-        return Headline(sentence, tone or Tone.FOUND, also + more)
+        others = [f"{c.text('name')} ({_becomes(c)})" for c in working if c is not best]
+        also = f"Also proved to help: {listed(others)}. " if others else ""
+        return Headline(sentence, Tone.RUNNING if run.running else Tone.FOUND, also + more)
     if not any(_evidence(cell) for cell in cells):
-        return Headline(f"{name}: no cell has run yet", tone or Tone.UNSURE, more)
-    baseline = next((cell for cell in cells if words(cell, "call") == "(baseline)"), None)
-    if baseline is not None and not count(baseline, "failed_count"):
+        return Headline(f"{name}: no cell has run yet", tone, more)
+    if baseline and not baseline.count("failed_count"):
         seen = counted(_evidence(baseline), "trial")
         sentence = f"The baseline never failed in {seen}: nothing can be seen to help"
-        return Headline(sentence, tone or Tone.UNSURE, more)
-    open_ = sum(words(cell, "call") == "not known" for cell in cells)
+        return Headline(sentence, tone, more)
+    open_ = sum(cell.text("call") == "not known" for cell in cells)
     sentence = f"Nothing of what was tried is proved to help {name}"
-    if open_:
-        sentence += f"; {counted(open_, 'cell')} not known"
-    return Headline(sentence, tone or Tone.UNSURE, more)
+    return Headline(
+        sentence + (f"; {counted(open_, 'cell')} not known" if open_ else ""), tone, more
+    )
+
+
+def _becomes(cell: Document) -> str:
+    """What becomes of the failure in a cell that fails less often than the baseline."""
+    return "rarer" if cell.count("failed_count") else "stop"
 
 
 def _evidence(cell: Document) -> int:
-    return sum(count(cell, key) for key in ("failed_count", "passed_count", "other_count"))
+    return sum(cell.count(key) for key in ("failed_count", "passed_count", "other_count"))
 
 
 def _rate(cell: Document) -> float:
-    return count(cell, "failed_count") / max(1, _evidence(cell))
+    return cell.count("failed_count") / max(1, _evidence(cell))
 
 
 def _failures(cell: Document) -> str:
-    return f"{count(cell, 'failed_count')} of {_evidence(cell)}"
+    return f"{cell.count('failed_count')} of {_evidence(cell)}"
 
 
 def _settings(matrix: Document) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for name, key in (("Trials a cell", "trials_per_cell"), ("Steps a trial", "steps_per_trial")):
-        if value := words(matrix, key):
+        if value := matrix.text(key):
             found.append((name, value))
-    if stated := words(section(matrix, "significance"), "statement"):
+    if stated := matrix.section("significance").text("statement"):
         found.append(("How sure", stated.replace("`", "")))
     return found
 
 
-def _heat_map(cells: Sequence[Document]) -> Figure | None:
+def _rates(
+    title: str, cells: Sequence[GridCell], legend: Sequence[tuple[str, str]] = ()
+) -> Figure | None:
     if not cells:
         return None
-    drawn = [_heat_cell(cell) for cell in cells]
-    says = "; ".join(cell.says for cell in drawn)
-    table = Table(
-        ["cell", "failed", "what it means"],
-        [[words(cell, "name"), _rate_words(cell), _call(cell)] for cell in cells],
-    )
-    return Figure(
-        "How often each cell fails, with its 95 % interval",
-        lambda width: draw_heat(drawn, width, says),
-        says,
-        table,
-        _LEGEND,
+    says = "; ".join(cell.says for cell in cells)
+    return Figure(title, partial(draw_grid, cells), says, legend=legend)
+
+
+def _matrix_cell(cell: Document) -> GridCell:
+    environment = cell.text("environment")
+    mitigations = [str(name) for name in cell.array("mitigations")]
+    look = _LOOKS.get(cell.text("call"), "unproved")
+    if not _evidence(cell):
+        look = "error" if cell.count("error_count") else "absent"
+    bounds = cell.section("interval")
+    low, high = bounds.number("low") or 0.0, bounds.number("high")
+    return _rate_cell(
+        _row_name(cell.text("name"), mitigations, environment),
+        environment or "failure rate",
+        (cell.count("failed_count"), _evidence(cell)),
+        (low, 1.0 if high is None else high),
+        look,
+        cell.text("call"),
     )
 
 
-def _heat_cell(cell: Document) -> HeatCell:
-    mitigations = [str(name) for name in items(cell, "mitigations")]
-    environment = words(cell, "environment")
-    name = words(cell, "name")
-    evidence, interval = _evidence(cell), section(cell, "interval")
-    return HeatCell(
-        row=_row_name(name, mitigations, environment),
-        column=environment or "failure rate",
-        answer=_cell_answer(cell, evidence),
-        hits=count(cell, "failed_count"),
-        trials=evidence,
-        low=number(interval, "low") or 0.0,
-        high=1.0 if (high := number(interval, "high")) is None else high,
-        call=words(cell, "call"),
+def _rate_cell(
+    row: str,
+    column: str,
+    failed: tuple[int, int],
+    interval: tuple[float, float],
+    look: str,
+    call: str = "",
+) -> GridCell:
+    """A cell of a picture: its rate and interval, or in a word why there is none."""
+    hits, of = failed
+    sign = _SIGNS.get(look, "")
+    if not of:
+        said = f"{row} in {column}: {sign.partition(' ')[2]}"
+        return GridCell(row, column, sign or "no trial yet", said, look)
+    low, high = interval
+    said = (
+        f"{row} in {column}: {hits} of {of} failed, 95 % interval {low:.0%} to {high:.0%}; "
+        f"{call or look}"
     )
+    share = hits / of
+    note = sign or f"{hits}/{of}"
+    return GridCell(row, column, f"{share:.0%}", said, look, note, share, interval)
 
 
 def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
@@ -200,85 +213,128 @@ def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
     return stack if stack and name in usual else name
 
 
-def _cell_answer(cell: Document, evidence: int) -> CellAnswer:
-    if not evidence:
-        return CellAnswer.ERROR if count(cell, "error_count") else CellAnswer.ABSENT
-    return _STANDINGS.get(words(cell, "call"), CellAnswer.UNPROVED)
-
-
 def _rate_words(cell: Document) -> str:
     evidence = _evidence(cell)
     if not evidence:
-        return f"{counted(count(cell, 'error_count'), 'error')}, no evidence"
-    return rate(count(cell, "failed_count"), evidence)
+        return f"{counted(cell.count('error_count'), 'error')}, no evidence"
+    return rate(cell.count("failed_count"), evidence)
 
 
 def _call(cell: Document) -> str:
-    why = words(cell, "why")
-    return f"{words(cell, 'call')}: {why}" if why else words(cell, "call")
-
-
-def _step_times(cells: Sequence[Document]) -> list[Section]:
-    return table_section(
-        "Does it mend, or only slow? Milliseconds a step",
-        ["cell", "min", "median", "p90", "max", "beside the baseline"],
-        [
-            [
-                words(cell, "name"),
-                *(_ms(cell, key) for key in ("min", "p50", "p90", "max")),
-                words(cell, "confound"),
-            ]
-            for cell in cells
-            if count(cell, "steps_counted")
-        ],
-        frozenset({1, 2, 3, 4}),
-    )
-
-
-def _ms(cell: Document, key: str) -> str:
-    value = number(cell, f"{key}_step_time_ms")
-    return "" if value is None else f"{value:.4g}"
+    why = cell.text("why")
+    return f"{cell.text('call')}: {why}" if why else cell.text("call")
 
 
 def _table(cells: Sequence[Document]) -> list[Section]:
-    return table_section(
-        "Every cell",
-        ["cell", "failed", "p (Holm)", "what it means", "step time", "trial time", "hint"],
+    found = [
         [
-            [
-                words(cell, "name"),
-                _rate_words(cell),
-                _p(cell),
-                _call(cell),
-                words(cell, "confound"),
-                seconds(number(cell, "mean_wall_clock_sec")),
-                _hint(cell),
-            ]
-            for cell in cells
-        ],
-        frozenset({2, 5}),
-    )
+            cell.text("name"),
+            _rate_words(cell),
+            _said(cell.number("p_value_holm"), "{:.2g}"),
+            _call(cell),
+            _said(cell.number("p50_step_time_ms") or None, "{:.4g} ms"),
+            cell.text("confound"),
+            seconds(cell.number("mean_wall_clock_sec")),
+            _hint(cell),
+        ]
+        for cell in cells
+    ]
+    heads = ["cell", "failed", "p (Holm)", "what it means", "median step", "speed", "trial", "hint"]
+    return table_section("Every cell", heads, found, frozenset({2, 4, 6}))
 
 
-def _p(cell: Document) -> str:
-    value = number(cell, "p_value_holm")
-    return "" if value is None else f"{value:.2g}"
+def _said(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
 
 
 def _hint(cell: Document) -> str:
-    hints = items(cell, "failure_hints")
+    hints = cell.array("failure_hints")
     first = hints[0] if hints else None
-    return str(first[0]) if isinstance(first, list) and first else words(cell, "error")
+    return str(first[0]) if isinstance(first, list) and first else cell.text("error")
 
 
-def _try_next(cells: Sequence[Document]) -> list[Section]:
-    needed = {
-        words(c, "name"): count(c, "trials_needed") for c in cells if count(c, "trials_needed")
-    }
-    if not needed:
-        return []
+def _not_known(cells: Sequence[Document]) -> list[Section]:
     said = [
-        f"{name}: about {counted(more, 'more trial')} would settle it"
-        for name, more in needed.items()
+        f"{cell.text('name')}: about {counted(more, 'more trial')} would decide it"
+        for cell in cells
+        if (more := cell.count("trials_needed"))
     ]
-    return [Section("What is not known", [Words(said, is_list=True)])]
+    return list_section("What is not known", said)
+
+
+# -- the smallest stack
+
+
+def _optimize_page(run: OpenedRun, found: Document) -> Page:
+    lines = [str(line) for line in found.array("environment_lines")]
+    left_out = [f"{name}: {why}" for name, why in found.section("left_out").items()]
+    return Page(
+        verb="triage",
+        title=run.name,
+        answer=_stack_answer(run, found),
+        facts=FactRows([*usual_facts(run), ("Candidates", len(found.array("candidates")))]),
+        picture=_stacks_picture(found),
+        sections=[
+            *([Section("Recommended", [Command("\n".join(lines), "Set this:")])] if lines else []),
+            *_stacks(found),
+            *list_section("Left out, and warnings", [*left_out, *found.array("warnings")][:100]),
+            *trials_section(run),
+        ],
+    )
+
+
+def _stack_answer(run: OpenedRun, found: Document) -> Headline:
+    best, original = found.section("recommended"), found.section("original")
+    without = rate(original.count("reproduced"), original.count("of"))
+    if best:
+        names = [str(name) for name in best.array("mitigations")]
+        failed, of = _counts(best)
+        below = best.number("rate_below")
+        sure = f": the rate is below {percent(below)} (95 % sure)" if below is not None else ""
+        who = f"Together, {listed(names)} make" if len(names) > 1 else f"{listed(names)} makes"
+        sentence = f"{who} it stop: {failed} of {of} fresh trials failed{sure}"
+        return Headline(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
+    why = found.text("why")
+    sentence = f"{why[:1].upper()}{why[1:]}" if why else "No stack is known to work yet"
+    if found.text("status") == "did_not_reproduce":
+        sentence = f"The failure did not show without mitigations: {without}"
+    more = "" if run.state == "done" else f"The run is {state_words(run)}."
+    return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, more)
+
+
+def _counts(entry: Document) -> tuple[int, int]:
+    """Failed, and of how many; of the original and of a stack."""
+    return entry.count("failed") or entry.count("reproduced"), entry.count("of")
+
+
+def _stacks_picture(found: Document) -> Figure | None:
+    named = [("no mitigation", found.section("original"), "baseline")]
+    for entry in found.rows("sets"):
+        named.append((" + ".join(map(str, entry.array("mitigations"))), entry, "proved"))
+        named += [
+            (f"… without {part}", entry.section("without", part), "unproved")
+            for part in entry.section("without")
+        ]
+    cells = [
+        _rate_cell(name, "failure rate", _counts(entry), wilson(*_counts(entry)), look)
+        if entry.count("of")
+        else GridCell(name, "failure rate", "— did not run", f"{name}: not tried", "absent")
+        for name, entry, look in named
+    ]
+    title = "How often it fails: without anything, with the stack, and with each part left out"
+    return _rates(title, cells)
+
+
+def _stacks(found: Document) -> list[Section]:
+    stacks = [
+        [
+            " + ".join(str(part) for part in entry.array("mitigations")),
+            "{} of {}".format(*_counts(entry)),
+            _said(entry.number("rate_below"), "{:.1%}"),
+            _said(entry.number("chance_of_luck"), "{:.1g}"),
+            _said(entry.number("step_time_ms"), "{:.4g} ms"),
+        ]
+        for entry in found.rows("sets")
+    ]
+    heads = ["stack", "failed", "rate below", "luck", "step time"]
+    return table_section("Minimal stacks", heads, stacks, frozenset({2, 3, 4}))

@@ -6,7 +6,7 @@ from typing import Any
 from aorta.core.documents import validated
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason
-from aorta.probe.platform import platform_here
+from aorta.probe.gpus import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
@@ -15,7 +15,7 @@ from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
-from aorta.triage.stack_report import StackReport
+from aorta.triage.stacks import StackReport
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
