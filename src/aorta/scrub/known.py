@@ -200,12 +200,12 @@ class _Words:
         at = 0
         while (hit := self._pattern.search(text, at)) is not None:
             start = hit.start()
-            here = (word for word in self._begun[hit.group()] if text.startswith(word, start))
-            word = next(here, None)
-            at = start + len(word or " ")
-            if word is not None:
-                kind, value = self._words[word]
-                yield SecretSpan(start, at, kind, value)
+            at = start + 1
+            for word in self._begun[hit.group()]:
+                if text.startswith(word, start):
+                    at = start + len(word)
+                    yield SecretSpan(start, at, *self._words[word])
+                    break
 
     def _compiled(self) -> re.Pattern[str]:
         """Of a long value the beginning is looked for, and the rest is compared where it stands."""
