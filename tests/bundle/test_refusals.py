@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from aorta.bundle.archive import RefusedError
 from aorta.bundle.layouts import Policy
-from aorta.bundle.manifest import RefusedError
 from aorta.bundle.pack import PackedFile, prepared
 from aorta.bundle.source import collect, open_source, read_member
-from aorta.scrub.files import FileScrubber
-from aorta.scrub.structure import ScrubError
+from aorta.scrub.files import FileScrubber, ScrubError
 from support import real_runs
 from support.real_runs import HF, copied
 

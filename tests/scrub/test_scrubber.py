@@ -16,11 +16,10 @@ import yaml
 
 from aorta.core.documents import Loader
 from aorta.core.errors import UsageError
-from aorta.scrub.files import Account, FileScrubber, NotTextError
+from aorta.scrub.files import Account, FileScrubber, NotTextError, learn_document, scrub_document
 from aorta.scrub.findings import Kind
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Identity, Rules, Scrubber
-from aorta.scrub.structure import learn_document, scrub_document
 from aorta.scrub.vocabulary import announces_secret, may_announce_secret
 
 TOKEN = "a1B2c3D4e5F6g7H8i9J0"

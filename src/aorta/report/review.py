@@ -7,9 +7,8 @@ private and removes it afterwards.
 
 from collections.abc import Iterator
 
-from aorta.bundle.manifest import Checked
-from aorta.bundle.pack import PackedFile, Prepared
-from aorta.bundle.writing import UNKNOWN, rehearsed
+from aorta.bundle.archive import Checked
+from aorta.bundle.pack import UNKNOWN, PackedFile, Prepared, rehearsed
 from aorta.report.html import document
 from aorta.report.markup import el, joined
 from aorta.report.model import (
@@ -32,7 +31,7 @@ def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
         yield said
     yield f"{len(prepared.files) + 1} files for {prepared.ticket}:"
     for file in prepared.files:
-        yield f"  {file.path}  {file.size} bytes{_note(file)}"
+        yield f"  {file.path}  {file.entry.bytes} bytes{_note(file)}"
     yield "  SHIP.md"
     if prepared.left_out:
         yield f"{len(prepared.left_out)} files stay here:"
@@ -52,7 +51,7 @@ def shown_value(span: Replacement) -> str:
 
 
 def _note(file: PackedFile) -> str:
-    if file.unscrubbed:
+    if file.entry.unscrubbed:
         return "  NOT SCRUBBED (binary)"
     return f"  {file.taken} replaced" if file.taken else ""
 
@@ -72,7 +71,7 @@ def review_page(prepared: Prepared, checked: Checked | None) -> str:
     said = rehearsed(prepared, checked)
     changed = [_listing(file) for file in prepared.files if file.account.spans]
     rows = [
-        [file.path, file.size, "NOT SCRUBBED (binary)" if file.unscrubbed else ""]
+        [file.path, file.entry.bytes, "NOT SCRUBBED (binary)" if file.entry.unscrubbed else ""]
         for file in prepared.files
     ]
     page = Page(

@@ -24,9 +24,9 @@ from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
+from aorta.scrub.files import learn_document, scrub_document
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
-from aorta.scrub.structure import learn_document, scrub_document
 
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10

@@ -74,7 +74,8 @@ _QUOTED = re.compile(
 )
 # A list, or strings that Python joins.
 _LIST = re.compile(
-    r"\[(?P<items>[^\[\]\n]{2,4096})\]|\((?P<strings>(?:\s*[bru]?(?:\"[^\"\n]*\"|'[^'\n]*'))+)\s*\)"
+    r"\[(?P<items>[^\[\]\n]{2,4096})\]|"
+    r"\((?P<strings>(?:\s*\+?\s*[bru]?(?:\"[^\"\n]*\"|'[^'\n]*'))+)\s*\)"
 )
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
 _BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
@@ -305,7 +306,8 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
 
 def _closes(text: str, quoted: re.Match[str]) -> bool:
     """A value over several lines is believed where nothing but punctuation follows its end."""
-    if "\n" not in quoted["value"] or len(quoted.groupdict().get("quote", "<<<")) == 3:
+    goes_on = quoted["value"].replace("\r", "").replace("\\\n", "")  # behind backslashes
+    if "\n" not in goes_on or len(quoted.groupdict().get("quote", "<<<")) == 3:
         return True
     end = text.find("\n", quoted.end())
     rest = text[quoted.end() : len(text) if end < 0 else end]

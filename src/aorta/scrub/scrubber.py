@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from aorta.core.templates import TERMINAL_SEQUENCE
-from aorta.scrub import addresses, assignments, encodings, known_keys, logins, paths
+from aorta.scrub import addresses, assignments, known, known_keys, logins, paths
 from aorta.scrub.findings import (
     GROUPS,
     Kind,
@@ -29,13 +29,12 @@ from aorta.scrub.findings import (
     as_looked_at,
     without_overlap,
 )
-from aorta.scrub.known import KnownValues, compiled, patterns_in
+from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
 from aorta.scrub.known_keys import known_keys_in
 from aorta.scrub.secrets import secrets_in
 
 LOOKED_FOR = tuple(
-    detector.LOOKED_FOR
-    for detector in (known_keys, assignments, logins, paths, addresses, encodings)
+    detector.LOOKED_FOR for detector in (known_keys, assignments, logins, paths, addresses, known)
 )
 """One line a detector, for people."""
 
@@ -242,7 +241,7 @@ class Scrubber:
         """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))
         findings = list(self._detected(plain, code)) if self.rules.detect else []
-        readable = list(encodings.decoded(plain)) if layers else []
+        readable = list(decoded(plain)) if layers else []
         if not readable:
             return _Found(findings, None)
         lengths = [len(said) + len(_BETWEEN) for _, _, said in readable]
