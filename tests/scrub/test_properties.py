@@ -201,7 +201,7 @@ def test_patterns_alone_leave_everything_else(text: str) -> None:
 def _scrubbed_document(document: Any) -> Any:
     scrubber = Scrubber()
     learn_document(scrubber, document)
-    return scrub_document(scrubber, document)[0]
+    return scrub_document(scrubber, document)
 
 
 def _shape(value: Any) -> Any:

@@ -77,7 +77,7 @@ def relocated(
             text = as_text(part)
             found = [(*match.span(), Kind.PATH, here) for match in pattern.finditer(text)]
             moved = Scrubbed.of(text, found)
-            account.add_scrubbed(moved, line)
+            account.add(moved, line)
             yield as_bytes(moved.text)
         else:
             yield part

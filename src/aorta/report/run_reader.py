@@ -112,7 +112,7 @@ class RunReader:
         texts = sorted({text for record in records for text in _texts_of(record)})
         learn_document(self._scrubber, raw, ours=True)
         self._scrubber.learn("\n".join(texts))
-        clean = shortened(scrub_document(self._scrubber, raw, ours=True)[0])
+        clean = shortened(scrub_document(self._scrubber, raw, ours=True))
         replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
         return OpenedRun(
             name=clean["directory"],

@@ -19,8 +19,8 @@ from aorta.core.documents import Dumper, Loader, doubled_key
 from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
-from aorta.scrub.findings import PLACEHOLDER, Kind, with_quoted_placeholders
-from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber, count_groups
+from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, with_quoted_placeholders
+from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
 from aorta.scrub.vocabulary import (
     HOST_NAMES,
     KEPT_TREES,
@@ -91,13 +91,7 @@ class Account:
         """For so many more; the others are only counted."""
         return _MOST_SPANS - len(self.spans)
 
-    def add(self, spans: Iterable[Replacement]) -> None:
-        for span in spans:
-            self.counts[span.kind] += 1
-            if self.room:
-                self.spans.append(span)
-
-    def add_scrubbed(self, scrubbed: Scrubbed, line: int) -> None:
+    def add(self, scrubbed: Scrubbed, line: int = 1) -> None:
         """Of a text that begins at this line of the file."""
         self.counts.update(kind for _, _, kind, _ in scrubbed.taken)
         self.spans += scrubbed.first_spans(self.room, line)
@@ -105,7 +99,7 @@ class Account:
     @property
     def groups(self) -> dict[str, int]:
         """By group, without those of which nothing was taken out."""
-        return {group: n for group, n in count_groups(self.counts.elements()).items() if n}
+        return dict(Counter(GROUPS[kind] for kind in self.counts.elements()))
 
 
 class FileScrubber:
@@ -135,7 +129,7 @@ class FileScrubber:
                 after = self._document(name, text, documents, account, line)
             else:
                 scrubbed = self.scrubber.text(text, code=_is_code(name))
-                account.add_scrubbed(scrubbed, line)
+                account.add(scrubbed, line)
                 after = _as_file(name, scrubbed)
             line += text.count("\n")
             yield as_bytes(after)
@@ -147,13 +141,12 @@ class FileScrubber:
         clean: list[Any] = []
         before = account.counts.total()
         for document in documents:
-            after, spans = scrub_document(self.scrubber, document, within=within, ours=True)
+            after = scrub_document(self.scrubber, document, account, within=within, ours=True)
             clean.append(after)
-            account.add(spans)
         if not name.lower().endswith(_YAML) and account.counts.total() == before:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
-        account.add(comments.spans)
+        account.add(comments)
         return comments.text + _written(name, clean, text)
 
 
@@ -300,7 +293,7 @@ class _Walk:
     scrubber: Scrubber
     learning: bool
     ours: bool  # the names in it are those of `fields`
-    spans: list[Replacement] = field(default_factory=list)
+    account: Account
 
     def value(
         self, value: Any, path: Path, named: str | None, field: _Field = _Field.UNKNOWN
@@ -342,7 +335,7 @@ class _Walk:
             self.scrubber.learn_name(value)
             return value
         scrubbed = self.scrubber.name(value, where=path_of(path))
-        self.spans.extend(scrubbed.spans)
+        self.account.add(scrubbed)
         return scrubbed.text
 
     def _sequence(
@@ -367,9 +360,9 @@ class _Walk:
             return self._whole(value, kind, path)
         inner = _inner_document(value)
         if inner is not None:
-            before = len(self.spans)
+            before = self.account.counts.total()
             scrubbed = self.value(inner, (*path, "(json)"), named)
-            if len(self.spans) > before:
+            if self.account.counts.total() > before:
                 value = json.dumps(scrubbed, ensure_ascii=False)
         text = self._text(value, path)
         return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
@@ -401,7 +394,7 @@ class _Walk:
             self.scrubber.remember(kind, value)
             return value
         scrubbed = self.scrubber.whole(value, kind, where=path_of(path))
-        self.spans.extend(scrubbed.spans)
+        self.account.add(scrubbed)
         return scrubbed.text
 
     def _text(self, value: str, path: Path) -> str:
@@ -409,20 +402,27 @@ class _Walk:
             self.scrubber.learn(value)
             return value
         scrubbed = self.scrubber.text(value, where=path_of(path))
-        self.spans.extend(scrubbed.spans)
+        self.account.add(scrubbed)
         return scrubbed.text
 
 
 def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> None:
-    _Walk(scrubber, learning=True, ours=ours).value(document, (), None)
+    _Walk(scrubber, learning=True, ours=ours, account=Account()).value(document, (), None)
 
 
 def scrub_document(
-    scrubber: Scrubber, document: Any, *, within: str = "", ours: bool = False
-) -> tuple[Any, tuple[Replacement, ...]]:
-    """The same document with private keys and values replaced; places begin with `within`."""
-    walk = _Walk(scrubber, learning=False, ours=ours)
-    return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
+    scrubber: Scrubber,
+    document: Any,
+    account: Account | None = None,
+    *,
+    within: str = "",
+    ours: bool = False,
+) -> Any:
+    """The same document with private keys and values replaced, of which `account` takes note;
+    places begin with `within`.
+    """
+    walk = _Walk(scrubber, learning=False, ours=ours, account=account or Account())
+    return walk.value(document, (within,) if within else (), None)
 
 
 def _below(field: _Field, key: str) -> _Field:

@@ -10,7 +10,6 @@ text, once. It knows nothing of files, bundles or verbs.
 import io
 import tokenize
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,6 @@ from typing import NamedTuple
 from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.scrub import addresses, assignments, known, known_keys, logins, paths
 from aorta.scrub.findings import (
-    GROUPS,
     Kind,
     Placeholders,
     SecretSpan,
@@ -114,16 +112,6 @@ class Scrubbed:
     def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
         """The text's first line has the number `line`."""
         return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return count_groups(kind for _, _, kind, _ in self.taken)
-
-
-def count_groups(kinds: Iterable[Kind]) -> dict[str, int]:
-    """Replacements by group, every group present."""
-    counted = Counter(GROUPS[kind] for kind in kinds)
-    return {group: counted[group] for group in dict.fromkeys(GROUPS.values())}
 
 
 class _Decoded(NamedTuple):
