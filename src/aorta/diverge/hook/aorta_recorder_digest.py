@@ -140,9 +140,11 @@ def _sum_of_bits(torch: Any, flat: Any) -> Any:
     fifth of the time of torch's own hash, and as blind for the order.
     """
     width = flat.element_size()
-    if flat.numel() * width % 8 == 0 and flat.storage_offset() * width % 8 == 0:
-        return flat.view(torch.int64).sum()
-    return flat.view(getattr(torch, f"int{8 * width}")).sum()
+    if flat.numel() * width % 8:
+        return flat.view(getattr(torch, f"int{8 * width}")).sum()
+    # The same numbers have the same sum wherever in their memory they begin.
+    begins_even = flat.storage_offset() * width % 8 == 0
+    return (flat if begins_even else flat.clone()).view(torch.int64).sum()
 
 
 def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
