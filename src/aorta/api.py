@@ -20,7 +20,8 @@ from aorta.attribution.request import attribute as _attribute
 from aorta.bisect.findings import Findings
 from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
 from aorta.bisect.request import bisect as _bisect
-from aorta.bundle.request import BundleReport, BundleRequest
+from aorta.bundle.archive import BundleReport
+from aorta.bundle.request import BundleRequest
 from aorta.bundle.request import bundle as _bundle
 from aorta.core.documents import validated_arguments
 from aorta.core.errors import AortaError, Exit

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.bundle.manifest import BundleError
-from aorta.bundle.reading import unpack, verify
+from aorta.bundle.archive import BundleError, unpack, verify
 from support.aorta_cli import aorta
 from support.hostile import TOP, Forged, manifest_for, ordinary_tarball
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from aorta.bundle.archive import RefusedError
 from aorta.bundle.layouts import Policy
-from aorta.bundle.manifest import RefusedError
 from aorta.bundle.pack import PackedFile, prepared
 from aorta.bundle.source import collect, open_source, read_member
-from aorta.scrub.files import FileScrubber
-from aorta.scrub.structure import ScrubError
+from aorta.scrub.files import FileScrubber, ScrubError
 from support import real_runs
 from support.real_runs import HF, copied
 
@@ -137,7 +136,7 @@ def test_links_that_stay_inside_are_packed_as_the_files_they_lead_to(tmp_path: P
     (run / "shrunken" / "here").symlink_to(".")
     (run / "shrunken" / "more").symlink_to("shards")
     os.link(run / "shrunken" / "shards" / "one.txt", run / "shrunken" / "twin.txt")
-    files = {file.path: file.sha256 for file in prepare(run, Policy())}
+    files = {file.path: file.entry.sha256 for file in prepare(run, Policy())}
     one = files["shrunken/shards/one.txt"]
     assert one == files["shrunken/also.txt"] == files["shrunken/twin.txt"]
     assert one == files["shrunken/more/one.txt"]

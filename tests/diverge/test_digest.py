@@ -112,3 +112,12 @@ def test_one_bit_anywhere_shows(digest: Any, size: int) -> None:
         after[place] = torch.nextafter(after[place], torch.tensor(10.0))
         ((one,), (other,)) = numbers_of(digest, [[before], [after]])
         assert array("d", one).tobytes() != array("d", other).tobytes()
+
+
+@pytest.mark.parametrize("size", [700, 256 * 16, 9000, 9001])
+def test_the_same_numbers_have_one_digest_wherever_they_begin_in_memory(
+    digest: Any, size: int
+) -> None:
+    whole = torch.cat([torch.ones(1), a_tensor(size, "float32", 1)])
+    ((one,), (other,)) = numbers_of(digest, [[whole[1:]], [whole[1:].clone()]])
+    assert array("d", one).tobytes() == array("d", other).tobytes()

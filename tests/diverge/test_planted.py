@@ -6,8 +6,8 @@ import pytest
 from benchmarks.divergences import Run, is_named, planted, run_planted
 
 from aorta.diverge.comparing import compare, self_difference
-from aorta.diverge.nonfinite import first_nonfinite
 from aorta.diverge.output import sentence
+from aorta.diverge.single_run import first_nonfinite
 from aorta.diverge.stream import Stream, read_streams
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aorta.diverge.alignment import align
 from aorta.diverge.comparing import compare
-from aorta.diverge.ranks import between_ranks
 from aorta.diverge.rounding import difference, judge
+from aorta.diverge.single_run import between_ranks
 from aorta.diverge.stream import Digest, Operation, Stream
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)

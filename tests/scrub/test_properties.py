@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from aorta.scrub import addresses, logins, paths
 from aorta.scrub.addresses import machines_in
-from aorta.scrub.encodings import decoded
-from aorta.scrub.files import scrub_bytes
+from aorta.scrub.files import learn_document, scrub_bytes, scrub_document
 from aorta.scrub.findings import PLACEHOLDER, Lines, Rule, Text, shape_of, without_overlap
+from aorta.scrub.known import decoded
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.scrub.secrets import secrets_in
-from aorta.scrub.structure import learn_document, scrub_document
 from support.planted import CORPUS
 from support.strange_secrets import blind_secrets, strange_secrets
 
@@ -125,7 +124,7 @@ def test_no_line_is_left_out_in_which_a_detector_would_find_something(
 def test_hints_are_written_as_a_line_is_when_they_are_looked_for() -> None:
     rules = [one for one in vars(addresses).values() if isinstance(one, Rule)]
     rules += [one for one in vars(paths).values() if isinstance(one, Rule)]
-    rules += [*logins._RULES, *addresses._HOST_CONTEXTS]
+    rules += [*logins._RULES, *addresses._RULES]
     hints = [hint for one in rules for hint in one.hints]
     assert len(hints) > 60
     for hint in hints:
@@ -188,7 +187,7 @@ def test_no_bytes_make_the_file_scrubber_fail_on_text(name: str, text: str) -> N
     data = text.replace("\0", "").encode("utf-8", "surrogatepass") + b"\n\xff\xfa tail\n"
     after = scrub_bytes(Scrubber(), re.sub(r"[^a-z]", "", name) + ".log", data)
     assert after is not None
-    assert after.data.endswith(b"\xff\xfa tail\n")
+    assert after[0].endswith(b"\xff\xfa tail\n")
 
 
 @given(ANY_TEXT)
@@ -202,7 +201,7 @@ def test_patterns_alone_leave_everything_else(text: str) -> None:
 def _scrubbed_document(document: Any) -> Any:
     scrubber = Scrubber()
     learn_document(scrubber, document)
-    return scrub_document(scrubber, document)[0]
+    return scrub_document(scrubber, document)
 
 
 def _shape(value: Any) -> Any:

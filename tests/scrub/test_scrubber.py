@@ -16,11 +16,10 @@ import yaml
 
 from aorta.core.documents import Loader
 from aorta.core.errors import UsageError
-from aorta.scrub.files import Account, FileScrubber, NotTextError
+from aorta.scrub.files import Account, FileScrubber, NotTextError, learn_document, scrub_document
 from aorta.scrub.findings import Kind
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Identity, Rules, Scrubber
-from aorta.scrub.structure import learn_document, scrub_document
 from aorta.scrub.vocabulary import announces_secret, may_announce_secret
 
 TOKEN = "a1B2c3D4e5F6g7H8i9J0"
@@ -35,7 +34,7 @@ def scrubbed(text: str, **rules: Any) -> str:
 def document(content: Any, **rules: Any) -> Any:
     scrubber = Scrubber(Rules(**rules))
     learn_document(scrubber, content)
-    return scrub_document(scrubber, content)[0]
+    return scrub_document(scrubber, content)
 
 
 @pytest.mark.parametrize(
@@ -320,12 +319,14 @@ def test_file_names_lose_what_text_loses_and_stay_portable() -> None:
     )
 
 
-def test_counts_have_every_group_and_spans_say_where() -> None:
+def test_counts_are_by_group_and_spans_say_where() -> None:
     scrubber = Scrubber()
     text = f"one\ntoken={TOKEN} at 10.1.2.3\n"
     scrubber.learn(text)
     result = scrubber.text(text)
-    assert result.counts == {"secrets": 1, "patterns": 0, "addresses": 1, "paths": 0, "names": 0}
+    account = Account()
+    account.add(result)
+    assert account.groups == {"secrets": 1, "addresses": 1}
     assert [(span.where, span.before, span.kind) for span in result.spans] == [
         ("line 2", "token=", Kind.CREDENTIAL),
         ("line 2", "token=<SECRET:1> at ", Kind.IPV4),

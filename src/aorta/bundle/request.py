@@ -1,25 +1,47 @@
-"""The public API of the package: everything that may be asked of packing a run, and the one
-function that does it.
+"""The public API of the package: everything that may be asked of packing a run, the one function
+that does it, and the rehearsal: what ships, run from where it is unpacked, with another home and
+another user name. A bundle whose recipe reproduces a failure must do so there, and the failure must
+look like the original's.
 """
 
+import os
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle import pack, writing
+from aorta.bundle import pack
+from aorta.bundle.archive import DEFAULT_MAX_BYTES, BundleReport, Checked, unpack, verify
 from aorta.bundle.layouts import read_policy
-from aorta.bundle.manifest import Checked, Manifest
 from aorta.bundle.pack import Prepared
-from aorta.bundle.reading import verify
-from aorta.bundle.rehearsal import rehearse
-from aorta.core.errors import Exit
+from aorta.core.axis import Point
+from aorta.core.errors import AortaError, Terminated, UsageError
+from aorta.core.failure import failure_from_elsewhere
+from aorta.core.oracle import Deciding, known_failure
+from aorta.core.trial import Outcome, TrialSpec
+from aorta.engine.events import Reason, TrialRecord
+from aorta.engine.judge import HitCount, KOfN, SameJudge, misses_that_tell
+from aorta.engine.question import Question
 from aorta.engine.rundir import RunDir
+from aorta.engine.session import Session
+from aorta.executors.evidence import json_object
+from aorta.executors.local import LocalExecutor
+from aorta.registry.documents import load_document
+from aorta.registry.environments import get_environment
 from aorta.scrub.known import split_patterns
+from aorta.search.repeated import EveryPoint
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 SCHEMA = "aorta.bundle/1"
 _ANY_SIZE = 1 << 50  # it is ours
+SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
+_STRANGER = "stranger"
+_BARE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_TRIALS = 40
+_MISSED = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,33 +57,6 @@ class BundleRequest:
     allow_binary: bool = False  # the program's data may leave as they are
     check: bool = True  # run the reproducer from where the bundle is unpacked
     timeout: float | None = None  # of one such run, in seconds
-
-
-@dataclass(frozen=True)
-class BundleReport:
-    """The bundle as it lies there, read once more."""
-
-    path: Path
-    sha256: str
-    manifest: Manifest
-
-    @property
-    def checked(self) -> Checked | None:
-        """None: it was not run, or there is nothing to run."""
-        return self.manifest.checked
-
-    @property
-    def exit_code(self) -> Exit:
-        failed = self.checked is not None and not self.checked.reproduces
-        return Exit.NO_ANSWER if failed else Exit.OK
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **summary(self.path, self.sha256, self.manifest),
-            "left_out": len(self.manifest.left_out),
-            "logs_only": self.manifest.logs_only,
-            "checked": self.checked.model_dump() if self.checked else None,
-        }
 
 
 def bundle(
@@ -86,21 +81,8 @@ def bundle(
         checked = _rehearsed(prepared, request.timeout) if request.check else None
         if not agreed(prepared, checked):
             return None
-        path = writing.write(prepared, output, checked)
-    packed = verify(path, max_bytes=_ANY_SIZE)
-    return BundleReport(path, packed.sha256, packed.manifest)
-
-
-def summary(path: Path, sha256: str, manifest: Manifest) -> dict[str, Any]:
-    """What every document about a bundle says of it."""
-    return {
-        "path": str(path),
-        "sha256": sha256,
-        "ticket": manifest.ticket,
-        "files": len(manifest.files),
-        "bytes": sum(file.bytes for file in manifest.files),
-        "scrubbed": manifest.scrubbed,
-    }
+        path = pack.write(prepared, output, checked)
+    return verify(path, max_bytes=_ANY_SIZE)
 
 
 def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
@@ -109,6 +91,119 @@ def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
         return None
     about = RunDir(prepared.source.root).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
-        path = writing.write(prepared, Path(scratch))
+        path = pack.write(prepared, Path(scratch))
         programs = [str(place) for place in about.get("programs", [])]
         return rehearse(path, programs=programs, python=about.get("python"), timeout=timeout)
+
+
+def rehearse(
+    bundle: Path,
+    *,
+    programs: Sequence[str] = (),
+    python: str | None = None,
+    timeout: float | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Checked | None:
+    """Unpack and run it; None where there is nothing in it to run. `programs` go before everything
+    else on the path; `python` is the one that the original ran in, else this one.
+    """
+    with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
+        _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
+        if not (folder / SCRIPT).is_file() or not (folder / RECIPE).is_file():
+            return None
+        home = Path(scratch) / "home"
+        home.mkdir()
+        try:
+            variables = _variables(home, programs, python or sys.executable)
+            return _run(folder, Path(scratch) / "trials", variables, timeout)
+        except AortaError as wrong:
+            return Checked(reproduced=0, of=0, why=wrong.message)
+
+
+def _run(
+    folder: Path, results: Path, variables: Mapping[str, str], timeout: float | None
+) -> Checked:
+    result = json_object(folder / "result.json") or {}
+    experiment = _experiment(folder / RECIPE, variables, timeout)
+    point = Point.of({})
+    question = Question(
+        search=EveryPoint([point]),
+        judges=SameJudge(KOfN(1, _enough(result))),
+        experiment=_Recipe(experiment),
+        fingerprint={"bundle": str(folder)},
+        expected=known_failure(experiment.oracle)
+        or failure_from_elsewhere(result.get("failure"), result.get("signature")),
+        private_trials=True,
+    )
+    with (
+        Session.fresh(results, "rehearsal") as session,
+        closing(LocalExecutor()) as executor,
+    ):
+        answer = session.answer(question, executor)
+    if answer.ending.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is known of it
+    if answer.ending.reason is Reason.TERMINATED:
+        raise Terminated
+    return _checked(answer.records)
+
+
+def _checked(records: Sequence[TrialRecord]) -> Checked:
+    evidence = [record for record in records if record.outcome is not Outcome.ERROR]
+    reproduced = sum(record.outcome is Outcome.REPRODUCED for record in evidence)
+    last = records[-1].why if records and not reproduced else ""
+    return Checked(reproduced=reproduced, of=len(evidence), why=last)
+
+
+def _experiment(
+    recipe: Path, variables: Mapping[str, str], timeout: float | None
+) -> WorkloadExperiment:
+    document: Any = load_document(recipe)
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not cells:
+        raise UsageError("its recipe names nothing to run", where=RECIPE)
+    environment = cells[0].get("environment", "local")
+    name = f"image:{environment['docker']}" if isinstance(environment, dict) else environment
+    return workload_experiment(
+        WorkloadRequest(
+            workload=document["workload"],
+            config=document.get("workload_config", {}),
+            environment=get_environment(name, ()),
+            extra_env=[dict(variables)],
+            timeout=timeout,
+            base=recipe.parent,
+            file=RECIPE,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """The recipe's own experiment."""
+
+    inner: WorkloadExperiment
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.deciding
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        return self.inner.trial(point, index, trial_dir)
+
+
+def _enough(result: Mapping[str, Any]) -> int:
+    """So many trials that a copy failing as often is missed in less than 1 of 100 cases."""
+    rate = result.get("confirmed") or result.get("original") or {}
+    seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
+    return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
+
+
+def _variables(home: Path, programs: Sequence[str], python: str) -> dict[str, str]:
+    """Another home and user, and a bare path with the run's own programs and interpreter."""
+    path = os.pathsep.join([*programs, str(Path(python).parent), _BARE_PATH])
+    return {
+        "HOME": str(home),
+        "USER": _STRANGER,
+        "LOGNAME": _STRANGER,
+        "PATH": path,
+        "PYTHON": python,
+    }

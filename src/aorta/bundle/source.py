@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from aorta.bundle.archive import MAX_TICKET, RefusedError
 from aorta.bundle.layouts import Layout, Policy, is_log, layout_of, matches
-from aorta.bundle.manifest import MAX_TICKET, RefusedError
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE, STAMP, STAMP_FORM, RunDir
 from aorta.executors.evidence import json_object

@@ -12,10 +12,8 @@ from aorta.cli.printing import print_json, say
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
-    from aorta.bundle.manifest import Checked
+    from aorta.bundle.archive import BundleReport, Checked
     from aorta.bundle.pack import Prepared
-    from aorta.bundle.reading import Verified
-    from aorta.bundle.request import BundleReport
 
 _PATH = click.Path(path_type=Path)
 _MIB = 2**20
@@ -87,7 +85,7 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
     Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3
     packed, and the reproducer does not fail the same way; 5 cannot write.
     """
-    from aorta.bundle.manifest import RefusedError
+    from aorta.bundle.archive import RefusedError
     from aorta.bundle.request import SCHEMA, BundleRequest, bundle
 
     request = BundleRequest(**given)
@@ -133,13 +131,13 @@ def verify(
     hostile; 2 no such file; 3 with --run: it does not fail the same way, or there is
     nothing to run.
     """
-    from aorta.bundle import reading
+    from aorta.bundle import archive
 
-    verified = reading.verify(bundle, max_size * _MIB)
+    verified = archive.verify(bundle, max_size * _MIB)
     checked = _run_unpacked(bundle, timeout, max_size) if run_it else None
     run = {"run": checked.model_dump() if checked else None} if run_it else {}
     if as_json:
-        print_json("aorta.bundle_verify/1", {**_summary(verified), **run})
+        print_json("aorta.bundle_verify/1", {**verified.summary(), **run})
     else:
         files = f"{len(verified.manifest.files)} files for {verified.manifest.ticket}"
         click.echo(f"{bundle}: whole, {files}")
@@ -151,7 +149,7 @@ def verify(
 
 
 def _run_unpacked(bundle: Path, timeout: float | None, max_size: int) -> "Checked | None":
-    from aorta.bundle.rehearsal import rehearse
+    from aorta.bundle.request import rehearse
 
     return rehearse(bundle, timeout=timeout, max_bytes=max_size * _MIB)
 
@@ -172,12 +170,12 @@ def _outcome(checked: "Checked | None") -> str:
 @_AS_JSON
 def show(bundle: Path, max_size: int, as_json: bool) -> None:
     """Say what is in FILE, after verifying it."""
-    from aorta.bundle import reading
+    from aorta.bundle import archive
 
-    verified = reading.verify(bundle, max_size * _MIB)
+    verified = archive.verify(bundle, max_size * _MIB)
     manifest = verified.manifest.model_dump(mode="json", by_alias=True)
     if as_json:
-        print_json("aorta.bundle_show/1", {**_summary(verified), "manifest": manifest})
+        print_json("aorta.bundle_show/1", {**verified.summary(), "manifest": manifest})
         return
     click.echo(
         f"{verified.manifest.ticket}, made by aorta {verified.manifest.verb} "
@@ -202,15 +200,15 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
     Exit codes: 0 unpacked; 1 the bundle is bad; 2 no such file, or already unpacked there; 5 cannot
     write.
     """
-    from aorta.bundle import reading
+    from aorta.bundle import archive
 
-    verified, folder = reading.unpack(bundle, directory, max_size * _MIB)
+    verified, folder = archive.unpack(bundle, directory, max_size * _MIB)
     recipes = sorted(folder.rglob("recipe.resolved.yaml"))
     following = [f"aorta triage run --recipe {shlex.quote(str(recipe))}" for recipe in recipes]
     if as_json:
         print_json(
             "aorta.bundle_unpack/1",
-            {**_summary(verified), "directory": str(folder), "next": following},
+            {**verified.summary(), "directory": str(folder), "next": following},
         )
         return
     click.echo(str(folder))
@@ -256,9 +254,3 @@ def _show_packed(report: "BundleReport") -> None:
     if report.checked is not None:
         say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")
-
-
-def _summary(verified: "Verified") -> dict[str, Any]:
-    from aorta.bundle.request import summary
-
-    return summary(verified.path, verified.sha256, verified.manifest)

@@ -90,9 +90,8 @@ def command(
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
-    from aorta.diverge.request import DivergeRequest, plan_lines
+    from aorta.diverge.request import DivergeRequest, parse_steps, plan_lines
     from aorta.diverge.running import diverge
-    from aorta.diverge.sides import parse_steps
     from aorta.engine.events import Reason
 
     display = options.display_from(given)

@@ -45,8 +45,6 @@ class Noise:
 
     first: Mapping[int, float] = field(default_factory=dict)
     second: Mapping[int, float] = field(default_factory=dict)
-    # The least difference between any run of the one side and any of the other.
-    least: Mapping[int, float] = field(default_factory=dict)
 
     def of(self, a: Operation, b: Operation) -> float:
         return max(self.first.get(a.index, 0.0), self.second.get(b.index, 0.0))
@@ -211,9 +209,9 @@ class _Walk:
         b = self.second.by_index[self.first.partner[a.index]]
         inherited = 0.0
         for mine, theirs in zip(a.inputs, b.inputs, strict=False):
-            apart = self._reads_apart(mine, theirs)
-            known = apart.difference if apart is not None else self._carried_into(mine, theirs)
-            inherited = max(inherited, known)
+            known = self._reads_apart(mine, theirs)
+            carried = known.difference if known is not None else self._carried_into(mine, theirs)
+            inherited = max(inherited, carried)
         read, noise, before = (
             self.first.read_by(a),
             self.noise.of(a, b),
@@ -221,11 +219,9 @@ class _Walk:
         )
         most = max(inherited, *before, 0.0)
         judged = judge(a, b, read, most, noise, any_type=self.any_type)
-        least = min(judged.difference, self.noise.least.get(a.index, math.inf))
-        judged = replace(judged, difference=least, inherited=inherited)
-        for result, apart_by in enumerate(judged.results):
-            apart_at = min(apart_by, self.noise.least.get(a.index, math.inf))
-            self.first.apart[a.index, result] = self.second.apart[b.index, result] = apart_at
+        judged = replace(judged, inherited=inherited)
+        for result, apart in enumerate(judged.results):
+            self.first.apart[a.index, result] = self.second.apart[b.index, result] = apart
         hidden = hidden_behind(a, read, before, inherited)
         self.first.hidden[a.index] = self.second.hidden[b.index] = hidden
         return Pair(a, b, judged)

@@ -6,7 +6,6 @@ that one side does alone and because of which an end of the program differs. Wha
 side do differently is learned first and never counted against the other side.
 """
 
-import math
 import re
 from bisect import bisect
 from collections import Counter
@@ -134,8 +133,6 @@ def _when(parting: Parting | None) -> tuple[int, int]:
 def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool) -> Comparison:
     bad, good = bads[0], goods[0]
     noise = Noise(_learned(bads), _learned(goods))
-    if any(noise.first.values()) or any(noise.second.values()):
-        noise = replace(noise, least=_least(bads, goods))
     alignment = align(bad, good, noise, any_type=any_type)
     blame = _Blame(bad, good, alignment)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
@@ -161,20 +158,6 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
         for mine, theirs, _ in align(runs[0], other).pairs:
             apart[mine.index] = max(apart.get(mine.index, 0.0), outputs_apart(mine, theirs))
     return apart
-
-
-def _least(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]:
-    """Between any run of one side and any of the other: what chance may explain is not more."""
-    least: dict[int, float] = {}
-    for bad in bads:
-        to_first = {b.index: a.index for a, b, _ in align(bads[0], bad).pairs}
-        for good in goods:
-            for mine, theirs, _ in align(bad, good).pairs:
-                index = to_first.get(mine.index)
-                if index is not None:
-                    apart = outputs_apart(mine, theirs)
-                    least[index] = min(least.get(index, math.inf), apart)
-    return least
 
 
 class _Blame:

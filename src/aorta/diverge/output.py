@@ -7,9 +7,8 @@ from typing import Any
 
 from aorta.core.errors import Exit
 from aorta.diverge.comparing import PHASES, Comparison, Parting
-from aorta.diverge.nonfinite import Magnitudes, NonFinite, history_lines
-from aorta.diverge.ranks import RankParting
-from aorta.diverge.sides import Sides
+from aorta.diverge.request import Sides
+from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
 from aorta.diverge.stream import Operation
 from aorta.engine.events import Reason
 from aorta.engine.rundir import write_atomically, write_json

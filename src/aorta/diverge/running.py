@@ -12,11 +12,9 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
-from aorta.diverge.nonfinite import first_nonfinite, magnitude_history
 from aorta.diverge.output import DivergeReport, write_report
-from aorta.diverge.ranks import between_ranks
-from aorta.diverge.request import DivergeRequest
-from aorta.diverge.sides import BAD, GOOD, Sides
+from aorta.diverge.request import BAD, GOOD, DivergeRequest, Sides
+from aorta.diverge.single_run import between_ranks, first_nonfinite, magnitude_history
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge

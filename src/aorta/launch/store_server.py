@@ -137,7 +137,10 @@ def connect(meeting: Meeting) -> tuple[JobStore, WorkerStore]:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
         correct = "correct --rdzv-endpoint (or --master-addr and --master-port)"
-        what = f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, or {correct}"
+        what = (
+            f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
+            f"or {correct}"
+        )
         if meeting.rank == 0:
             what = (
                 f"no rendezvous store can be opened at {meeting.endpoint}: another program has the "

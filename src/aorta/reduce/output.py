@@ -31,9 +31,8 @@ from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
-from aorta.scrub.files import scrub_bytes
+from aorta.scrub.files import Account, scrub_bytes, scrub_document
 from aorta.scrub.scrubber import Scrubber
-from aorta.scrub.structure import scrub_document
 from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
@@ -144,8 +143,9 @@ class Output:
                 yield name
 
     def _scrubbed(self, document: Any) -> tuple[Any, int]:
-        clean, spans = scrub_document(self.scrubber, document)
-        return clean, len(spans)
+        account = Account()
+        clean = scrub_document(self.scrubber, document, account)
+        return clean, account.counts.total()
 
     def _write_document(
         self, name: str, documents: Sequence[Any], done: Scrubbing, *, lines: bool
@@ -168,9 +168,9 @@ class Output:
         if clean is None:
             done.withheld.append(place)
             return
-        done.changed[place] = len(clean.spans)
+        scrubbed, done.changed[place] = clean
         path = root / (place.replace(SHRUNKEN, instead, 1) if instead else place)
-        write_atomically(path, clean.data)
+        write_atomically(path, scrubbed)
         path.chmod(mode & 0o777)
 
 

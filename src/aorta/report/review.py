@@ -7,9 +7,8 @@ private and removes it afterwards.
 
 from collections.abc import Iterator
 
-from aorta.bundle.manifest import Checked
-from aorta.bundle.pack import PackedFile, Prepared
-from aorta.bundle.writing import UNKNOWN, rehearsed
+from aorta.bundle.archive import Checked
+from aorta.bundle.pack import UNKNOWN, PackedFile, Prepared, rehearsed
 from aorta.report.html import document
 from aorta.report.page import FactRows, Headline, Listing, Page, Section, TextLine, Tone, Words
 from aorta.scrub.findings import Kind
@@ -21,7 +20,7 @@ def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
         yield said
     yield f"{len(prepared.files) + 1} files for {prepared.ticket}:"
     for file in prepared.files:
-        yield f"  {file.path}  {file.size} bytes{_note(file)}"
+        yield f"  {file.path}  {file.entry.bytes} bytes{_note(file)}"
     yield "  SHIP.md"
     if prepared.left_out:
         yield f"{len(prepared.left_out)} files stay here:"
@@ -41,7 +40,7 @@ def _shown_value(span: Replacement) -> str:
 
 
 def _note(file: PackedFile) -> str:
-    if file.unscrubbed:
+    if file.entry.unscrubbed:
         return "  NOT SCRUBBED (binary)"
     return f"  {file.taken} replaced" if file.taken else ""
 

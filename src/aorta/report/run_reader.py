@@ -23,9 +23,9 @@ from aorta.engine.journal import read_records
 from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
 from aorta.runtimes.owner import Owner
+from aorta.scrub.files import learn_document, scrub_document
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
-from aorta.scrub.structure import learn_document, scrub_document
 
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
@@ -151,7 +151,7 @@ class RunReader:
             "texts": texts,
         }
         learn_document(self._scrubber, raw, ours=True)
-        clean = shortened(scrub_document(self._scrubber, raw, ours=True)[0])
+        clean = shortened(scrub_document(self._scrubber, raw, ours=True))
         replaced = dict(zip(texts, clean["texts"], strict=True))
         return OpenedRun(
             name=clean["directory"],

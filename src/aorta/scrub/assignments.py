@@ -74,7 +74,8 @@ _QUOTED = re.compile(
 )
 # A list, or strings that Python joins.
 _LIST = re.compile(
-    r"\[(?P<items>[^\[\]\n]{2,4096})\]|\((?P<strings>(?:\s*[bru]?(?:\"[^\"\n]*\"|'[^'\n]*'))+)\s*\)"
+    r"\[(?P<items>[^\[\]\n]{2,4096})\]|"
+    r"\((?P<strings>(?:\s*\+?\s*[bru]?(?:\"[^\"\n]*\"|'[^'\n]*'))+)\s*\)"
 )
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
 _BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
@@ -113,9 +114,8 @@ _PAIR_VALUE = re.compile(
 _COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
 _WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
 _VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
-# For the shape of a line: what follows stands in the next one; a value that cannot be dense.
+# For the shape of a line: what follows stands in the next one.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
-_QUOTED_WORDS = re.compile(r"\"[^\"\\0-9]+\"|'[^'\\0-9]+'")
 _POLICY_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}")
 _LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
 _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
@@ -175,24 +175,20 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
 
 @lru_cache(maxsize=1 << 14)
 def _names_a_secret(shape: str) -> bool:
-    """Of the shape of a line: it holds a name that may announce a secret, and a join."""
-    line = _WORD_AND_VALUE.fullmatch(shape)
-    if line and announces_secret(line["name"]):
-        return True  # of a .netrc, where the line before decides, or of another list of settings
-    names = (name for name in _NAME.finditer(shape) if _may_be_secret_name(name.group()))
-    return any(_may_have_value(shape, name) for name in names) or any(
+    """Of the shape of a line: it holds a name that may announce a secret, with a value before or
+    behind it; or the name of a pair.
+    """
+    for name in _NAME.finditer(shape):
+        if _may_be_secret_name(name.group()) and (
+            _JOIN.match(shape, name.end())
+            or _COMMA_AT_END.match(shape, name.end())
+            or _COMPARED.search(shape, 0, name.start())
+        ):
+            return True
+    return any(
         _may_be_secret_name(pair["name"] or pair["terraform"])
         for pair in _PAIR_NAME.finditer(shape)
     )
-
-
-def _may_have_value(shape: str, name: re.Match[str]) -> bool:
-    if _COMPARED.search(shape, 0, name.start()):
-        return True
-    place = _place(shape, name)
-    if place is None:
-        return _COMMA_AT_END.match(shape, name.end()) is not None
-    return announces_secret(place.name) or _QUOTED_WORDS.match(shape, place.at) is None
 
 
 @lru_cache(maxsize=1 << 16)
@@ -305,7 +301,8 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
 
 def _closes(text: str, quoted: re.Match[str]) -> bool:
     """A value over several lines is believed where nothing but punctuation follows its end."""
-    if "\n" not in quoted["value"] or len(quoted.groupdict().get("quote", "<<<")) == 3:
+    goes_on = quoted["value"].replace("\r", "").replace("\\\n", "")  # behind backslashes
+    if "\n" not in goes_on or len(quoted.groupdict().get("quote", "<<<")) == 3:
         return True
     end = text.find("\n", quoted.end())
     rest = text[quoted.end() : len(text) if end < 0 else end]

@@ -1,22 +1,38 @@
 """Files on their way out: our own documents by field, everybody else's as text.
 
-It is given bytes and gives bytes: it opens nothing.
+Each field of our own documents is a name that we gave, which is kept, or text, which is searched. A
+field means the same in every document of ours, so one table by name serves all schemas; what is not
+in it is searched. Bytes come in and bytes go out: nothing is opened here.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import yaml
 
 from aorta.core.documents import Dumper, Loader, doubled_key
-from aorta.scrub.encodings import NotTextError, as_bytes, as_text, looks_like_text
-from aorta.scrub.findings import Kind, with_quoted_placeholders
-from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber, count_groups
-from aorta.scrub.structure import learn_document, scrub_document
+from aorta.core.errors import AortaError
+from aorta.core.names import path_of
+from aorta.scrub.addresses import is_generic, is_public_domain
+from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, with_quoted_placeholders
+from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
+from aorta.scrub.vocabulary import (
+    HOST_NAMES,
+    KEPT_TREES,
+    NAMES,
+    PATHS,
+    SEARCHED_TREES,
+    USER_NAMES,
+    announces_secret,
+    is_dense,
+    is_secret_value,
+    may_announce_secret,
+)
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
@@ -26,27 +42,41 @@ _MOST_SPANS = 500  # kept of one file for people; all are counted
 # What belongs together with the next line: a name and its value, a folded value, wrapped base64.
 _GOES_ON = re.compile(rb"[:=|>\\,({\[\-+][ \t\r]*\Z|[A-Za-z0-9+/=]{40,}\r?\Z")
 
-__all__ = ["Account", "FileScrubber", "NotTextError", "ScrubbedFile", "scrub_bytes"]
+# Others hold a NUL at once.
+_PACKED = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
-@dataclass(frozen=True)
-class ScrubbedFile:
-    data: bytes
-    spans: tuple[Replacement, ...]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return count_groups(span.kind for span in self.spans)
+class NotTextError(ValueError):
+    """These bytes are no text that can be read, so nothing can be promised about them."""
 
 
-def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
-    """A user's own file: its text is scrubbed, other bytes stay. None: it is not text."""
+def looks_like_text(first: bytes) -> bool:
+    """No archive, no picture, no program: those hold control characters that no log does."""
+    if first.startswith(_PACKED) or b"\0" in first:
+        return False
+    head = first[: 1 << 16]
+    return len(_CONTROL.findall(head)) * 50 <= len(head)
+
+
+def as_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int] | None:
+    """A user's own file: its text is scrubbed, other bytes stay; and how many stretches were
+    replaced. None: it holds something private and is no text.
+    """
     if b"\0" in data:
-        return None if scrubber.text(data.decode("latin-1")).taken else ScrubbedFile(data, ())
+        return None if scrubber.text(data.decode("latin-1")).taken else (data, 0)
     scrubbed = scrubber.text(as_text(data), code=_is_code(name))
     if not scrubbed.taken:
-        return ScrubbedFile(data, ())
-    return ScrubbedFile(as_bytes(_as_file(name, scrubbed)), scrubbed.spans)
+        return data, 0
+    return as_bytes(_as_file(name, scrubbed)), len(scrubbed.taken)
 
 
 @dataclass
@@ -61,20 +91,15 @@ class Account:
         """For so many more; the others are only counted."""
         return _MOST_SPANS - len(self.spans)
 
-    def add(self, spans: Iterable[Replacement]) -> None:
-        for span in spans:
-            self.counts[span.kind] += 1
-            if self.room:
-                self.spans.append(span)
-
-    def add_scrubbed(self, scrubbed: Scrubbed, line: int) -> None:
+    def add(self, scrubbed: Scrubbed, line: int = 1) -> None:
         """Of a text that begins at this line of the file."""
         self.counts.update(kind for _, _, kind, _ in scrubbed.taken)
         self.spans += scrubbed.first_spans(self.room, line)
 
     @property
     def groups(self) -> dict[str, int]:
-        return count_groups(self.counts.elements())
+        """By group, without those of which nothing was taken out."""
+        return dict(Counter(GROUPS[kind] for kind in self.counts.elements()))
 
 
 class FileScrubber:
@@ -104,7 +129,7 @@ class FileScrubber:
                 after = self._document(name, text, documents, account, line)
             else:
                 scrubbed = self.scrubber.text(text, code=_is_code(name))
-                account.add_scrubbed(scrubbed, line)
+                account.add(scrubbed, line)
                 after = _as_file(name, scrubbed)
             line += text.count("\n")
             yield as_bytes(after)
@@ -116,13 +141,12 @@ class FileScrubber:
         clean: list[Any] = []
         before = account.counts.total()
         for document in documents:
-            after, spans = scrub_document(self.scrubber, document, within=within, ours=True)
+            after = scrub_document(self.scrubber, document, account, within=within, ours=True)
             clean.append(after)
-            account.add(spans)
         if not name.lower().endswith(_YAML) and account.counts.total() == before:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
-        account.add(comments.spans)
+        account.add(comments)
         return comments.text + _written(name, clean, text)
 
 
@@ -234,3 +258,195 @@ def _text_only(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if b"\0" in piece or (number == 0 and not looks_like_text(piece)):
             raise NotTextError
         yield piece
+
+
+# Documents: keys, values, nesting, JSON inside a JSON string, name and value pairs
+# -------------------------------------------------------------------------------------------------
+
+Path = tuple[int | str, ...]
+
+_RUN_BY_A_SHELL = ("command", "build")
+_ORACLES = frozenset({"oracle", "gate"})  # also inside a workload's own config
+_OWN_KEYS = NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
+_PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
+
+
+class _Field(Enum):
+    """What the walk knows of the place it is at, in a document of ours."""
+
+    UNKNOWN = "unknown"
+    NAME = "a name that we gave"
+    KEPT = "kept with everything below"
+    SEARCHED = "somebody else's"
+
+
+class ScrubError(AortaError):
+    """Something that must be scrubbed cannot be; nothing is written."""
+
+    kind = "scrub"
+
+
+@dataclass
+class _Walk:
+    """One document's way through the scrubber; `learning` only looks."""
+
+    scrubber: Scrubber
+    learning: bool
+    ours: bool  # the names in it are those of `fields`
+    account: Account
+
+    def value(
+        self, value: Any, path: Path, named: str | None, field: _Field = _Field.UNKNOWN
+    ) -> Any:
+        if isinstance(value, Mapping):
+            return self._mapping(value, path, field)
+        if isinstance(value, list | tuple):
+            return self._sequence(list(value), path, named, field)
+        if isinstance(value, str):
+            is_name = field in (_Field.NAME, _Field.KEPT)
+            return self._name(value, path) if is_name else self._string(value, path, named)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._number(value, path, named)
+        return value
+
+    def _mapping(self, mapping: Mapping[Any, Any], path: Path, field: _Field) -> dict[Any, Any]:
+        pair_name = next((mapping[k] for k in _PAIR_NAMES if isinstance(mapping.get(k), str)), None)
+        after: dict[Any, Any] = {}
+        for key, value in mapping.items():
+            named = pair_name if pair_name and key in _PAIR_VALUES else key
+            new_key = self._key(key, path, field) if isinstance(key, str) else key
+            if new_key in after:
+                raise ScrubError(
+                    f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
+                    where=path_of(path),
+                )
+            step = new_key if isinstance(new_key, str) else str(new_key)
+            below = _below(field, str(key)) if self.ours else _Field.UNKNOWN
+            after[new_key] = self.value(value, (*path, step), str(named), below)
+        return after
+
+    def _key(self, key: str, path: Path, field: _Field) -> str:
+        """A key in our tables is ours; every other one is text, and may name private things."""
+        is_ours = self.ours and key in _OWN_KEYS
+        return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
+
+    def _name(self, value: str, path: Path) -> str:
+        if self.learning:
+            self.scrubber.learn_name(value)
+            return value
+        scrubbed = self.scrubber.name(value, where=path_of(path))
+        self.account.add(scrubbed)
+        return scrubbed.text
+
+    def _sequence(
+        self, items: list[Any], path: Path, named: str | None, field: _Field
+    ) -> list[Any]:
+        """In `["--token", "x"]` the flag names what follows it."""
+        after = []
+        flag = named
+        for index, item in enumerate(items):
+            after.append(self.value(item, (*path, index), flag, field))
+            is_flag = isinstance(item, str) and item.startswith("-") and " " not in item
+            flag = item.lstrip("-") if is_flag and "=" not in item else named
+        return after
+
+    def _string(self, value: str, path: Path, named: str | None) -> str:
+        kind = self._announced(named, value) if self.scrubber.rules.detect else None
+        if (
+            kind is not None
+            and not PLACEHOLDER.fullmatch(value)
+            and not self.scrubber.is_kept(value)
+        ):
+            return self._whole(value, kind, path)
+        inner = _inner_document(value)
+        if inner is not None:
+            before = self.account.counts.total()
+            scrubbed = self.value(inner, (*path, "(json)"), named)
+            if self.account.counts.total() > before:
+                value = json.dumps(scrubbed, ensure_ascii=False)
+        text = self._text(value, path)
+        return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
+
+    def _number(self, value: float, path: Path, named: str | None) -> Any:
+        if named is not None and self.scrubber.rules.detect and announces_secret(named):
+            text = str(value)
+            if is_secret_value(named, text):
+                return self._whole(text, Kind.CREDENTIAL, path)
+        return value
+
+    def _announced(self, named: str | None, value: str) -> Kind | None:
+        if named is None or not value.strip():
+            return None
+        if announces_secret(named, self.scrubber.rules.secret_names):
+            return Kind.CREDENTIAL if is_secret_value(named, value) else None
+        if may_announce_secret(named) and is_dense(value):
+            return Kind.CREDENTIAL
+        low = named.lower().lstrip("_")
+        is_name = " " not in value and "/" not in value and ":" not in value
+        if not is_name or is_generic(value) or is_public_domain(value) or _is_numeric(value):
+            return None
+        if low in HOST_NAMES:
+            return Kind.HOST
+        return Kind.USER if low in USER_NAMES else None
+
+    def _whole(self, value: str, kind: Kind, path: Path) -> str:
+        if self.learning:
+            self.scrubber.remember(kind, value)
+            return value
+        scrubbed = self.scrubber.whole(value, kind, where=path_of(path))
+        self.account.add(scrubbed)
+        return scrubbed.text
+
+    def _text(self, value: str, path: Path) -> str:
+        if self.learning:
+            self.scrubber.learn(value)
+            return value
+        scrubbed = self.scrubber.text(value, where=path_of(path))
+        self.account.add(scrubbed)
+        return scrubbed.text
+
+
+def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> None:
+    _Walk(scrubber, learning=True, ours=ours, account=Account()).value(document, (), None)
+
+
+def scrub_document(
+    scrubber: Scrubber,
+    document: Any,
+    account: Account | None = None,
+    *,
+    within: str = "",
+    ours: bool = False,
+) -> Any:
+    """The same document with private keys and values replaced, of which `account` takes note;
+    places begin with `within`.
+    """
+    walk = _Walk(scrubber, learning=False, ours=ours, account=account or Account())
+    return walk.value(document, (within,) if within else (), None)
+
+
+def _below(field: _Field, key: str) -> _Field:
+    """What stands under `key`, inside of something that is `field`."""
+    if key in PATHS:
+        return _Field.SEARCHED
+    if key in KEPT_TREES and not (field is _Field.SEARCHED and key not in _ORACLES):
+        return _Field.KEPT
+    if field is _Field.KEPT:
+        return _Field.KEPT
+    if key in SEARCHED_TREES or field is _Field.SEARCHED:
+        return _Field.SEARCHED
+    return _Field.NAME if key in NAMES else _Field.UNKNOWN
+
+
+def _inner_document(value: str) -> Any:
+    stripped = value.strip()
+    if not (stripped[:1] + stripped[-1:] in {"{}", "[]"} and len(stripped) > 2):
+        return None
+    try:
+        return json.loads(stripped)
+    except ValueError:
+        return None
+
+
+def _is_numeric(value: str) -> bool:
+    return not any(c.isalpha() for c in value)

@@ -83,51 +83,6 @@ def folded(text: str) -> str:
     return _decoded(_encoded(text).lower())
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A pattern, and whether a line of some shape may match it. A match goes at most `over`
-    characters over the end of its line.
-    """
-
-    pattern: re.Pattern[str]
-    may_match: Callable[[str], object]
-    over: int
-    hints: tuple[str, ...]
-
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        for start, end in as_looked_at(text).lines_like(self.may_match):
-            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
-
-
-def rule(
-    pattern: str,
-    hints: str = "",
-    *,
-    shape: str = "",
-    flags: re.RegexFlag = re.NOFLAG,
-    over: int = 0,
-) -> Rule:
-    """A line must have one of the hints (as the keywords of gitleaks), which are separated by `|`,
-    without capitals, and have a `0` for each of their numbers; or its shape must match.
-    """
-    of_shape = re.compile(shape)
-    some = tuple(hints.split("|")) if hints else ()
-
-    @lru_cache(maxsize=_SHAPES_KNOWN)
-    def may_match(line: str) -> bool:
-        if not some:
-            return of_shape.search(line) is not None
-        low = without_capitals(line)
-        return any(hint in low for hint in some)
-
-    return Rule(re.compile(pattern, flags), may_match, over, some)
-
-
-@lru_cache(maxsize=_SHAPES_KNOWN)
-def without_capitals(shape: str) -> str:
-    return shape.casefold().translate(_LIKE_I)
-
-
 class Kind(StrEnum):
     """Strongest first: where two findings overlap, the stronger names the placeholder of both."""
 
@@ -155,6 +110,12 @@ GROUPS: dict[Kind, str] = {
 }
 """How counts are reported: `paths`, `addresses`, `secrets`, `patterns`, `names`."""
 
+_KIND_OF_GROUP: Mapping[int | str, Kind] = {
+    "host": Kind.HOST,
+    "user": Kind.USER,
+    "path": Kind.PATH,
+}
+
 PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
@@ -166,6 +127,73 @@ class SecretSpan(NamedTuple):
     end: int
     kind: Kind
     value: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What many detectors are lists of: a pattern whose matches may not leave.
+
+    Of a match with named groups these go, as `host`, `user` or `path` where that is their name and
+    else as the rule's kind; of any other match all. A line is searched if its shape may match; a
+    match goes at most `over` characters over the end of its line.
+    """
+
+    pattern: re.Pattern[str]
+    may_match: Callable[[str], object]
+    over: int
+    hints: tuple[str, ...]
+    kind: Kind
+    is_private: Callable[[str, re.Match[str]], bool]  # a value, and the match that it is part of
+    trailing: str  # punctuation that is no part of a value
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        for start, end in as_looked_at(text).lines_like(self.may_match):
+            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
+
+    def found_in(self, text: str) -> Iterator[SecretSpan]:
+        groups = tuple(self.pattern.groupindex) or (0,)
+        kinds = [(group, _KIND_OF_GROUP.get(group, self.kind)) for group in groups]
+        for match in self.finditer(text):
+            for group, kind in kinds:
+                value = match[group]
+                if self.trailing and value:
+                    value = value.rstrip(self.trailing)
+                if value and self.is_private(value, match):
+                    start = match.start(group)
+                    yield SecretSpan(start, start + len(value), kind, value)
+
+
+def rule(
+    pattern: str,
+    hints: str = "",
+    *,
+    shape: str = "",
+    flags: re.RegexFlag = re.NOFLAG,
+    over: int = 0,
+    kind: Kind = Kind.CREDENTIAL,
+    is_private: Callable[[str, re.Match[str]], bool] = lambda _value, _match: True,
+    trailing: str = "",
+) -> Rule:
+    """A line must have one of the hints (as the keywords of gitleaks), which are separated by `|`,
+    without capitals, and have a `0` for each of their numbers; or its shape must match.
+    """
+    of_shape = re.compile(shape)
+    some = tuple(hints.split("|")) if hints else ()
+
+    @lru_cache(maxsize=_SHAPES_KNOWN)
+    def may_match(line: str) -> bool:
+        if not some:
+            return of_shape.search(line) is not None
+        low = without_capitals(line)
+        return any(hint in low for hint in some)
+
+    compiled = re.compile(pattern, flags)
+    return Rule(compiled, may_match, over, some, kind, is_private, trailing)
+
+
+@lru_cache(maxsize=_SHAPES_KNOWN)
+def without_capitals(shape: str) -> str:
+    return shape.casefold().translate(_LIKE_I)
 
 
 def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:

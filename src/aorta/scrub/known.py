@@ -1,19 +1,24 @@
 """What is looked for everywhere, with or without its context: the user's own patterns (text in
 which `*` and `?` are wildcards, or `re:` and a regular expression), and values that were found
-once.
+once. Both in every spelling that a file gives them; and what stands behind percent, JSON and HTML
+escapes, base64 and hexadecimal, taken off one layer at a time.
 """
 
 import base64
+import binascii
 import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 from aorta.core.errors import UsageError
 from aorta.scrub.addresses import is_generic
-from aorta.scrub.findings import Kind, SecretSpan, folded
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, folded
+
+LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
@@ -142,10 +147,10 @@ class KnownValues:
 
     def _add_secret(self, value: str) -> None:
         """As it is, in capitals and in small letters, line by line, and in one line, as YAML folds
-        it.
+        it or as a program reads it that was written over several.
         """
-        lines = [line.strip() for line in value.splitlines()]
-        for part in dict.fromkeys((value, " ".join(lines), *lines)):
+        lines = [line.strip(" \t\\\"'") for line in value.splitlines()]
+        for part in dict.fromkeys((value, " ".join(lines), "".join(lines), *lines)):
             # Too common a word is hidden where it stands, and not hunted for elsewhere.
             if len(part) >= _SHORTEST and not _PLAIN_WORD.match(part):
                 self._spell(Kind.CREDENTIAL, part, value)
@@ -200,12 +205,12 @@ class _Words:
         at = 0
         while (hit := self._pattern.search(text, at)) is not None:
             start = hit.start()
-            here = (word for word in self._begun[hit.group()] if text.startswith(word, start))
-            word = next(here, None)
-            at = start + len(word or " ")
-            if word is not None:
-                kind, value = self._words[word]
-                yield SecretSpan(start, at, kind, value)
+            at = start + 1
+            for word in self._begun[hit.group()]:
+                if text.startswith(word, start):
+                    at = start + len(word)
+                    yield SecretSpan(start, at, *self._words[word])
+                    break
 
     def _compiled(self) -> re.Pattern[str]:
         """Of a long value the beginning is looked for, and the rest is compared where it stands."""
@@ -242,3 +247,83 @@ def _shared_beginning(first: str, last: str) -> str:
     """Of all words in a sorted list, given its ends."""
     length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
     return first[: min(len(first), len(last)) if length is None else length]
+
+
+# What a value hides behind
+# -------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
+_WRAPPED = re.compile(
+    r"(?:[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
+)
+_ONLY_BASE64 = re.compile(r"[A-Za-z0+/]+\r?")
+_HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
+_UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
+_SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
+_SHORTEST_RUN = 16
+# base64 and hexadecimal alike
+_RUN = re.compile(rf"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{{{_SHORTEST_RUN},}}+={{0,2}}")
+_LONGEST = 2**20
+
+
+def decoded(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, what it says) of every stretch that is readable only after decoding. A word is
+    decoded once, however often it stands in the text.
+    """
+    for start, end in as_looked_at(text).lines_like(_SHAPE_OF_ESCAPE.search):
+        for token in _TOKEN.finditer(text, start, end):
+            if _ESCAPE.search(token.group()):
+                yield token.start(), token.end(), _unescaped(token.group())
+    for start, end in as_looked_at(text).matches_in_lines(_RUN):
+        for first, last, part in _said_by(text[start:end]):
+            yield start + first, start + last, part
+    done = 0
+    for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
+        wrapped = _WRAPPED.match(text, start) if start >= done else None
+        if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
+            done = wrapped.end()
+            yield start, done, whole
+
+
+@lru_cache(maxsize=1 << 16)
+def _said_by(run: str) -> tuple[tuple[int, int, str], ...]:
+    if len(run) > _LONGEST or run.isdigit():  # that is a number
+        return ()
+    whole = _readable(_from_base64(run))
+    found = [] if whole is None else [(0, len(run), whole)]
+    for match in _HEX.finditer(run):
+        part = _readable(bytes.fromhex(match.group()))
+        if part is not None:
+            found.append((match.start(), match.end(), part))
+    return tuple(found)
+
+
+def _unescaped(token: str) -> str:
+    plain = html.unescape(unquote(token)) if "&" in token else unquote(token)
+    plain = _UNICODE.sub(lambda m: chr(int(m[1] or m[2], 16)), plain)
+    return plain.replace("\\/", "/")
+
+
+def _from_base64(token: str) -> bytes | None:
+    body = re.sub(r"\s", "", token).rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)
+    except binascii.Error:
+        return None
+
+
+def _readable(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        try:
+            text = data.decode("utf-16-le")
+        except UnicodeDecodeError:
+            return None
+        if not text.isascii():
+            return None
+    printable = sum(c.isprintable() or c in "\r\n\t" for c in text)
+    return text if printable == len(text) else None

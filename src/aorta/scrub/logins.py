@@ -6,37 +6,39 @@ Standard library only, as `known_keys`.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from aorta.scrub.findings import Kind, SecretSpan, rule
+from aorta.scrub.findings import SecretSpan, rule
 from aorta.scrub.vocabulary import is_worth_hiding
 
 LOOKED_FOR = "logins in URLs, HTTP headers, cookies, command lines and pairs of user and password"
 
+_login = partial(rule, is_private=lambda value, _match: is_worth_hiding(value))
 _QUOTE = r"\\*[\"']"
 _PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
 _RULES = (
-    rule(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
+    _login(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
     # A password that holds a slash or an at-sign.
-    rule(
+    _login(
         r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s/@:\"'<>]*:(?P<value>[^\s\"'<>]{1,128})"
         r"@(?=[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))",
         "://",
     ),
     # Oracle's: a name, a slash, a password and the place.
-    rule(
+    _login(
         r"(?:\bjdbc:oracle:\w+:|\b(?:sqlplus|sqlldr|expdp|impdp|rman)\b[^\n]{0,80}?\s[\"']?)"
         r"[\w$#.\-]+/(?P<value>[^\s/@\"'][^\s@\"']*)@",
         "jdbc:oracle|sqlplus|sqlldr|expdp|impdp|rman",
     ),
     # A token alone in front of the host.
-    rule(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
-    rule(
+    _login(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
+    _login(
         r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
         r"signature|code|access_token|awsaccesskeyid|apikey|token)=(?P<value>[^\s&\"'<>]{8,})",
         "sig|x-amz-|code=|token=|awsaccesskeyid|apikey=",
         flags=re.IGNORECASE,
     ),
-    rule(
+    _login(
         r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*(?:[bfru]{0,2}[\"'\\]{1,4})?"
         r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+)?"
         r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)"
@@ -47,7 +49,7 @@ _RULES = (
         "authorization|bearer|basic|cookie",
         flags=re.IGNORECASE,
     ),
-    rule(
+    _login(
         r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
         r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
         r"|\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+"
@@ -68,7 +70,7 @@ _RULES = (
         "|mc alias|mc config"
         "|zip|0z|net use|password |passphrase |passcode |securestring",
     ),
-    rule(
+    _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}"
@@ -78,19 +80,19 @@ _RULES = (
         "auth|cred|login|userpwd|url(|url.create(",
         flags=re.IGNORECASE,
     ),
-    rule(
+    _login(
         r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
         r"(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
         r"|\bauth[=:]\s*[\w.\-]+:(?P<of_pair>(?=\S*[A-Za-z])[^\s\"']{4,})",
         " pass|auth=|auth:",
     ),
-    rule(
+    _login(
         r"(?i)\b(?:api|access|secret|auth) (?:key|token)\s+[\"']?"
         r"(?P<value>(?=\w*[0-9])(?=\w*[A-Za-z])[\w\-]{16,})",
         "api key|access key|secret key|auth key|api token|access token|auth token|secret token",
     ),
     # What expect, pexpect and their like answer to a prompt.
-    rule(
+    _login(
         r"(?:assword|assphrase|asscode)\b[^\n]{0,60}\n?[^\n]{0,40}?\bsend\w*(?: --)?[ (]\s*"
         r"[bru]?[\"'](?P<value>[^\"'\n]+?)(?:\\[rn])*[\"']",
         "assword|assphrase|asscode",
@@ -98,7 +100,7 @@ _RULES = (
     ),
     # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
     # Samba's `-U USER%PASSWORD`.
-    rule(
+    _login(
         r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
         r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)"
@@ -106,13 +108,13 @@ _RULES = (
         "-u",
     ),
     # The next line of a long command of curl.
-    rule(
+    _login(
         r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
         r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
         "-u",
         flags=re.MULTILINE,
     ),
-    rule(
+    _login(
         r"\b(?:identified\s+(?:with\s+\S+\s+)?by|(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
         r"\s*=?\s*N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
@@ -120,14 +122,14 @@ _RULES = (
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass; a backslash escapes a colon
-    rule(
+    _login(
         r"^(?:[\w.\-]+|\*):(?:[0-9]+|\*):(?:[\w\-]+|\*):(?:[\w\-]+|\*):"
         r"(?P<value>(?:[^\s:\\]|\\.){4,})$",
         shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:(?:[^\s:\\]|\\.)+$",
         flags=re.MULTILINE,
     ),
     # The line of a browser's cookie file: seven fields between tabs.
-    rule(
+    _login(
         r"^(?:#HttpOnly_)?\S+\t(?:TRUE|FALSE)\t\S+\t(?:TRUE|FALSE)\t[0-9]+\t\S+\t(?P<value>\S+)$",
         "true\t0\t|false\t0\t",
         flags=re.MULTILINE,
@@ -136,10 +138,5 @@ _RULES = (
 
 
 def logins_in(text: str) -> Iterator[SecretSpan]:
-    for pattern in _RULES:
-        for match in pattern.finditer(text):
-            group = next(name for name, value in match.groupdict().items() if value is not None)
-            if is_worth_hiding(match[group]):
-                yield SecretSpan(
-                    match.start(group), match.end(group), Kind.CREDENTIAL, match[group]
-                )
+    for one in _RULES:
+        yield from one.found_in(text)

@@ -7,13 +7,15 @@ own patterns.
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 LOOKED_FOR = "absolute paths that are not the system's, object stores, clone addresses"
 
+_TRAILING = ".,:;!?)'\""
+_path = partial(rule, kind=Kind.PATH, trailing=_TRAILING)
 _PUBLIC = re.compile(
     r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"
     r"|/opt/(?:rocm|conda|nvidia|hpcx|amazon|venv|python|intel|ompi|ucx)[^/]*(?:/|\Z)"
@@ -30,24 +32,26 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
     rf"(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
 _REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
-_TILDE = rule(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
+_TILDE = _path(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
 _SPACED = rule(
     r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<> ]{0,1024} [^\"'`\n<>]{0,1024})(?P=quote)",
     shape=r"[\"'`]/[^\"'`\n<> ]* ",
 )
-_WINDOWS = rule(
+_WINDOWS = _path(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
     r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
     r"|(?<![\\\w])\\{2,16}[\w.\-]+\\{1,8}[\w.$\-]+(?:\\{1,8}[^\s\\\"'<>|:;,*?]+)*",
     ":\\|:/|\\\\",
+    is_private=lambda path, _: len(path) > 3 and _SYSTEM_WINDOWS.match(path) is None,
 )
-_STORE = rule(
+_STORE = _path(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|"
     r"rsync|git\+ssh|lustre)"
     r"://(?P<path>[^\s\"'<>`]+)",
     "://",
+    is_private=lambda path, _: not path.startswith("/usr/"),
 )
-_CLONE = rule(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@")
+_CLONE = _path(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@")
 _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
@@ -57,7 +61,6 @@ _HOME = rule(
     r"[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
     "home|users",
 )
-_TRAILING = ".,:;!?)'\""
 _VARIABLE = re.compile(r"(?:\"\$(?:\w+|\{\w+\})\"|\$\{\w+\})\Z")
 _LONGEST_VARIABLE = 80
 
@@ -65,20 +68,8 @@ _LONGEST_VARIABLE = 80
 def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
     """Absolute private, home-relative, Windows and UNC paths, object stores, clone addresses."""
     yield from _absolute_in(text, tuple(private_roots))
-    for match in _TILDE.finditer(text):
-        path = match.group().rstrip(_TRAILING)
-        yield SecretSpan(match.start(), match.start() + len(path), Kind.PATH, path)
-    for match in _WINDOWS.finditer(text):
-        path = match.group().rstrip(_TRAILING)
-        if len(path) > 3 and not _SYSTEM_WINDOWS.match(path):
-            yield SecretSpan(match.start(), match.start() + len(path), Kind.PATH, path)
-    for pattern in (_STORE, _CLONE):
-        for match in pattern.finditer(text):
-            path = match["path"].rstrip(_TRAILING)
-            if path and not path.startswith("/usr/"):
-                yield SecretSpan(
-                    match.start("path"), match.start("path") + len(path), Kind.PATH, path
-                )
+    for one in (_TILDE, _WINDOWS, _STORE, _CLONE):
+        yield from one.found_in(text)
 
 
 def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSpan]:

@@ -10,7 +10,6 @@ text, once. It knows nothing of files, bundles or verbs.
 import io
 import tokenize
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,9 +17,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from aorta.core.templates import TERMINAL_SEQUENCE
-from aorta.scrub import addresses, assignments, encodings, known_keys, logins, paths
+from aorta.scrub import addresses, assignments, known, known_keys, logins, paths
 from aorta.scrub.findings import (
-    GROUPS,
     Kind,
     Placeholders,
     SecretSpan,
@@ -29,13 +27,12 @@ from aorta.scrub.findings import (
     as_looked_at,
     without_overlap,
 )
-from aorta.scrub.known import KnownValues, compiled, patterns_in
+from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
 from aorta.scrub.known_keys import known_keys_in
 from aorta.scrub.secrets import secrets_in
 
 LOOKED_FOR = tuple(
-    detector.LOOKED_FOR
-    for detector in (known_keys, assignments, logins, paths, addresses, encodings)
+    detector.LOOKED_FOR for detector in (known_keys, assignments, logins, paths, addresses, known)
 )
 """One line a detector, for people."""
 
@@ -115,16 +112,6 @@ class Scrubbed:
     def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
         """The text's first line has the number `line`."""
         return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return count_groups(kind for _, _, kind, _ in self.taken)
-
-
-def count_groups(kinds: Iterable[Kind]) -> dict[str, int]:
-    """Replacements by group, every group present."""
-    counted = Counter(GROUPS[kind] for kind in kinds)
-    return {group: counted[group] for group in dict.fromkeys(GROUPS.values())}
 
 
 class _Decoded(NamedTuple):
@@ -242,7 +229,7 @@ class Scrubber:
         """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))
         findings = list(self._detected(plain, code)) if self.rules.detect else []
-        readable = list(encodings.decoded(plain)) if layers else []
+        readable = list(decoded(plain)) if layers else []
         if not readable:
             return _Found(findings, None)
         lengths = [len(said) + len(_BETWEEN) for _, _, said in readable]

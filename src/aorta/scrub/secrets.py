@@ -12,6 +12,7 @@ second opinion.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from aorta.scrub.assignments import assigned_in
 from aorta.scrub.findings import SecretSpan, as_looked_at, without_overlap
@@ -22,6 +23,17 @@ from aorta.scrub.vocabulary import announces_secret, is_dense, may_announce_secr
 REDACTED = "<redacted>"
 _UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")
 
+# How a value goes on behind the end of its line: behind a backslash, which may stand between two
+# strings that are joined; or as the only word of the next line, in a YAML or INI value and where a
+# long token was wrapped.
+_WORD = r"[A-Za-z0-9+/_\-.~!@#$%^&*]+={0,2}"
+_MORE = re.compile(
+    r"\\\r?\n(?:[ \t]+(?!-|\w+=))?(?P<word>[^\s\"'`]+)"
+    r"|[\"'][ \t]*(?:\+[ \t]*\\?|\\)\r?\n[ \t]*[bru]?[\"'](?P<quoted>[^\"'\n]*)(?=[\"'])"
+    rf"|[ \t]*\r?\n(?P<indent>[ \t]*)(?P<alone>{_WORD})[ \t]*(?=\r?\n|\Z)"
+)
+_WRAPPED = 16  # characters of a token from which on it is one that was wrapped
+
 
 def secrets_in(
     text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
@@ -30,9 +42,37 @@ def secrets_in(
     announce one. `quoted_only`: the text is source code.
     """
     looked_at = as_looked_at(text)
-    yield from known_keys_in(looked_at)
-    yield from logins_in(looked_at)
-    yield from assigned_in(looked_at, secret_names, quoted_only=quoted_only)
+    for found in chain(
+        known_keys_in(looked_at),
+        logins_in(looked_at),
+        assigned_in(looked_at, secret_names, quoted_only=quoted_only),
+    ):
+        yield _with_next_lines(text, found)
+
+
+def _with_next_lines(text: str, found: SecretSpan) -> SecretSpan:
+    """The secret together with what of it stands on the lines below, if it goes on there."""
+    if found.value.startswith("-----BEGIN"):
+        return found
+    end = found.end - found.value.endswith("\\")
+    begun = text.rfind("\n", 0, found.start) + 1
+    depth = len(text[begun : found.start]) - len(text[begun : found.start].lstrip(" \t"))
+    length = end - found.start
+    while more := _MORE.match(text, end):
+        if more["alone"] and not _goes_on(more["alone"], len(more["indent"]) > depth, length):
+            break
+        end = more.end(more.lastgroup or 0)
+        length = end - more.start()
+    if end <= found.end:
+        return found
+    return found._replace(end=end, value=text[found.start : end])
+
+
+def _goes_on(word: str, is_deeper: bool, length: int) -> bool:
+    """Whether the only word of a line is the rest of a secret whose last line is so long."""
+    if not any(map(str.isdigit, word)) or not any(map(str.isalpha, word)):
+        return False
+    return is_deeper or (length >= _WRAPPED and len(word) >= _WRAPPED) or length >= 4 * _WRAPPED
 
 
 def without_secrets(text: str) -> str:

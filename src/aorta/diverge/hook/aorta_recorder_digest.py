@@ -2,7 +2,7 @@
 fetched without waiting.
 
 A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and a sum
-in which every place weighs something else, or torch's hash of all bits.
+in which every place weighs something else, or the sum of all bits.
 """
 
 import ctypes
@@ -132,7 +132,19 @@ def _statistics(torch: Any, tensor: Any) -> tuple[Any, ...]:
     low, high = torch.aminmax(flat)
     sums = [torch.linalg.vector_norm(flat, dtype=torch.float64), flat.sum(dtype=torch.float64)]
     samples = [low.view(1), high.view(1), flat[: stride * SAMPLES : stride].clone()]
-    return sums, samples, [torch.hash_tensor(flat)] if hasattr(torch, "hash_tensor") else []
+    return sums, samples, _sum_of_bits(torch, flat)
+
+
+def _sum_of_bits(torch: Any, flat: Any) -> Any:
+    """As whole numbers of eight bytes where it can be read so, else of the size of an element: a
+    fifth of the time of torch's own hash, and as blind for the order.
+    """
+    width = flat.element_size()
+    if flat.numel() * width % 8:
+        return flat.view(getattr(torch, f"int{8 * width}")).sum()
+    # The same numbers have the same sum wherever in their memory they begin.
+    begins_even = flat.storage_offset() * width % 8 == 0
+    return (flat if begins_even else flat.clone()).view(torch.int64).sum()
 
 
 def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
@@ -140,9 +152,8 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
     sums = torch.stack([one for sums, _, _ in copies for one in sums]).view(count, 2)
     samples = torch.cat([one for _, samples, _ in copies for one in samples])
     columns = [sums, samples.to(torch.float64).view(count, 2 + SAMPLES)]
-    if copies[0][2]:
-        hashes = torch.stack([of_bits for _, _, (of_bits,) in copies])
-        columns.append(hashes.view(torch.float64).view(count, 1))  # its bits, whatever they mean
+    bits = torch.stack([of_bits for _, _, of_bits in copies])
+    columns.append(bits.view(torch.float64).view(count, 1))  # as they are, whatever they mean
     return torch.cat(columns, 1).reshape(-1)
 
 
@@ -171,7 +182,6 @@ class TensorKind:
             sum_up, self.count = _of_small, size
         elif size >= _LARGE.get(device.type, _LARGE_ELSEWHERE):
             sum_up = _of_large
-            self.count -= not hasattr(torch, "hash_tensor")
         elif size % _ROW == 0 and size >= _ROW * _ROWS:
             sum_up = _of_even
         else:

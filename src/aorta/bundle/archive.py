@@ -1,0 +1,394 @@
+"""A bundle as a file: its `manifest.json` (what it holds, with a hash of every file, and what was
+taken out of each), which names inside it every system can unpack, to one and the same file, and
+verifying and unpacking one from somewhere else. Both are one reading; unpacking also keeps what it
+reads.
+
+`tarfile` reads, and its `data` filter refuses names that leave the folder, links that do, and
+devices. What it lets pass and a bundle never holds is refused here: every other link, folder and
+special entry, headers that change the next one, an owner or a mode of its own, names that are one
+file on some systems, files that the manifest does not name or that have another size or hash, data
+behind the end, and more bytes than the limit.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import tarfile
+import unicodedata
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, Literal, cast
+
+from pydantic import Field
+
+from aorta.core.documents import StrictModel, validated
+from aorta.core.errors import AortaError, Exit, InfrastructureError, SpecError, UsageError
+from aorta.version import __version__
+
+
+class BundleError(AortaError):
+    """The archive is not one that `aorta bundle` wrote, or it was changed since."""
+
+    kind = "bundle"
+
+
+class RefusedError(AortaError):
+    """Files that may not be packed as they are: one line each in `problems`."""
+
+    kind = "refused"
+
+    def __init__(self, problems: Sequence[str], *, where: str) -> None:
+        self.problems = tuple(problems)
+        count = f"{len(self.problems)} problems" if len(self.problems) > 1 else "1 problem"
+        super().__init__(
+            f"nothing was packed ({count}): {'; '.join(self.problems[:5])}", where=where
+        )
+
+
+_FORBIDDEN = re.compile(r"[<>:\"|?*\\\x00-\x1f\x7f]")
+_WINDOWS_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)", re.IGNORECASE)
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_TAKEN = frozenset({".git", ".hg", ".svn", ".ssh", ".aorta", "git~1"})
+_MAX_PART = 200  # bytes; room for a suffix below the 255 of most file systems
+MAX_PATH = 240  # bytes; below the limit of Windows and of a plain tar header
+
+
+def problem_with(path: str) -> str | None:
+    """Why this relative path cannot be unpacked safely everywhere, or None."""
+    if not path or path.startswith("/") or path.endswith("/"):
+        return "is not a relative path to a file"
+    try:
+        length = len(path.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8"
+    if length > MAX_PATH:
+        return f"has a path of {length} bytes; at most {MAX_PATH} unpack everywhere"
+    return next((found for part in path.split("/") if (found := _problem_with_part(part))), None)
+
+
+def doubles(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of names that a case-blind or Unicode-normalising system takes for one: two files, or
+    a file and a folder.
+    """
+    files: dict[str, str] = {}
+    for path in paths:
+        if (folded := _folded(path)) in files:
+            yield files[folded], path
+        files[folded] = path
+    for path in paths:
+        for folder in PurePosixPath(_folded(path)).parents:
+            if str(folder) in files:
+                yield files[str(folder)], path
+
+
+def _problem_with_part(part: str) -> str | None:
+    if part in {"", ".", ".."}:
+        return f"has {part or 'an empty name'!r} inside its path"
+    if part[0] in "-~" or part.casefold() in _TAKEN:
+        return "has a name that a shell or another program would obey"
+    if _FORBIDDEN.search(part):
+        return (
+            'has a character in its name that some systems forbid (one of < > : " | ? * \\ or '
+            "a control character)"
+        )
+    if any(unicodedata.category(char) in _HIDDEN_CATEGORIES for char in part):
+        return "has an invisible character in its name"
+    if unicodedata.normalize("NFC", part) != part:
+        return "has a name that is not in the usual Unicode form (NFC)"
+    look = unicodedata.normalize("NFKC", part)
+    if look != part and (look in {".", ".."} or _FORBIDDEN.search(look) or "/" in look):
+        return "has a character in its name that looks like a path separator"
+    if _WINDOWS_DEVICE.match(part) or part[-1] in ". " or part[0] == " ":
+        return "has a name that Windows cannot hold"
+    if len(part.encode("utf-8")) > _MAX_PART:
+        return f"has a name longer than {_MAX_PART} bytes"
+    return None
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", path).casefold())
+
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 32 * 2**20
+MAX_TICKET = 100
+SCHEMA = "aorta.bundle_manifest/1"
+
+
+class FileEntry(StrictModel):
+    path: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+    scrubbed: dict[str, int] = Field(default_factory=dict)
+    unscrubbed: bool = False  # binary, shipped as it is because the site says so
+    left_out_bytes: int = Field(default=0, ge=0)  # of the middle of a long log
+
+
+class Checked(StrictModel):
+    """What came of running the reproducer from where it was unpacked."""
+
+    reproduced: int = Field(ge=0)
+    of: int = Field(ge=0)
+    why: str = ""  # it did not fail the same way, or, of 0 runs, could not be run
+
+    @property
+    def reproduces(self) -> bool:
+        return self.reproduced > 0
+
+
+class Manifest(StrictModel):
+    schema_: Literal["aorta.bundle_manifest/1"] = Field(
+        default="aorta.bundle_manifest/1", alias="schema"
+    )
+    aorta_version: str = __version__
+    ticket: str = Field(min_length=1, max_length=MAX_TICKET, pattern=r"^[^\x00-\x1f\x7f]*$")
+    verb: str
+    # When the run began: the moment of packing would make two equal bundles differ.
+    created: str | None = None
+    scrubbed: dict[str, int]
+    left_out: list[str] = Field(default_factory=list)
+    logs_only: bool = False  # nothing in it can be run
+    checked: Checked | None = None  # None: it was not run, or there is nothing to run
+    files: list[FileEntry]
+
+    def to_bytes(self) -> bytes:
+        document = self.model_dump(mode="json", by_alias=True)
+        return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def read_manifest(data: bytes, where: str) -> Manifest:
+    """The manifest of somebody else's archive, or one line saying that it is none."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BundleError(f"{MANIFEST} is not valid JSON", where=where) from None
+    said = document.get("schema") if isinstance(document, dict) else None
+    if isinstance(said, str) and said != SCHEMA and said.startswith("aorta.bundle_manifest/"):
+        raise BundleError(
+            f"{MANIFEST} is of schema {said!r}, this aorta reads {SCHEMA}; use a newer aorta",
+            where=where,
+        )
+    try:
+        return validated(Manifest, document, file=MANIFEST)
+    except SpecError as wrong:
+        raise BundleError(f"{wrong}", where=where) from None
+
+
+# Reading
+# -------------------------------------------------------------------------------------------------
+
+DEFAULT_MAX_BYTES = 4 * 2**30
+_MAX_FILES = 100_000
+_CHUNK = 2**20
+# Python 3.11 has it since 3.11.4; on an earlier one the checks below refuse the same.
+_DATA_FILTER = getattr(tarfile, "data_filter", None)
+_LONGEST_END = 2 * tarfile.RECORDSIZE
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """An archive that is whole: every file has the hash its manifest says."""
+
+    path: Path
+    sha256: str
+    top: str  # the one folder in it
+    manifest: Manifest
+
+    @property
+    def checked(self) -> Checked | None:
+        """None: it was not run, or there is nothing to run."""
+        return self.manifest.checked
+
+    @property
+    def exit_code(self) -> Exit:
+        failed = self.checked is not None and not self.checked.reproduces
+        return Exit.NO_ANSWER if failed else Exit.OK
+
+    def summary(self) -> dict[str, Any]:
+        """What every document about a bundle says of it."""
+        return {
+            "path": str(self.path),
+            "sha256": self.sha256,
+            "ticket": self.manifest.ticket,
+            "files": len(self.manifest.files),
+            "bytes": sum(file.bytes for file in self.manifest.files),
+            "scrubbed": self.manifest.scrubbed,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """What `aorta bundle --json` says of one that it wrote."""
+        return {
+            **self.summary(),
+            "left_out": len(self.manifest.left_out),
+            "logs_only": self.manifest.logs_only,
+            "checked": self.checked.model_dump() if self.checked else None,
+        }
+
+
+def verify(path: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> BundleReport:
+    return _read(path, max_bytes, None)
+
+
+def unpack(
+    path: Path, target: Path, max_bytes: int = DEFAULT_MAX_BYTES
+) -> tuple[BundleReport, Path]:
+    """Into `target/<top folder>`, which appears only when everything in it is verified."""
+    with _workshop(target) as folder:
+        verified = _read(path, max_bytes, folder)
+        final = target / verified.top
+        if final.exists() or final.is_symlink():
+            raise UsageError(
+                "is already there; unpack somewhere else, or remove it", where=str(final)
+            )
+        (folder / verified.top).rename(final)
+    return verified, final
+
+
+def _read(path: Path, max_bytes: int, folder: Path | None) -> BundleReport:
+    if not path.is_file():
+        raise UsageError("there is no such file; expected a bundle (.tar.gz)", where=str(path))
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            stream = cast("IO[bytes]", _Limited(file, max_bytes))
+            with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="strict") as tar:
+                top, manifest = _contents(tar, max_bytes, folder)
+        return BundleReport(path, sha256, top, manifest)
+    except BundleError as wrong:
+        raise BundleError(wrong.message, where=str(path)) from None
+    except (tarfile.TarError, ValueError):
+        raise BundleError("holds a damaged or foreign entry", where=str(path)) from None
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot unpack: {wrong.strerror}", where=str(path)) from None
+
+
+class _Limited:
+    """What a gzip file holds, and never more of it than it may unpack to."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._stream = gzip.GzipFile(fileobj=file, mode="rb")
+        self._left = most + MAX_MANIFEST_BYTES
+
+    def read(self, size: int) -> bytes:
+        try:
+            data = self._stream.read(size)
+        except (OSError, EOFError, zlib.error):
+            raise BundleError("is not a whole gzip file: damaged or cut off") from None
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_large()
+        return data
+
+
+def _too_large() -> BundleError:
+    return BundleError("unpacks to more than the limit; raise --max-size if you trust it")
+
+
+def _contents(tar: tarfile.TarFile, max_bytes: int, folder: Path | None) -> tuple[str, Manifest]:
+    first = tar.next()
+    top, slash, name = first.name.partition("/") if first else ("", "", "")
+    if first is None or not slash or name != MANIFEST:
+        raise BundleError(f"does not begin with its {MANIFEST}: this is no bundle of aorta")
+    if (problem := problem_with(_plain(first).name)) is not None:
+        raise BundleError(f"the top folder {problem}")
+    if first.size > MAX_MANIFEST_BYTES:
+        raise BundleError(f"its {MANIFEST} is too large")
+    raw = cast("IO[bytes]", tar.extractfile(first)).read()
+    manifest = read_manifest(raw, "")
+    if folder is not None:
+        (folder / top).mkdir()
+        (folder / top / MANIFEST).write_bytes(raw)
+    expected = _expected(manifest, max_bytes)
+    while (member := tar.next()) is not None:
+        entry = expected.pop(_plain(member).name.removeprefix(f"{top}/"), None)
+        if entry is None or member.name != f"{top}/{entry.path}":
+            raise BundleError(f"{member.name!r} is not in the manifest, or is there twice")
+        if member.size != entry.bytes:
+            raise BundleError(f"{entry.path!r} has another size than its manifest says")
+        if _digest(tar, member, folder) != entry.sha256:
+            raise BundleError(f"{entry.path!r} is not the file its manifest names: another hash")
+    if expected:
+        raise BundleError(f"{next(iter(expected))!r} is in the manifest and not in the archive")
+    _check_end(cast("IO[bytes]", tar.fileobj))
+    return top, manifest
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry of a file, written as aorta writes it."""
+    if _DATA_FILTER is not None:
+        _DATA_FILTER(member, "/")
+    if member.type != tarfile.REGTYPE:
+        raise BundleError(f"{member.name!r} is no plain file; expected only files")
+    has_owner = member.uid or member.gid or member.uname or member.gname
+    is_extended = member.pax_headers or member.offset_data - member.offset != tarfile.BLOCKSIZE
+    if has_owner or is_extended or member.mode not in (0o644, 0o755):
+        raise BundleError(f"the entry of {member.name!r} is not written as aorta writes it")
+    return member
+
+
+def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) -> str:
+    """Of the file's content, which is kept in `folder`: a new file in a folder of ours."""
+    content = cast("BufferedReader", tar.extractfile(member))
+    if folder is not None:
+        target = folder / member.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            shutil.copyfileobj(content, file, _CHUNK)
+        target.chmod(member.mode)
+        content = target.open("rb")
+    with content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _check_end(rest: IO[bytes]) -> None:
+    """Nothing but zeros, and few of them."""
+    length = 0
+    while piece := rest.read(_CHUNK):
+        length += len(piece)
+        if piece.strip(b"\0") or length > _LONGEST_END:
+            raise BundleError("holds data after its end")
+    if not length:
+        raise BundleError("is cut off")
+
+
+def _expected(manifest: Manifest, max_bytes: int) -> dict[str, FileEntry]:
+    """What must follow, checked before a byte of it is unpacked."""
+    if len(manifest.files) > _MAX_FILES:
+        raise BundleError(f"names more than {_MAX_FILES} files")
+    if sum(file.bytes for file in manifest.files) > max_bytes:
+        raise _too_large()
+    for file in manifest.files:
+        if (problem := problem_with(file.path)) is not None:
+            raise BundleError(f"{file.path!r} {problem}")
+    for one, other in doubles([MANIFEST, *(file.path for file in manifest.files)]):
+        raise BundleError(f"{one!r} and {other!r} are one file on some systems")
+    return {file.path: file for file in manifest.files}
+
+
+@contextmanager
+def _workshop(target: Path) -> Iterator[Path]:
+    """A private folder inside `target` that is gone afterwards, whatever happens."""
+    folder = target / f".unpacking-{secrets.token_hex(4)}"
+    made = not target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot unpack here: {wrong.strerror}", where=str(target)
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if made:
+            with suppress(OSError):
+                target.rmdir()  # only when nothing was unpacked into it
