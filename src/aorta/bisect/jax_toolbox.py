@@ -1,6 +1,6 @@
 """The command line of JAX-Toolbox' triage tool as a request of ours.
 
-In: its flags, each with the meaning it has there. Out: a `ToolboxRequest`; combinations that it
+In: its flags, each with the meaning it has there. Out: a `BisectRequest`; combinations that it
 refuses raise `UsageError`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from aorta.bisect.containers.build import WORKLOAD
 from aorta.bisect.metric import metric_named
 from aorta.bisect.report import SUMMARY
-from aorta.bisect.request import ToolboxRequest
+from aorta.bisect.request import BisectRequest
 from aorta.bisect.spec import (
     JAX_PACKAGES,
     BisectSpec,
@@ -39,7 +39,7 @@ given.
 """
 
 
-def request_of(options: Flags) -> ToolboxRequest:
+def request_of(options: Flags) -> BisectRequest:
     """What it would do, as a bisection. Raises `UsageError` for what it refuses."""
     _check(options)
     local = options.container_runtime == "local"
@@ -58,10 +58,11 @@ def request_of(options: Flags) -> ToolboxRequest:
         )
     stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
     prefix = options.output_prefix or Path(f"triage-{stamp}")
-    return ToolboxRequest(
-        base=validated(BisectSpec, spec, file=_WHERE),
+    return BisectRequest(
+        spec=validated(BisectSpec, spec, file=_WHERE),
         output_prefix=prefix,
         resume=Resume(prefix.absolute()) if options.restart else None,
+        summary=True,
     )
 
 

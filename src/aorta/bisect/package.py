@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -239,14 +238,3 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
     return Package(spec, chosen, skipped=frozenset(spec.skip))
-
-
-def revision_of(repository: Repository, name: str, version: str) -> str | None:
-    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
-        return version
-    spellings = (
-        *(f"v{version}", version, f"{name}-{version}", f"{name}-v{version}", f"{name}/{version}"),
-        *(f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}"),
-    )
-    return next((tag for tag in spellings if repository.has(f"refs/tags/{tag}")), None)

@@ -141,7 +141,7 @@ class ContainersSpec(_Document):
 
 
 class EnvironmentsSpec(_Document):
-    """Two environments: each a requirements or lock file, an env.json, or a virtual environment."""
+    """Two environments: each a requirements file, an env.json, or a virtual environment."""
 
     good: str
     bad: str
@@ -150,7 +150,6 @@ class EnvironmentsSpec(_Document):
     find_links: tuple[str, ...] = ()
     no_index: bool = False
     pre: bool = False  # pre-releases and nightly builds are candidates too
-    yanked: bool = False  # and so are releases that were taken back
 
 
 class BisectSpec(_Document):
@@ -179,7 +178,7 @@ class BisectSpec(_Document):
         """A metric without a threshold: here both ends are there to be measured."""
         if not isinstance(value, dict) or value.get("kind") != "metric":
             return value
-        has_threshold = value.keys() & {"above", "below"}
+        has_threshold = any(value.get(name) is not None for name in ("above", "below"))
         return value if has_threshold else MeasuredMetric.model_validate(value)
 
     @field_validator("timeout", "build_timeout", mode="before")

@@ -1,6 +1,7 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +9,10 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_above
-from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
-    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
+    from aorta.bisect.request import BisectRequest
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -49,9 +49,7 @@ class MountsOrVerbose(click.Command):
 
 
 _environment_options = options.stacked(
-    click.option(
-        "--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv."
-    ),
+    click.option("--good-env", metavar="FILE|VENV", help="Requirements, an env.json, a venv."),
     click.option("--bad-env", metavar="FILE|VENV", help="One with it.  [default: the active one]"),
     click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]"),
     click.option(
@@ -60,17 +58,13 @@ _environment_options = options.stacked(
     click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable."),
     click.option("--no-index", is_flag=True, help="No index, only --find-links."),
     click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
-    click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
-    click.option(
-        "--repository",
-        "repositories",
-        multiple=True,
-        metavar="NAME=DIR",
-        help="Whose commits to name.",
-    ),
 )
 
-_INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
+_ENVIRONMENT_KEYS = {
+    "good_env": "good",
+    "bad_env": "bad",
+    **{name: name for name in ("index_url", "extra_index_url", "find_links", "no_index", "pre")},
+}
 
 _container_options = options.stacked(
     click.option(
@@ -96,7 +90,7 @@ _container_options = options.stacked(
     ),
 )
 
-_CONTAINER_FIELDS = (
+_CONTAINER_KEYS = (
     *("family", "runtime", "url_template", "start_date", "end_date", "threshold_days"),
     *("passing", "failing", "bazel_cache", "shm_size", "mounts"),
 )
@@ -169,8 +163,8 @@ def _request_from(given: options.Given) -> "BisectRequest":
     for option in ("passing_versions", "failing_versions"):
         given[option] = versions_from(given[option], f"--{option.replace('_', '-')}")
     return BisectRequest(
-        environments=_environments_from(given),
-        containers=_containers_from(given),
+        environments=_keys_from(given, _ENVIRONMENT_KEYS),
+        containers=_keys_from(given, {key: key for key in _CONTAINER_KEYS}),
         extra_env=options.variables_from(given.pop("extra_env")),
         oracle=options.oracle_from(given),
         executor=options.executor_from(given),
@@ -179,29 +173,10 @@ def _request_from(given: options.Given) -> "BisectRequest":
     )
 
 
-def _environments_from(given: options.Given) -> "EnvironmentOptions":
-    from aorta.bisect.request import EnvironmentOptions
-
-    return EnvironmentOptions(
-        good=given.pop("good_env"),
-        bad=given.pop("bad_env"),
-        repositories=_repositories_from(given.pop("repositories")),
-        **{name: given.pop(name) for name in _INDEX_FIELDS},
-    )
-
-
-def _repositories_from(texts: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=DIR` options as directories by name."""
-    found = {name: path for name, _, path in (text.partition("=") for text in texts)}
-    if "" in found or "" in found.values():
-        raise UsageError("--repository: expected NAME=DIR")
-    return found
-
-
-def _containers_from(given: options.Given) -> "ContainerOptions":
-    from aorta.bisect.request import ContainerOptions
-
-    return ContainerOptions(**{name: given.pop(name) for name in _CONTAINER_FIELDS})
+def _keys_from(given: options.Given, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Those that were given, by the names that they have in a spec."""
+    found = {key: given.pop(option) for option, key in keys.items()}
+    return {key: value for key, value in found.items() if value}
 
 
 def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:

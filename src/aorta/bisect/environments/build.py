@@ -9,22 +9,19 @@ are linked from stays.
 import hashlib
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
+from aorta.bisect.environments.ends import ABSENT, PYTHON, EnvironmentEnds, unmet
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.trials import PreparedTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
-from aorta.runtimes.checkout import TreeJob
 from aorta.runtimes.package_index import Sources
-from aorta.runtimes.pythons import find_python
-from aorta.runtimes.venv_job import EnvironmentJob, other_versions
+from aorta.runtimes.venvs import EnvironmentJob, other_versions
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
@@ -62,28 +59,18 @@ class EnvironmentRecipe:
             found[name] = f"{name}>={low},<={high}"
         return found
 
-    def overrides(self, versions: Versions, built: Collection[str]) -> list[str]:
-        """What the two ends themselves violate of their packages' wishes is no conflict. What is
-        `built` from a repository comes from no index, also where another package needs it: a build
-        may write over the files it finds, and those are linked from the installer's cache.
-        """
-        present = {n: line for n, line in self.requirements(versions).items() if n not in built}
-        violated = unmet(self.ends.good) | unmet(self.ends.bad)
-        names = sorted({*violated, *built})
+    def overrides(self, versions: Versions) -> list[str]:
+        """What the two ends themselves violate of their packages' wishes is no conflict."""
+        present = self.requirements(versions)
         return [
             present.get(name, f"{name}; {_NOWHERE}")
-            for name in names
+            for name in sorted(unmet(self.ends.good) | unmet(self.ends.bad))
             if not present.get(name, "").startswith("-e ")
         ]
 
     def interpreter(self, versions: Versions) -> str:
         good, bad = self.ends.good, self.ends.bad
-        version = versions.get(PYTHON, good.python)
-        for end in (good, bad):
-            if end.python == version:
-                return end.interpreter
-        found = find_python(version)
-        return found[1] if found else version
+        return bad.interpreter if versions.get(PYTHON) == bad.python else good.interpreter
 
     def variables(self, versions: Versions) -> dict[str, str | None]:
         """None: not set."""
@@ -124,19 +111,16 @@ class Environments(VersionSets):
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         recipe = self._recipe
         free = [p.name for p in self._packages if not p.firm and p.name in recipe.ends.packages]
-        built = {p.name for p in self._git()}
         requirements = recipe.requirements(versions)
-        loose = recipe.loose(versions, free) if free else {}
         # The versions that make the state. What comes from no index has none to be told by.
-        named = (p.name for p in self._packages if p.firm and p.name not in built)
+        named = (p.name for p in self._packages if p.firm)
         firm = {name: versions[name] for name in named if "==" in requirements.get(name, "")}
         return EnvironmentJob(
             str(self._root / key),
             recipe.interpreter(versions),
-            [line for name, line in requirements.items() if name not in built],
-            [line for name, line in loose.items() if name not in built],
-            recipe.overrides(versions, built),
-            trees=[self._tree(package, versions, key) for package in self._git()],
+            list(requirements.values()),
+            loose=list(recipe.loose(versions, free).values()) if free else (),
+            overrides=recipe.overrides(versions),
             mark=str(mark) if mark else None,
             firm=firm,
             listed=str(self._listed(key)),
@@ -155,21 +139,10 @@ class Environments(VersionSets):
         found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
         return found
 
-    def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
-        return TreeJob(
-            package.name,
-            tree=str(self._root / "trees" / key / package.name),
-            repository=package.spec.path,
-            sha=versions[package.name],
-            cherry_pick=package.spec.cherry_pick,
-            build=package.spec.build,
-        )
-
     def _key(self, versions: Versions) -> str:
         """By what is installed: neither place nor variables make another environment."""
         job = self._job(versions, "", None)
-        trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
-        content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
+        content = [sorted(job.requirements), sorted(job.overrides), job.python]
         key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         # One that was made where another version would do is no environment of this state.
         return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key
@@ -189,17 +162,3 @@ class Environments(VersionSets):
             env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )
-
-
-def command_in_states(request: ResolvedRequest, asked: Asked) -> tuple[str, ...]:
-    """Programs of one of the two virtual environments are those of every state."""
-    command = list(request.spec.command)
-    for side in (asked.good, asked.bad):
-        if side.interpreter is None:
-            continue
-        home = Path(side.interpreter).parent
-        for place, word in enumerate(command):
-            path = Path(os.path.normpath(request.directory / word))
-            if path.parent == home:
-                command[place] = path.name
-    return tuple(command)

@@ -6,29 +6,23 @@ then is what a resumed run goes on with, also where the index has moved on since
 """
 
 import json
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from packaging.markers import UndefinedEnvironmentName
+from packaging.markers import UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.sides import interpreter_of, read_side
-from aorta.bisect.spec import EnvironmentsSpec
-from aorta.bisect.trials import build_step
-from aorta.bisect.watching import Say
+from aorta.bisect.environments.given import GivenEnvironment, GivenEnvironments, version_in
+from aorta.bisect.run import BisectRun
+from aorta.bisect.trials import build_step, run_step
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd
-from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.package_index import Sources, sources_of
-from aorta.runtimes.pythons import find_uv, marker_environment
-from aorta.runtimes.venv_job import EnvironmentJob, distributions
+from aorta.runtimes.venvs import EnvironmentJob, distributions, search_path
 
 # The version of a package that is not installed, and of a variable that is not set.
 ABSENT = "absent"
@@ -62,7 +56,11 @@ class EnvironmentEnd:
 
     @cached_property
     def _around(self) -> dict[str, str]:
-        return {**marker_environment(self.python), "extra": ""}
+        """What markers are judged by, for another Python on this machine."""
+        around = {name: str(value) for name, value in default_environment().items()}
+        parts = self.python.split(".")
+        python = {"python_version": ".".join(parts[:2]), "python_full_version": self.python}
+        return {**around, **python, "extra": ""}
 
     def satisfies(self, wanted: Requirement) -> bool:
         version = self.versions.get(canonicalize_name(wanted.name))
@@ -108,105 +106,65 @@ class EnvironmentEnds:
         return "python" if name == PYTHON else "package"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Both sides as they were given, and where packages come from."""
-
-    good: EnvironmentSide
-    bad: EnvironmentSide
-    sources: Sources
-
-    @property
-    def sides(self) -> tuple[EnvironmentSide, EnvironmentSide]:
-        return self.good, self.bad
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether both sides say the same: then nothing has to be installed to know it."""
-        good, bad = self.good, self.bad
-        same = good.requirements == bad.requirements and good.python == bad.python
-        return same and (not self.with_variables or good.variables == bad.variables)
-
-    @property
-    def with_variables(self) -> bool:
-        """Variables are candidates where both sides say how they were set."""
-        return self.good.variables is not None and self.bad.variables is not None
-
-    def variables_of(self, side: EnvironmentSide) -> dict[str, str | None]:
-        return dict(side.variables or {}) if self.with_variables else {}
-
-    @classmethod
-    def of(cls, spec: EnvironmentsSpec, directory: Path) -> "Asked":
-        good = read_side(spec.good, directory, "--good-env")
-        bad = read_side(spec.bad, directory, "--bad-env")
-        said: dict[str, list[str]] = {}
-        for option, value in (*good.options, *bad.options):
-            said.setdefault(option, []).append(value)
-        if spec.index_url:  # what is said now is said instead of what the files say
-            said.pop("extra_index_url", None)
-        sources = sources_of(
-            spec.index_url or next(iter(said.get("index_url", ())), None),
-            [*spec.extra_index_url, *said.get("extra_index_url", ())],
-            [
-                *(p if "://" in p else os.path.normpath(directory / p) for p in spec.find_links),
-                *said.get("find_links", ()),
-            ],
-            no_index=spec.no_index or "no_index" in said,
-            pre=spec.pre or "pre" in said,
-            yanked=spec.yanked,
-        )
-        return cls(good, bad, sources)
-
-
 # -- making them
 
 
-def make_ends(
-    asked: Asked, root: Path, say: Say, executor: Callable[[], Executor], timeout: float | None
-) -> EnvironmentEnds:
-    """Both, side by side; or what an earlier start of this run wrote down about them."""
+def make_ends(given: GivenEnvironments, root: Path, run: BisectRun) -> EnvironmentEnds:
+    """Both of them; or what an earlier start of this run wrote down about them."""
     kept = root.parent / _KEPT
     if kept.exists():
         content = json.loads(kept.read_text(encoding="utf-8"))
         good, bad = (EnvironmentEnd(**content[side]) for side in ("good", "bad"))
         return EnvironmentEnds(good, bad, tuple(content["warnings"]))
-    warnings = list(_notes(asked))
-    pythons = [interpreter_of(side, warnings) for side in asked.sides]
-    say(f"making both environments with {'uv' if find_uv() else 'pip'}")
-    places = (root / GOOD_END, root / BAD_END)
-    builds = []
-    for side, (_, program), end in zip(asked.sides, pythons, places, strict=True):
-        lines = list(side.requirements.values())
-        job = EnvironmentJob(str(end), program, lines, no_deps=side.is_pinned).of(asked.sources)
-        builds.append(build_step(job, root / f"{end.name}.d", timeout, end.name))
-    place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
-    while len(ended) < len(builds):
-        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
-            place.start(waiting.pop(0))
-        ended |= {end.trial_id: end for end in place.wait(None)}
-    for side, build in zip(asked.sides, builds, strict=True):
-        _check(side, ended[build.id])
-    good, bad = (
-        _read_end(side, place, python, asked.variables_of(side))
-        for side, place, python in zip(asked.sides, places, pythons, strict=True)
-    )
+    warnings = list(_notes(given))
+    run.say("making both environments")
+    good = _made(given, given.good, root / GOOD_END, run, warnings)
+    bad = _made(given, given.bad, root / BAD_END, run, warnings)
     both = EnvironmentEnds(good, bad, tuple(warnings))
     write_private(kept, asdict(both))
     return both
 
 
-def _notes(asked: Asked) -> Iterator[str]:
-    if not asked.with_variables and (asked.good.variables or asked.bad.variables):
+def _notes(given: GivenEnvironments) -> Iterator[str]:
+    if not given.with_variables and (given.good.variables or given.bad.variables):
         yield "only one side says how variables were set: none of them is a candidate"
-    for side in asked.sides:
-        if side.left_out:
-            names = ", ".join(side.left_out)
-            yield f"{side.name}: {names} is the project itself, and is not installed"
-        if not side.complete:
+    for one in given.both:
+        if not one.complete:
             yield (
-                f"{side.name} names only the packages that matter most: what else they need is as "
+                f"{one.name} names only the packages that matter most: what else they need is as "
                 "it is in the index now"
             )
+
+
+def _made(
+    given: GivenEnvironments,
+    one: GivenEnvironment,
+    place: Path,
+    run: BisectRun,
+    warnings: list[str],
+) -> EnvironmentEnd:
+    python, program = one.interpreter_at_hand(warnings)
+    job = EnvironmentJob(
+        str(place),
+        program,
+        () if one.file else one.requirements,
+        (str(one.file),) if one.file else (),
+        no_deps=one.is_pinned,
+    ).of(given.sources)
+    timeout = run.request.spec.build_timeout
+    step = build_step(job, place.with_name(f"{place.name}.d"), timeout, place.name)
+    _check(one, run_step(run.request.executor(), step))
+    found = {canonicalize_name(each.name): each for each in distributions(search_path(place))}
+    return EnvironmentEnd(
+        one.name,
+        python,
+        program,
+        lines={name: each.line for name, each in found.items()},
+        versions={name: version_in(each.line, each.version) for name, each in found.items()},
+        asks={name: each.asks for name, each in found.items()},
+        requires_python={n: e.requires_python for n, e in found.items() if e.requires_python},
+        variables=given.variables_of(one),
+    )
 
 
 def write_private(place: Path, content: object) -> None:
@@ -217,10 +175,10 @@ def write_private(place: Path, content: object) -> None:
     fresh.replace(place)
 
 
-def _check(side: EnvironmentSide, end: TrialEnd) -> None:
+def _check(given: GivenEnvironment, end: TrialEnd) -> None:
     if end.timed_out:
         raise InfrastructureError(
-            "the environment was not made in time; see --build-timeout", where=side.name
+            "the environment was not made in time; see --build-timeout", where=given.name
         )
     if end.exit_code == 0:
         return
@@ -228,26 +186,7 @@ def _check(side: EnvironmentSide, end: TrialEnd) -> None:
     words = without_secrets((said or [end.lost or "it said nothing"])[-1])
     kind = UsageError if end.exit_code == 1 else InfrastructureError
     hint = "; what no index has is found with --find-links DIR" if kind is UsageError else ""
-    raise kind(f"the environment cannot be installed: {words}{hint}", where=side.name)
-
-
-def _read_end(
-    side: EnvironmentSide, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
-) -> EnvironmentEnd:
-    lines: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    asks: dict[str, list[str]] = {}
-    requires: dict[str, str] = {}
-    for own_name, version, asked, runs_with in distributions(place):
-        name = canonicalize_name(own_name)
-        given = side.requirements.get(name, "")
-        direct = given.startswith("-e ") or " @ " in given
-        lines[name] = given if direct else f"{name}=={version}"
-        versions[name] = version_in(given) if direct else version
-        asks[name] = asked
-        if runs_with:
-            requires[name] = runs_with
-    return EnvironmentEnd(side.name, *python, lines, versions, asks, requires, variables)
+    raise kind(f"the environment cannot be installed: {words}{hint}", where=given.name)
 
 
 # -- what can be new while the rest is old
