@@ -12,7 +12,7 @@ from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.trials import NOT_BUILT_WORDS
-from aorta.bisect.watching import last_words, short
+from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.stats import counted
@@ -34,8 +34,6 @@ HEADLINES = {
     "never_good": "No container without the failure was found",
     "partial": "Stopped before the answer was sure",
 }
-_LOG_LINES = 60
-_SHARED = 5  # lines that both logs have, before their middle is left out
 
 
 def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
@@ -90,15 +88,12 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         for record in answer.records:
             target = (run.stage_path(name) / record.path).parent
             _relink(path / "probes" / _probe_name(record), target)
-    sides = {
-        side: _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
-        for side, (stage, key) in shown.items()
-        if any(record.point.config_key == key for record in answers[stage].records)
-    }
+    for side, (stage, key) in shown.items():
+        _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
     write_json(path / "result.json", "aorta.bisect/1", findings.document())
     if run.request.summary:
         write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
-    lines = report_lines(findings, records, sides)
+    lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
     run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
     run.session.run.describe(status=findings.status)
@@ -114,9 +109,7 @@ def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
     return [] if is_said else [cut.ending.detail]
 
 
-def report_lines(
-    findings: Findings, records: Sequence[TrialRecord], sides: Mapping[str, Path]
-) -> Iterator[str]:
+def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
     yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
     yield ""
     yield from _culprits(findings)
@@ -124,7 +117,6 @@ def report_lines(
     yield from _versions(findings)
     yield from _reproduce(findings)
     yield from _probes(records)
-    yield from _log_difference(sides)
 
 
 def _culprits(findings: Findings) -> Iterator[str]:
@@ -242,27 +234,6 @@ def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretc
         yield LogStretch(tag == "equal", range(a, b), range(c, d))
 
 
-def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
-    """What the bad side said and the good side did not."""
-    if sides.keys() != {"good", "bad"}:
-        return
-    good, bad = (last_words(sides[side]).splitlines() for side in ("good", "bad"))
-    stretches = list(compared_logs(good, bad))
-    if all(stretch.alike for stretch in stretches):
-        return
-    lines = ["--- last-known-good", "+++ first-known-bad"]
-    for stretch in stretches:
-        shared = [f" {bad[i]}" for i in stretch.bad] if stretch.alike else []
-        lines += shared if len(shared) <= _SHARED else [*shared[:2], " ...", *shared[-2:]]
-        if not stretch.alike:
-            lines += [*(f"-{good[i]}" for i in stretch.good), *(f"+{bad[i]}" for i in stretch.bad)]
-    yield "## Difference of the logs"
-    yield ""
-    yield "```diff"
-    yield from lines[:_LOG_LINES]
-    yield "```"
-
-
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
     yield headline(findings.status, findings.culprits, findings.confidence)
@@ -341,14 +312,13 @@ def _probe_name(record: TrialRecord) -> str:
 
 def _link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
-) -> Path:
-    """`last-known-good` or `first-known-bad` for this key's state; returns its directory."""
+) -> None:
+    """`last-known-good` or `first-known-bad` for the state of this key, if it was tried."""
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
-    place = stage_dir / (telling or mine)[-1].path
-    _relink(run_dir / name, place)
-    return place
+    for record in (telling or mine)[-1:]:
+        _relink(run_dir / name, stage_dir / record.path)
 
 
 def _relink(link: Path, target: Path) -> None:

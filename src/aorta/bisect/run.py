@@ -92,8 +92,7 @@ class BisectRun:
         self._interrupts = _OneInterrupt(self.say)
         self._fingerprint = fingerprint(request)
         self._current = self.path
-        imports_count = request.spec.environments is not None
-        self._first_failure = FirstFailure(self._directory, self.say, imports_count=imports_count)
+        self._first_failure = FirstFailure(self._directory, self.say)
 
     def __enter__(self) -> Self:
         self.session.__enter__()

@@ -16,16 +16,9 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
-from aorta.core.trial import RuntimeKind
 from aorta.registry.documents import load_document
 
 Runtime = Literal["docker", "podman", "pyxis", "host"]
-RUNTIME_KINDS: Mapping[str, RuntimeKind] = {
-    "docker": RuntimeKind.DOCKER,
-    "podman": RuntimeKind.PODMAN,
-    "pyxis": RuntimeKind.PYXIS,
-    "host": RuntimeKind.HOST,
-}
 _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
 _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
 

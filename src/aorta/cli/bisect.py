@@ -190,7 +190,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())
-    _show(findings, quiet=display.quiet and display.as_json)
+    _show(findings, display)
     raise click.exceptions.Exit(findings.exit_code)
 
 
@@ -204,13 +204,14 @@ def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
         say(line)
 
 
-def _show(findings: "Findings", *, quiet: bool) -> None:
+def _show(findings: "Findings", display: options.Display) -> None:
+    """The answer goes to stdout, as everywhere; beside a document of `--json` it is for people."""
     from aorta.bisect.report import summary_lines
     from aorta.core.errors import Exit
 
-    for line in summary_lines(findings):
-        if not quiet:
-            say(line)
+    if not (display.as_json and display.quiet):
+        for line in summary_lines(findings):
+            click.echo(line, err=display.as_json)
     if findings.status == "partial":
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")
     if findings.exit_code == Exit.INFRASTRUCTURE:

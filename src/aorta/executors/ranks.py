@@ -46,7 +46,7 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
         wrapped = ("sh", "-c", _RANK_IN_CONTAINER, "rank") if trial.resources.tasks > 1 else ()
         return replace(launch, argv=(launch.argv[0], *srun, *own, *wrapped, *trial.argv))
     # With all that knows containers, which one process for each trial of Slurm need not load.
-    from aorta.runtimes.pyxis import ENDED_BY_SLURM
+    from aorta.runtimes.launch import ENDED_BY_SLURM
 
     return replace(
         launch,

@@ -168,26 +168,11 @@ class Repository:
         """The commits that `newer` has and `older` has not, every one after its parents.
 
         Git stops looking by the dates of commits: where one is dated later than what follows it,
-        `log newer ^older` also lists commits that both have. Then all of their history is read.
+        `log newer ^older` also lists commits that both have. So all of the older history is read.
         """
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
-        if not self._lists_too_much(found, older):
-            return found
         shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
-
-    def _lists_too_much(self, found: Sequence[Commit], older: str) -> bool:
-        """Whether one of them is in `older`, too: then so is one whose parents are not listed."""
-        inside = {commit.sha for commit in found}
-        lowest = [c.sha for c in found if inside.isdisjoint(c.parents) and c.sha != older]
-        if older in inside:
-            return True
-        for start in range(0, len(lowest), _AT_ONCE):
-            some = lowest[start : start + _AT_ONCE]
-            apart = self._asked("merge-base", "--independent", older, *some).split()
-            if not set(some) <= set(apart):
-                return True
-        return False
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""

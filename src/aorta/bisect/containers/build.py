@@ -42,7 +42,7 @@ from aorta.runtimes.containers import options_of_run
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
-from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE, image_options
+from aorta.runtimes.launch import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
