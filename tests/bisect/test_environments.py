@@ -289,8 +289,8 @@ def test_the_active_environment_is_the_bad_one_where_none_is_named(
         env={"VIRTUAL_ENV": str(home)},
     )
     assert done.exit_code == 0, done.stderr
-    [package] = done.json()["packages"]
-    assert (package["package"], package["good"], package["bad"]) == ("culprit", "1.0", "1.2")
+    lines = [given["lines"] for given in done.json()["environments"]]
+    assert lines == [["culprit==1.0"], ["culprit==1.2"]]
     assert not (tmp_path / "out").exists()
 
 

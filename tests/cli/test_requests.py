@@ -36,7 +36,7 @@ LINES = {
     "bisect": (
         "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "
         "--find-links d --no-index "
-        "--pre --spec s --find-fix --first-parent --path p --skip a..b "
+        "--pre --spec s --find-fix --first-parent --skip a..b "
         "--confidence 0.9 "
         "--container jax --container-runtime docker --container-url-template t --start-date d "
         "--end-date e "

@@ -290,7 +290,7 @@ def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str
         yield _ENDS[search.ends][1] + "".join(whys[-1:])
     elif search.ends is EndsVerdict.DIFFER:
         yield from _about_trust(outcome)
-    about = _about_noise(outcome), _about_paths(outcome.last), _about_partner(outcome.partner)
+    about = _about_noise(outcome), _about_partner(outcome.partner)
     yield from (words for words in about if words)
     for broken, repaired in search.fixed_before:
         yield _about_repair(main, broken, repaired)
@@ -345,20 +345,6 @@ def _about_noise(outcome: Investigation) -> str | None:
     return (
         f"{failed} of {failed + passed} trials of the good side failed: that the stated "
         "probability holds was not seen for so noisy a test; ask for more (--confidence 0.99)"
-    )
-
-
-def _about_paths(found: FinishedSearch) -> str | None:
-    """The last change of a line kept to some paths may be commits that touch none of them."""
-    package, rank = found.single or (None, 0)
-    if package is None or package.span is None or not package.spec.paths or not package.changes:
-        return None
-    step, kept = package.changes[rank], package.span.kept
-    if kept is None or step.commit.sha in kept or set(step.brought) & kept:
-        return None
-    return (
-        f"no commit that touches {', '.join(package.spec.paths)} brings the failure: "
-        f"it came with another one of {step.good[:12]}..{step.bad[:12]}"
     )
 
 

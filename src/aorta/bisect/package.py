@@ -200,7 +200,6 @@ def git_package(
         ends[0],
         ends[1],
         find_fix=whole_spec.find_fix,
-        paths=spec.paths,
         first_parent=whole_spec.first_parent,
     )
     skipped = repository.listed(spec.skip)

@@ -21,8 +21,6 @@ from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.rundir import write_atomically, write_json
 
-_ENVIRONMENT_KINDS = {"package", "python", "variable"}
-
 SUMMARY = "summary.json"  # in the form of JAX-Toolbox' triage tool
 
 HEADLINES = {
@@ -58,13 +56,9 @@ def _environment_headline(
     """Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
     if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
         return None
-    sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
-    if first.get("commit"):
-        between = {**first, **(first.get("release") or {}), "commit": None}
-        return f"{release_words(between)} brings the failure {sure}: {culprit_words(first)}"
-    words = " and ".join(release_words(one) for one in culprits)
+    words = " and ".join(culprit_words(one) for one in culprits)
     verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
-    return f"{words} {verb} {sure}"
+    return f"{words} {verb} ({100 * (confidence or 0):.0f} %)"
 
 
 def _is_one_sentence(findings: Findings) -> bool:
@@ -122,13 +116,13 @@ def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator
 def _culprits(findings: Findings) -> Iterator[str]:
     for said in findings.culprits[:50]:
         verb = "taken away" if said.get("removed") else "added"
-        if said.get("kind") and not said.get("commit"):
-            yield from _environment_culprit(said)
-            continue
-        yield f"- **{said['package']}** {said.get('commit') or said['bad']} ({verb})"
+        what = said.get("kind") or f"{said.get('commit') or said['bad']} ({verb})"
+        yield f"- **{said['package']}** {what}"
         for name in ("title", "author", "date", "url", "merge"):
             if said.get(name):
                 yield f"  - {name}: {said[name]}"
+        if said.get("moves_with"):
+            yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
         yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
@@ -153,14 +147,6 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield ""
         yield from (f"- {kind.strip()}" for kind in kinds)
     yield ""
-
-
-def _environment_culprit(said: Mapping[str, Any]) -> Iterator[str]:
-    yield f"- {said['kind']} **{said['package']}**: good `{said['good']}`, bad `{said['bad']}`"
-    if said.get("date"):
-        yield f"  - date: {said['date']}"
-    if said.get("moves_with"):
-        yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
 
 
 def _warnings(findings: Findings) -> Iterator[str]:
@@ -259,16 +245,11 @@ def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     return f"The good side failed in {good}, the bad side in {bad}"
 
 
-def release_words(said: Mapping[str, Any]) -> str:
-    """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
-    name = "Python" if said.get("kind") == "python" else said.get("package")
-    return f"{name} {said.get('good')} → {said.get('bad')}"
-
-
 def culprit_words(said: Mapping[str, Any]) -> str:
-    """One line for people."""
-    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
-        return release_words(said)
+    """One line for people; of an environment what changed: `numpy 2.3.1 → 2.3.2`."""
+    if kind := said.get("kind"):
+        name = "Python" if kind == "python" else said.get("package")
+        return f"{name} {said.get('good')} → {said.get('bad')}"
     verb = "removing" if said.get("removed") else "at"
     commit = str(said.get("commit") or said.get("bad") or "")
     title = f" {said['title']!r}" if said.get("title") else ""

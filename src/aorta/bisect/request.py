@@ -29,6 +29,7 @@ from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle
+from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, find_resumable
@@ -52,7 +53,6 @@ class BisectRequest:
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
     first_parent: bool = False
-    paths: tuple[str, ...] = ()  # only commits that touch these
     skip: tuple[str, ...] = ()  # revisions, or ranges A..B
     # Keys of `environments:` and `containers:` in a spec, over those that it has.
     environments: Mapping[str, Any] = field(default_factory=dict)
@@ -142,19 +142,17 @@ def plan(request: BisectRequest) -> dict[str, Any]:
         plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
-        from aorta.bisect.environments.given import planned_changes
+        from aorta.bisect.environments.given import GivenEnvironments
 
-        plan["packages"] = planned_changes(spec.environments, directory)
-    else:
-        plan["packages"] = [
-            {
-                "package": package.name,
-                "good": package.versions[0],
-                "bad": package.versions[-1],
-                "commits": package.candidates,
-            }
-            for package in with_merges(host_packages(spec, directory))
-        ]
+        given = GivenEnvironments.of(spec.environments, directory)
+        plan["environments"] = [{"name": o.name, "lines": o.requirements} for o in given.both]
+        plan["expected_builds"] = None
+        return plan
+    packages = with_merges(host_packages(spec, directory))
+    plan["packages"] = [
+        {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
+        for p in packages
+    ]
     plan["changes"] = changes = sum(package["commits"] for package in plan["packages"])
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
@@ -167,6 +165,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
             f"package    {package['package']}: {package['commits']} changes, "
             f"{package['good'][:12]} .. {package['bad'][:12]}"
         )
+    for given in plan.get("environments", ()):
+        yield f"environment {given['name']}: {counted(len(given['lines']), 'requirement')}"
     if plan["containers"]:
         yield from plan["containers"]["lines"]
     if plan.get("changes"):
@@ -277,12 +277,11 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
-                paths=request.paths,
                 skip=request.skip,
             )
         ]
-    elif request.paths or request.skip:
-        raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
+    elif request.skip:
+        raise UsageError("--skip goes with --good; in a spec it is a key of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}
     for side, versions in sides.items():
         known = {package.name for package in packages}

@@ -45,7 +45,6 @@ class PackageSpec(_Document):
     main_branch: str | None = None
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
-    paths: tuple[str, ...] = ()  # only commits that touch these are candidates
     good_parent: bool = False  # the good end is the parent of what is said, or read, of it
     skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 

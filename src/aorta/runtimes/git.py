@@ -174,12 +174,6 @@ class Repository:
         shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
 
-    def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
-        """The commits between the two that change one of these paths; merges are not told apart."""
-        between = f"{older}..{newer}"
-        answer = self._asked("rev-list", "--full-history", between, "--", *paths)
-        return frozenset(answer.split())
-
     def listed(self, revisions: Sequence[str]) -> frozenset[str]:
         """Single commits, and every commit of a range A..B."""
         found: set[str] = set()

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -24,7 +23,6 @@ from aorta.runtimes.venvs import distributions, find_python, search_path_of, ver
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _PINNED = re.compile(r"-e |[^;]* @ |[\w.-]+(\[.*\])?\s*===?\s*[^\s*,;]+(\s|;|$)")
-_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:===?\s*)?(.*)")
 _OPTIONS = {
     "-i": "index_url",
     "--index-url": "index_url",
@@ -56,12 +54,6 @@ class GivenEnvironment:
     @property
     def is_pinned(self) -> bool:
         return all(_PINNED.match(line) for line in self.requirements)
-
-    @property
-    def stated(self) -> dict[str, str]:
-        """By name the version, or what else the line says, before anything is installed."""
-        found = (_NAMED.match(line) for line in self.requirements)
-        return {canonicalize_name(one[1]): one[2].strip() for one in found if one}
 
     def interpreter_at_hand(self, warnings: list[str]) -> tuple[str, str]:
         """Version and program of the Python it was made with, or of the one at hand."""
@@ -129,19 +121,6 @@ class GivenEnvironments:
             pre=spec.pre or "pre" in said,
         )
         return cls(good, bad, sources)
-
-
-def planned_changes(spec: EnvironmentsSpec, directory: Path) -> list[dict[str, Any]]:
-    """What differs as far as the two say it themselves: nothing is installed."""
-    given = GivenEnvironments.of(spec, directory)
-    good, bad = given.good.stated, given.bad.stated
-    if given.are_alike:
-        raise UsageError("nothing differs between the two environments")
-    return [
-        {"package": name, "good": good.get(name, ""), "bad": bad.get(name, ""), "commits": 1}
-        for name in {**good, **bad}
-        if good.get(name) != bad.get(name)
-    ]
 
 
 def read_environment(given: str, directory: Path, option: str) -> GivenEnvironment:

@@ -17,29 +17,31 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.build import EnvironmentRecipe, Environments
-from aorta.bisect.environments.ends import (
+from aorta.bisect.environments.given import GivenEnvironments
+from aorta.bisect.environments.states import (
     ABSENT,
     BAD_END,
     GOOD_END,
     PYTHON,
     EnvironmentEnds,
+    EnvironmentRecipe,
+    Environments,
     in_order,
     is_installable,
     make_ends,
     must_move_with,
     write_private,
 )
-from aorta.bisect.environments.given import GivenEnvironments
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import (
     FinishedSearch,
     Investigation,
     SearchSetup,
     partner_of,
+    partner_search,
     search_versions,
 )
-from aorta.bisect.package import Package, Versions
+from aorta.bisect.package import Package, Versions, moving
 from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
@@ -175,15 +177,15 @@ class _EnvironmentSearch:
         """The changed names without which it does not fail; empty while the answer is not sure."""
         if main.interval is None or not main.is_sure or main.search.ends is not EndsVerdict.DIFFER:
             return set()
-        needed = {self.steps[change.package].name for change in main.interval.changes}
-        reached = {p.name for p, rank in zip(self.steps, main.interval.bad, strict=True) if rank}
+        needed = _changed(main)
         last = main
         while self.run.request.checks and not self._is_cut_short:
             moved = needed | self.companions(needed)
-            others = [p for p in self.steps if p.name in reached - moved]
-            if not others:
+            question, stage = f"is {_listed(needed)} enough", f"partner-of-{len(needed)}"
+            found = partner_search(self.setting, stage, last, moved, question, self._why_impossible)
+            if found is None:
                 break
-            found = self._partner(last, needed, moved, others)
+            self.beside.append(found)
             differ = found.search.ends is EndsVerdict.DIFFER
             if found.fails_alone or found.interval is None or not differ:
                 break
@@ -194,8 +196,7 @@ class _EnvironmentSearch:
                     "takes is not known"
                 )
                 break
-            needed |= {others[change.package].name for change in found.interval.changes}
-            reached = {p.name for p, rank in zip(others, found.interval.bad, strict=True) if rank}
+            needed |= _changed(found)
         return set() if self._is_cut_short else needed
 
     def _without_followers(self, needed: set[str]) -> set[str]:
@@ -214,32 +215,6 @@ class _EnvironmentSearch:
     def companions(self, names: Collection[str]) -> set[str]:
         """What must be new where these are."""
         return {other for name in names for other in self.needs[name]} - set(names)
-
-    def _partner(
-        self,
-        before: FinishedSearch,
-        needed: Collection[str],
-        moved: set[str],
-        others: Sequence[Package],
-    ) -> FinishedSearch:
-        free = {p.name for p in others}
-        packages = [
-            p
-            if p.name in free
-            else p.fixed_at(p.versions[-1 if p.name in moved else 0], firm=p.name in moved)
-            for p in self.steps
-        ]
-        self.run.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
-        found = search_versions(
-            self.setting,
-            f"partner-of-{len(needed)}",
-            packages,
-            assume=self._known(packages),
-            cannot_be=self._why_impossible,
-            partner_of=before,
-        )
-        self.beside.append(found)
-        return found
 
     # -- which releases
 
@@ -306,6 +281,12 @@ def _named(name: str, versions: tuple[str, ...]) -> Package:
     """A name without a repository; its states must be built, so none is built as a check."""
     spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
     return Package(spec, versions)
+
+
+def _changed(found: FinishedSearch) -> set[str]:
+    """The names of what a search found."""
+    changes = found.interval.changes if found.interval else ()
+    return {moving(found.packages)[change.package].name for change in changes}
 
 
 def _step_words(package: Package) -> str:
