@@ -69,9 +69,6 @@ class CommitPath:
         weights = tuple(len(change.brought) for change in self.changes)
         return History(package, shas, tuple(times), weights)
 
-    def until(self, rank: int) -> "CommitPath":
-        return CommitPath(self.states[: rank + 1], self.changes[:rank])
-
 
 @dataclass(frozen=True)
 class Graph:

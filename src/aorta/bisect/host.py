@@ -22,7 +22,6 @@ from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
-    clone_lines,
     git_package,
     library,
     set_key,
@@ -177,12 +176,20 @@ def reproduce_on_host(
     """Shell lines that show one side: checkouts, builds, then the test where it was run."""
     lines = ["set -e", "trees=$(mktemp -d)"]
     exports: list[str] = []
-    git = [package for package in packages if package.spec.is_git]
+    trees = [package.name for package in packages if package.spec.is_git]
     for package in packages:
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            lines += clone_lines(package, version, tree)
+            git = f"git -C {tree}"
+            lines += [
+                f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
+                f"{git} checkout --quiet --detach {version}",
+                *(
+                    f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
+                    for pick in spec.cherry_pick
+                ),
+            ]
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
                 lines.append(
@@ -197,8 +204,8 @@ def reproduce_on_host(
         if package.spec.build:
             place = f'cd "$trees"/{shlex.quote(package.name)} && ' if package.spec.is_git else ""
             lines.append(f"({place}{package.spec.build})")
-    if git:
-        lines.append(f'cd "$trees"/{shlex.quote(git[0].name)}')
+    if trees:
+        lines.append(f'cd "$trees"/{shlex.quote(trees[0])}')
     return "\n".join([*lines, shlex.join(own.words)])
 
 

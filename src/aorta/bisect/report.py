@@ -35,35 +35,28 @@ HEADLINES = {
 
 
 def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
-    """One line, on every surface: what was found, and how sure it is."""
-    if words := _environment_headline(status, culprits, confidence):
-        return words
+    """One line, on every surface: what was found, and how sure it is. Between environments:
+    `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
+    """
+    named = " and ".join(culprit_words(said) for said in culprits)
+    if status in {"found", "pair"} and _is_of_environments(culprits):
+        verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
+        return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
     words = HEADLINES[status]
     if status == "found" and len(culprits) == 1 and culprits[0].get("removed"):
         # What the good end has and the bad end lacks, as with --find-fix.
         repair = {**culprits[0], "removed": False}
         words = f"One change repairs the failure: {culprit_words(repair)}"
     elif status in {"found", "pair"} and culprits:
-        words += ": " + " and ".join(culprit_words(said) for said in culprits)
+        words += f": {named}"
     elif culprits:
         words += f": {len(culprits)} candidates"
     return words if confidence is None else f"{words} (probability {confidence:.1%})"
 
 
-def _environment_headline(
-    status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None
-) -> str | None:
-    """Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
-    if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
-        return None
-    words = " and ".join(culprit_words(one) for one in culprits)
-    verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
-    return f"{words} {verb} ({100 * (confidence or 0):.0f} %)"
-
-
-def _is_one_sentence(findings: Findings) -> bool:
-    """Whether the headline names every culprit and partner already."""
-    return bool(_environment_headline(findings.status, findings.culprits, findings.confidence))
+def _is_of_environments(culprits: Sequence[Mapping[str, Any]]) -> bool:
+    """Those of one answer are named in its headline, partners too."""
+    return bool(culprits) and all("kind" in said for said in culprits)
 
 
 def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
@@ -126,7 +119,7 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
-    if findings.partner and not _is_one_sentence(findings):
+    if findings.partner and not _is_of_environments(findings.culprits):
         yield (
             f"- it fails only together with **{findings.partner['package']}** "
             f"{findings.partner['commit']}"
@@ -223,10 +216,11 @@ def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretc
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
     yield headline(findings.status, findings.culprits, findings.confidence)
-    several = len(findings.culprits) > 1 and not _is_one_sentence(findings)
+    in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
+    several = len(findings.culprits) > 1 and not in_headline
     for said in findings.culprits[:10] if several else []:
         yield f"  {culprit_words(said)}"
-    if findings.partner and not _is_one_sentence(findings):
+    if findings.partner and not in_headline:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:

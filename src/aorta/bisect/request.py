@@ -135,18 +135,17 @@ def plan(request: BisectRequest) -> dict[str, Any]:
     resolved = _resolved(request)
     spec, directory = resolved.spec, resolved.directory
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
+    plan["expected_builds"] = None
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
 
         plan["containers"] = plan_of_containers(spec)
-        plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
         from aorta.bisect.environments.given import GivenEnvironments
 
         given = GivenEnvironments.of(spec.environments, directory)
         plan["environments"] = [{"name": o.name, "lines": o.requirements} for o in given.both]
-        plan["expected_builds"] = None
         return plan
     packages = with_merges(host_packages(spec, directory))
     plan["packages"] = [

@@ -27,7 +27,7 @@ from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir, write_atomically
 from aorta.engine.session import Resume, Session, keep_request
 from aorta.executors import Executor
-from aorta.runtimes.git import without_credentials
+from aorta.runtimes.http_get import without_credentials
 from aorta.search import Search
 
 MAIN = "versions"

@@ -23,7 +23,6 @@ RunGit = Callable[[Sequence[str]], "GitAnswer"]
 _FIELD = "\x1f"
 _FORM = _FIELD.join(("%H", "%P", "%ct", "%aI", "%an", "%s"))
 _LOG = ("log", "--no-show-signature", "--encoding=UTF-8", f"--format={_FORM}")
-_AT_ONCE = 500  # commits named in one command: a system takes only so long a line
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
@@ -213,13 +212,7 @@ class Repository:
 
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """In the order given."""
-        if not shas:
-            return []
-        found: list[Commit] = []
-        for start in range(0, len(shas), _AT_ONCE):
-            some = shas[start : start + _AT_ONCE]
-            found += _commits(self._asked(*_LOG, "--no-walk=unsorted", *some))
-        return found
+        return _commits(self._asked(*_LOG, "--no-walk=unsorted", *shas)) if shas else []
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
@@ -259,11 +252,6 @@ def web_address(remote: str | None, sha: str) -> str | None:
 def without_secrets(text: str) -> str:
     """As everywhere; and all before the host of an address, where a token may stand."""
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
-
-
-def without_credentials(address: str) -> str:
-    """The address as somebody without a token would write it."""
-    return _CREDENTIALS.sub("", address)
 
 
 def _commits(said: str) -> list[Commit]:

@@ -211,13 +211,6 @@ def _allows(requires: str | None, python: str) -> bool:
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
     """The page of one package; a package that this index does not have is none."""
     address = f"{index.rstrip('/')}/{name}/"
-    if address.startswith("file://") or "://" not in address:
-        place = Path(unquote(urlsplit(address).path))
-        if (place / "index.html").is_file():
-            yield from _from_html((place / "index.html").read_text(encoding="utf-8"), name)
-        elif place.is_dir():
-            yield from _from_names((file.name for file in place.iterdir()), name)
-        return
     page = _read(address)
     if page is None:
         return

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,13 @@ _OPTIONS = {
     "--pre": "pre",
     "--no-index": "no_index",
 }
+_OTHER_FILES = ("-r", "--requirement", "-c", "--constraint", "--editable")
 _NOT_OURS = frozenset({"aorta-triage", "pip", "uv"})  # what makes environments is no part of one
 
 
 @dataclass(frozen=True)
 class GivenEnvironment:
     """`requirements` are its lines; where they stand in a `file`, that is what is installed.
-    `complete`: every package that was installed is among them, as far as it can be known.
     `variables`: None for one that was not set; None instead of all where nothing is said of them.
     """
 
@@ -49,7 +49,6 @@ class GivenEnvironment:
     python: str | None = None
     interpreter: str | None = None  # the program, where it is an environment of this machine
     variables: Mapping[str, str | None] | None = None
-    complete: bool = True
 
     @property
     def is_pinned(self) -> bool:
@@ -90,6 +89,8 @@ class GivenEnvironments:
     def are_alike(self) -> bool:
         """Whether both say the same: then nothing has to be installed to know it."""
         good, bad = self.good, self.bad
+        if any(line.startswith(_OTHER_FILES) for line in good.requirements):
+            return False
         same = sorted(good.requirements) == sorted(bad.requirements) and good.python == bad.python
         return same and (not self.with_variables or good.variables == bad.variables)
 
@@ -155,31 +156,14 @@ def _requirements_file(path: Path, text: str, given: str) -> GivenEnvironment:
     """
     requirements: list[str] = []
     options: list[tuple[str, str]] = []
-    for file, line in _lines(path, text, set()):
-        if not line.startswith("-") or line.startswith(("-e ", "--editable")):
-            requirements.append(line.partition(" --")[0].strip())
-            continue
-        word, _, value = line.replace("=", " ", 1).partition(" ")
-        if word in _OPTIONS:
-            options.append((_OPTIONS[word], _beside(value.strip(), file)))
-    return GivenEnvironment(given, tuple(requirements), path.absolute(), tuple(options))
-
-
-def _lines(path: Path, text: str, seen: set[Path]) -> Iterator[tuple[Path, str]]:
-    """Whole lines, without comments and with other files where they are named."""
-    seen.add(path.resolve())
     for raw in re.sub(r"\\\s*\n", " ", text).splitlines():
         line = _COMMENT.sub("", raw).strip()
-        words = line.replace("=", " ", 1).split() if line.startswith("--") else line.split()
-        if words[:1] not in (["-r"], ["--requirement"]) or len(words) != 2:
-            yield from [(path, line)] if line else []
-            continue
-        other = path.parent / words[1]
-        if other.resolve() not in seen:
-            try:
-                yield from _lines(other, other.read_text(encoding="utf-8-sig"), seen)
-            except OSError as wrong:
-                raise UsageError(f"{wrong.strerror}: {words[1]}", where=str(path)) from None
+        word, _, value = line.replace("=", " ", 1).partition(" ")
+        if word in _OPTIONS:
+            options.append((_OPTIONS[word], _beside(value.strip(), path)))
+        elif line and (not line.startswith("--") or word in _OTHER_FILES):
+            requirements.append(line.partition(" --")[0].strip())
+    return GivenEnvironment(given, tuple(requirements), path.absolute(), tuple(options))
 
 
 def _beside(value: str, file: Path) -> str:
@@ -196,21 +180,15 @@ def _snapshot(text: str, given: str, where: str) -> GivenEnvironment:
         raise UsageError(
             "it is no env.json: expected what `aorta env probe -o env.json` writes", where=where
         )
-    others = content.get("other_packages")
-    packages = {**(others or {}), **(content.get("packages") or {})}
+    packages = {**content.get("other_packages", {}), **content.get("packages", {})}
     variables = {
         name: value if value is None else str(value)
         for name, value in (content.get("env_vars") or {}).items()
         if is_variable(name)
     }
     lines = {name: f"{name}=={version}" for name, version in packages.items() if version}
-    return GivenEnvironment(
-        given,
-        _without_ours(lines),
-        python=content.get("python_version"),
-        variables=variables,
-        complete=others is not None,
-    )
+    python = content.get("python_version")
+    return GivenEnvironment(given, _without_ours(lines), python=python, variables=variables)
 
 
 def _virtual_environment(path: Path, given: str, where: str) -> GivenEnvironment:

@@ -12,7 +12,7 @@ stays.
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,24 +126,15 @@ def make_ends(given: GivenEnvironments, root: Path, run: BisectRun) -> Environme
         content = json.loads(kept.read_text(encoding="utf-8"))
         good, bad = (EnvironmentEnd(**content[side]) for side in ("good", "bad"))
         return EnvironmentEnds(good, bad, tuple(content["warnings"]))
-    warnings = list(_notes(given))
+    warnings: list[str] = []
+    if not given.with_variables and (given.good.variables or given.bad.variables):
+        warnings.append("only one side says how variables were set: none of them is a candidate")
     run.say("making both environments")
     good = _made(given, given.good, root / GOOD_END, run, warnings)
     bad = _made(given, given.bad, root / BAD_END, run, warnings)
     both = EnvironmentEnds(good, bad, tuple(warnings))
     write_private(kept, asdict(both))
     return both
-
-
-def _notes(given: GivenEnvironments) -> Iterator[str]:
-    if not given.with_variables and (given.good.variables or given.bad.variables):
-        yield "only one side says how variables were set: none of them is a candidate"
-    for one in given.both:
-        if not one.complete:
-            yield (
-                f"{one.name} names only the packages that matter most: what else they need is as "
-                "it is in the index now"
-            )
 
 
 def _made(
