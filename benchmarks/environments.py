@@ -5,11 +5,10 @@ bisecting by hand.
 
 The searches are those of `aorta bisect --good-env`, told by a simulated failure. By hand people
 take the changed packages one after the other and then halve the releases, or halve both, and
-believe every trial. Then the real thing: how long one environment takes to make, with uv and with
-pip, from a warm cache of planted wheels.
+believe every trial. Then the real thing: how long one environment takes to make, from a warm cache
+of planted wheels.
 """
 
-import os
 import random
 import statistics
 import sys
@@ -21,8 +20,7 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
-from aorta.runtimes.pythons import find_uv
-from aorta.runtimes.venv_job import EnvironmentJob, make
+from aorta.runtimes.venvs import EnvironmentJob, make
 from aorta.search import Search
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings
@@ -192,18 +190,12 @@ def _making() -> None:
             [f"planted{number}==1.0" for number in range(30)],
             find_links=[str(index.directory)],
         )
-        for name, uv in (("uv", find_uv()), ("pip", "")):
-            if uv is None:
-                print("uv is not installed: pip install 'aorta-triage[environments]'")
-                continue
-            os.environ["AORTA_UV"] = uv
-            times = []
-            for attempt in range(3):
-                begun = time.perf_counter()
-                make(replace(job, place=str(root / f"{name}{attempt}")), root / "files")
-                times.append(time.perf_counter() - begun)
-            del os.environ["AORTA_UV"]
-            print(f"an environment of 30 packages with {name}: {min(times):.2f} s")
+        times = []
+        for attempt in range(3):
+            begun = time.perf_counter()
+            make(replace(job, place=str(root / f"environment{attempt}")), root / "files")
+            times.append(time.perf_counter() - begun)
+        print(f"an environment of 30 packages: {min(times):.2f} s")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from aorta.attribution.nouns import Attribution
 from aorta.attribution.request import AttributeRequest
 from aorta.attribution.request import attribute as _attribute
 from aorta.bisect.findings import Findings
-from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
+from aorta.bisect.request import BisectRequest
 from aorta.bisect.request import bisect as _bisect
 from aorta.bundle.archive import BundleReport
 from aorta.bundle.request import BundleRequest
@@ -55,10 +55,8 @@ __all__ = [
     "AortaError",
     "Attribution",
     "BundleReport",
-    "ContainerOptions",
     "DivergeReport",
     "EnvironmentLayers",
-    "EnvironmentOptions",
     "ExecutorChoice",
     "Exit",
     "ExitCodeOracle",

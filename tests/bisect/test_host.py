@@ -158,7 +158,7 @@ def test_ends_that_both_fail_are_inconsistent(tmp_path: Path) -> None:
     assert done.json()["status"] == "inconsistent"
 
 
-def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
+def test_what_the_first_failure_said_is_shown_at_once(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 5)
     done = bisect(
         repository,
@@ -170,7 +170,18 @@ def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
         "-c",
         "python3 -c 'import nosuch'",
     )
-    assert "MISTAKE" in done.stderr
+    assert "| ModuleNotFoundError: No module named 'nosuch'" in done.stderr
+
+
+def test_the_answer_is_on_stdout_and_progress_on_stderr_unless_quiet(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    words = ("bisect", "--good", shas[0], "--no-checks", *fails_from(3))
+    loud = aorta(*words, cwd=repository.path)
+    quiet = aorta("bisect", "-q", *words[1:], cwd=repository.path)
+    for done in (loud, quiet):
+        assert done.stdout.startswith(f"One change brings the failure: repo at {shas[3][:12]}")
+    assert "trial 1: reproduced" in loud.stderr
+    assert quiet.stderr == ""
 
 
 def test_a_program_that_neither_the_machine_nor_a_commit_has_is_refused_before_anything_runs(

@@ -79,14 +79,13 @@ def test_a_state_between_the_two_levels_is_neither_and_the_answer_is_the_range_a
     assert all("at neither level" in entry["why"] for entry in result["skipped"])
 
 
-def test_given_samples_count_and_a_bigger_number_may_be_the_better_one(tmp_path: Path) -> None:
+def test_samples_may_be_given_and_a_bigger_number_may_be_the_better_one(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 9)
     samples = ["--passing-metric=14", "--passing-metric=14.1", "--failing-metric=10"]
     words = measuring("(n < 6 ? 14 : 10)", 0.1)
     result = bisect(repository, tmp_path / "out", "--good", shas[0], *samples, *words).json()
     assert result["status"] == "found"
     assert result["culprits"][0]["bad"] == shas[6]
-    assert result["metric"]["good"]["values"] > result["metric"]["bad"]["values"]
     refused = bisect(repository, tmp_path / "no", "--good", shas[0], samples[0], *words)
     assert refused.exit_code == 2
     assert "samples of both sides" in refused.stderr

@@ -67,18 +67,6 @@ def test_a_build_runs_once_for_a_version_set_and_its_failure_is_gone_around(tmp_
     assert {entry["versions"]["core"] for entry in result["skipped"]} <= {shas[0][6]}
 
 
-def test_only_what_changed_is_rebuilt_where_a_package_says_so(tmp_path: Path) -> None:
-    _, shas = two_packages(tmp_path)
-    log = tmp_path / "built"
-    packages = both(shas, rebuild="changed")
-    for package in packages:
-        package["build"] = f"echo {package['name']} $(cat number) >> {log}"
-    result = run(tmp_path, packages, f"{READ} test $a -lt 5").json()
-    assert result["culprits"][0]["bad"] == shas[0][5]
-    built = log.read_text().splitlines()
-    assert len(built) == len(set(built))
-
-
 def test_two_commits_that_must_move_together_are_the_answer_as_a_pair(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
     api = (

@@ -49,7 +49,7 @@ def example(
 
 @pytest.mark.xdist_group("docker")
 def test_the_documents_tell_the_example_as_it_really_runs(example: Example) -> None:
-    said = example.done.stderr.splitlines()
+    said = [*example.done.stderr.splitlines(), *example.done.stdout.splitlines()]
     tell = {path: told_lines(path) for path in (ROOT / "README.md", ROOT / "docs" / "bisect.md")}
     assert len(tell[ROOT / "docs" / "bisect.md"]) > 30
     wrong = {path.name: untold(told, said) for path, told in tell.items()}

@@ -6,10 +6,8 @@ import pytest
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.runtimes.devices import gpu_options, shown_devices, visible_devices
-from aorta.runtimes.engine import DOCKER, PODMAN
-from aorta.runtimes.launch import launch_for
-from aorta.runtimes.pyxis import srun_options
+from aorta.runtimes.engine import DOCKER, PODMAN, gpu_options, shown_devices, visible_devices
+from aorta.runtimes.launch import launch_for, srun_options
 from support.launched import make_trial
 
 DIGEST = "sha256:" + "0" * 64

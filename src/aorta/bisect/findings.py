@@ -58,7 +58,6 @@ class Findings:
     # Those that only made the answer surer.
     checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
     resumed_trials: int = 0
-    other_failures: int = 0  # states that failed, and not like the first one
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     failure: Mapping[str, Any] | None = None
@@ -92,7 +91,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         **_sides_seen(outcome),
         **counted(answers, outcome),
         skipped=list(skipped_states(main)),
-        warnings=list(_warnings(outcome, answers)),
+        warnings=list(_warnings(outcome)),
         failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
         exit_code=exit_code(status, answers),
     )
@@ -280,7 +279,7 @@ def skipped_states(main: FinishedSearch) -> Iterator[dict[str, Any]]:
         yield {"versions": main.versions(vector), "why": why}
 
 
-def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str]:
+def _warnings(outcome: Investigation) -> Iterator[str]:
     main, search = outcome.main, outcome.main.search
     if main.alike:
         yield main.alike
@@ -290,15 +289,10 @@ def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str
         yield _ENDS[search.ends][1] + "".join(whys[-1:])
     elif search.ends is EndsVerdict.DIFFER:
         yield from _about_trust(outcome)
-    about = _about_noise(outcome), _about_paths(outcome.last), _about_partner(outcome.partner)
+    about = _about_noise(outcome), _about_partner(outcome.partner)
     yield from (words for words in about if words)
     for broken, repaired in search.fixed_before:
         yield _about_repair(main, broken, repaired)
-    if others := len(_failing_otherwise(answers)):
-        yield (
-            f"{others} of the states that failed did not fail like the first one; "
-            "--same-failure leaves such states out"
-        )
 
 
 def _about_trust(outcome: Investigation) -> Iterator[str]:
@@ -348,20 +342,6 @@ def _about_noise(outcome: Investigation) -> str | None:
     )
 
 
-def _about_paths(found: FinishedSearch) -> str | None:
-    """The last change of a line kept to some paths may be commits that touch none of them."""
-    package, rank = found.single or (None, 0)
-    if package is None or package.span is None or not package.spec.paths or not package.changes:
-        return None
-    step, kept = package.changes[rank], package.span.kept
-    if kept is None or step.commit.sha in kept or set(step.brought) & kept:
-        return None
-    return (
-        f"no commit that touches {', '.join(package.spec.paths)} brings the failure: "
-        f"it came with another one of {step.good[:12]}..{step.bad[:12]}"
-    )
-
-
 # -- counting
 
 
@@ -385,28 +365,19 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
         "tests": len(sought) + len(checks),
         "checks": {"builds": len(set(checks) - set(sought)), "tests": len(checks)},
         "resumed_trials": sum(answer.ending.resumed_trials for answer in answers),
-        "other_failures": len(_failing_otherwise(answers)),
     }
 
 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed unlike the first that failed, and what those said."""
-    unlike = {id(record) for record in _unlike_the_first(records)}
-    return failed_differently(
-        [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]
-    )
-
-
-def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
-    """The states whose failure looks unlike the first that was seen."""
-    records = [record for answer in answers for record in answer.records]
-    return {record.point.config_key for record in _unlike_the_first(records)}
-
-
-def _unlike_the_first(records: Sequence[TrialRecord]) -> Iterator[TrialRecord]:
     first = None
+    told: list[TrialRecord] = []
     for record in records:
         if record.outcome is Outcome.REPRODUCED and record.failure:
             first = first or record.failure.in_any_version()
             if not same_failure(first, record.failure):
-                yield record
+                told.append(replace(record, outcome=Outcome.OTHER))
+                continue
+        told.append(record)
+    lines = failed_differently(told)
+    return [*lines, "  --same-failure leaves such states out"] if lines else []

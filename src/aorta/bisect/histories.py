@@ -30,8 +30,7 @@ class CommitChange:
 @dataclass(frozen=True)
 class CommitSpan:
     """What lies between two ends. `back` are the commits that only the good end has, `forward`
-    those that only the bad one has; both with every commit after its parents. `kept`: only these
-    are changes of their own, where some are given.
+    those that only the bad one has; both with every commit after its parents.
     """
 
     good: str
@@ -39,7 +38,6 @@ class CommitSpan:
     shared: Commit
     back: tuple[Commit, ...]
     forward: tuple[Commit, ...]
-    kept: frozenset[str] | None = None
     first_parent: bool = False
 
     @property
@@ -71,9 +69,6 @@ class CommitPath:
         weights = tuple(len(change.brought) for change in self.changes)
         return History(package, shas, tuple(times), weights)
 
-    def until(self, rank: int) -> "CommitPath":
-        return CommitPath(self.states[: rank + 1], self.changes[:rank])
-
 
 @dataclass(frozen=True)
 class Graph:
@@ -89,12 +84,9 @@ def span_between(
     bad: str,
     *,
     find_fix: bool = False,
-    paths: Sequence[str] = (),
     first_parent: bool = False,
 ) -> CommitSpan:
-    """Both ends are commits that the repository has. With `paths`, commits that touch none of them
-    are no changes of their own, except for the end.
-    """
+    """Both ends are commits that the repository has."""
     if good == bad:
         raise UsageError(
             f"the good and the bad end are the same commit {good[:12]}", where=repository.where
@@ -107,10 +99,7 @@ def span_between(
         )
     shared = repository.commit(repository.merge_base(good, bad))
     back, forward = repository.only_in(good, bad), repository.only_in(bad, good)
-    touching = None
-    if paths:
-        touching = repository.touching(bad, good, paths) | repository.touching(good, bad, paths)
-    return CommitSpan(good, bad, shared, tuple(back), tuple(forward), touching, first_parent)
+    return CommitSpan(good, bad, shared, tuple(back), tuple(forward), first_parent)
 
 
 def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
@@ -154,13 +143,8 @@ def _steps(
     parents = {commit.sha: commit.parents for commit in commits}
     way = _way(parents, top, span.shared.sha)
     brought = _brought(way, parents)
-    waiting: list[str] = []
     for sha in way:
-        waiting += brought[sha]
-        kept = waiting if span.kept is None else [one for one in waiting if one in span.kept]
-        if kept or sha == top:
-            yield sha, (sha,) if span.first_parent else tuple(kept or [sha])
-            waiting = []
+        yield sha, (sha,) if span.first_parent else tuple(brought[sha])
 
 
 def _way(parents: Mapping[str, Sequence[str]], top: str, base: str) -> list[str]:
@@ -201,9 +185,8 @@ def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[s
 
 
 def _graph_of(span: CommitSpan, package: str) -> Graph:
-    """Changes in the order back (newest first), then forward; no commit that no path keeps."""
-    back = [c for c in reversed(span.back) if _counts(span, c.sha)]
-    forward = [c for c in span.forward if _counts(span, c.sha)]
+    """Changes in the order back (newest first), then forward."""
+    back, forward = span.back[::-1], span.forward
     taken = {commit.sha: 1 << rank for rank, commit in enumerate(back)}
     added = {commit.sha: 1 << rank for rank, commit in enumerate(forward, len(back))}
     all_taken = (1 << len(back)) - 1
@@ -217,7 +200,7 @@ def _graph_of(span: CommitSpan, package: str) -> Graph:
             holds.setdefault(parent, all_taken)
     for sha, mine in _containing(span.forward, added).items():
         holds[sha] = all_taken | mine
-    states = _told_apart(span, holds)
+    states = [span.good, *(sha for sha in holds if sha not in (span.good, span.bad)), span.bad]
     places = {sha: place for place, sha in enumerate(states)}
     shared = span.shared.sha
     removed = (CommitChange(c, True, c.sha, (*c.parents, shared)[0], (c.sha,)) for c in back)
@@ -227,14 +210,10 @@ def _graph_of(span: CommitSpan, package: str) -> Graph:
         package,
         tuple(states),
         tuple(holds[sha] for sha in states),
-        tuple(_place(places, holds, change.good) for change in changes),
-        tuple(_place(places, holds, change.bad) for change in changes),
+        tuple(places[change.good] for change in changes),
+        tuple(places[change.bad] for change in changes),
     )
     return Graph(history, changes)
-
-
-def _counts(span: CommitSpan, sha: str) -> bool:
-    return span.kept is None or sha in span.kept or sha in (span.good, span.bad)
 
 
 def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, int]:
@@ -245,26 +224,6 @@ def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, 
             mine |= held.get(parent, 0)
         held[commit.sha] = mine
     return held
-
-
-def _told_apart(span: CommitSpan, holds: Mapping[str, int]) -> list[str]:
-    """The states, good end first, bad end last; with paths, one for each set of changes."""
-    between = [sha for sha in holds if sha not in (span.good, span.bad)]
-    if span.kept is not None:
-        kept = span.kept
-        ends = {holds[span.good], holds[span.bad]}
-        first: dict[int, str] = {}
-        for sha in sorted(between, key=lambda one: one not in kept):
-            if holds[sha] not in ends:
-                first.setdefault(holds[sha], sha)
-        between = [sha for sha in between if first.get(holds[sha]) == sha]
-    return [span.good, *between, span.bad]
-
-
-def _place(places: Mapping[str, int], holds: Mapping[str, int], sha: str) -> int:
-    if sha in places:
-        return places[sha]
-    return next(place for state, place in places.items() if holds[state] == holds[sha])
 
 
 def merge_of(span: CommitSpan, change: CommitChange) -> str | None:

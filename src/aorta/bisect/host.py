@@ -22,7 +22,6 @@ from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
-    clone_lines,
     git_package,
     library,
     set_key,
@@ -177,12 +176,20 @@ def reproduce_on_host(
     """Shell lines that show one side: checkouts, builds, then the test where it was run."""
     lines = ["set -e", "trees=$(mktemp -d)"]
     exports: list[str] = []
-    git = [package for package in packages if package.spec.is_git]
+    trees = [package.name for package in packages if package.spec.is_git]
     for package in packages:
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            lines += clone_lines(package, version, tree)
+            git = f"git -C {tree}"
+            lines += [
+                f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
+                f"{git} checkout --quiet --detach {version}",
+                *(
+                    f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
+                    for pick in spec.cherry_pick
+                ),
+            ]
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
                 lines.append(
@@ -197,8 +204,8 @@ def reproduce_on_host(
         if package.spec.build:
             place = f'cd "$trees"/{shlex.quote(package.name)} && ' if package.spec.is_git else ""
             lines.append(f"({place}{package.spec.build})")
-    if git:
-        lines.append(f'cd "$trees"/{shlex.quote(git[0].name)}')
+    if trees:
+        lines.append(f'cd "$trees"/{shlex.quote(trees[0])}')
     return "\n".join([*lines, shlex.join(own.words)])
 
 
@@ -245,8 +252,8 @@ class HostTrees(VersionSets):
             key = f"lane-{lane}"
             job: TreesJob | None = self._job(versions, places, None)
         else:
-            places = {p.name: self._tree(p, versions) for p in self._git()}
             key = set_key(self._packages, versions)
+            places = {p.name: self._root / key / p.name for p in self._git()}
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
         name = f"{key}-{set_key(self._packages, versions)}"
@@ -263,35 +270,20 @@ class HostTrees(VersionSets):
         for package in self._git():
             forget_trees(str(package.spec.path))
 
-    def _tree(self, package: Package, versions: Versions) -> Path:
-        """A package rebuilt only on change has a tree for each version of itself and its needs."""
-        if package.spec.rebuild == "always":
-            return self._root / set_key(self._packages, versions) / package.name
-        own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]
-        return self._root / set_key(own, versions) / package.name
-
     def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> TreesJob:
-        jobs = [self._tree_job(p, versions, places.get(p.name)) for p in self._packages]
-        return TreesJob(
-            [job for job in jobs if job], self.variables(versions, places), str(mark or "") or None
-        )
-
-    def _tree_job(self, package: Package, versions: Versions, tree: Path | None) -> TreeJob | None:
-        spec = package.spec
-        if tree is not None and spec.rebuild == "changed" and _mark_of(tree).exists():
-            return None
-        build = spec.build
-        if build and tree is not None and spec.rebuild == "changed":
-            build = f"{{ {build}\n}} && touch {shlex.quote(str(_mark_of(tree)))}"
-        return TreeJob(
-            package.name,
-            tree=str(tree) if tree else None,
-            repository=spec.path,
-            sha=versions[package.name] if tree else None,
-            cherry_pick=spec.cherry_pick,
-            files=self._own.files if package.name == self._own.package else {},
-            build=build,
-        )
+        trees = [
+            TreeJob(
+                package.name,
+                tree=str(places[package.name]) if package.spec.is_git else None,
+                repository=package.spec.path,
+                sha=versions[package.name] if package.spec.is_git else None,
+                cherry_pick=package.spec.cherry_pick,
+                files=self._own.files if package.name == self._own.package else {},
+                build=package.spec.build,
+            )
+            for package in self._packages
+        ]
+        return TreesJob(trees, self.variables(versions, places), str(mark) if mark else None)
 
     def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
         trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
@@ -346,7 +338,3 @@ class InPlace(VersionSets):
 
     def built(self, key: str) -> None:
         self._here.write_text(key, encoding="utf-8")
-
-
-def _mark_of(tree: Path) -> Path:
-    return tree.parent / f"{tree.name}.made"

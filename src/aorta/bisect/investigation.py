@@ -4,7 +4,7 @@ Main search -> the commit inside a merge -> the partner without which the culpri
 is a search of its own over other histories; all of them run the same command in the same way.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aorta.bisect.metric import MeasuredEnds, Metric
@@ -297,25 +297,43 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
 
 def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """The culprit on the oldest of everything else: if that passes, it needs a partner."""
-    interval, single = found.interval, found.single
-    if interval is None or single is None:
+    if found.single is None:
         return None
-    culprit, rank = single
-    moved = moving(found.packages)
-    reached = dict(zip((p.name for p in moved), interval.bad, strict=True))
-    if not any(reached[p.name] for p in moved if p.name != culprit.name):
-        return None
+    culprit, rank = found.single
+    question = f"does {culprit.name} {culprit.versions[rank + 1][:12]} fail alone"
+    return partner_search(setting, "partner", found, {culprit.name}, question)
+
+
+def partner_search(
+    setting: SearchSetup,
+    stage: str,
+    found: FinishedSearch,
+    needed: Collection[str],
+    question: str,
+    cannot_be: CannotBe | None = None,
+) -> FinishedSearch | None:
+    """What else it takes: `needed` stand where the failure is, all else moves from its oldest to
+    there. None where nothing else had moved.
+    """
+    interval = found.interval
+    assert interval is not None
+    reached = dict(zip((p.name for p in moving(found.packages)), interval.bad, strict=True))
     packages = []
     for package in found.packages:
-        end = reached.get(package.name)
-        if end is None:
+        rank = reached.get(package.name)
+        if rank is None:
             packages.append(package)
-        elif package.name == culprit.name or end == 0:
-            packages.append(package.fixed_at(package.versions[end]))
+        elif package.name in needed:
+            packages.append(package.fixed_at(package.versions[rank]))
+        elif rank == 0:
+            packages.append(package.fixed_at(package.versions[0], firm=False))
         else:
-            packages.append(package.until(end))
+            packages.append(package.until(rank))
+    if not moving(packages):
+        return None
+    setting.run.say(f"{question}, over the oldest of the rest?")
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
-    short = culprit.versions[rank + 1][:12]
-    setting.run.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
-    return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
+    return search_versions(
+        setting, stage, packages, assume={vector: tried}, cannot_be=cannot_be, partner_of=found
+    )

@@ -250,7 +250,7 @@ class MeasuredEnds:
         elif not apart:
             self.alike = _alike(levels)
         else:
-            self._metric.levels = with_samples(levels, self._metric.oracle)
+            self._metric.levels = levels
             self._known = True
             ends = {self._ends["bad"]: (_FIRST, 0), self._ends["good"]: (0, _FIRST)}
             self.search.assume(ends)
@@ -259,18 +259,6 @@ class MeasuredEnds:
         point = self.search.timeline.point
         replicas = (point(vector, Purpose.CALIBRATE, n) for n in range(self._rounds))
         return tuple(value for replica in replicas for value in self._metric.of(replica))
-
-
-def with_samples(measured: Levels, oracle: MetricOracle) -> Levels:
-    """The user's samples count too, unless they look like another machine's."""
-    fits = all(
-        abs(sample - centre) <= 4 * measured.spread
-        for centre, samples in zip(measured.centres, (oracle.good, oracle.bad), strict=True)
-        for sample in samples
-    )
-    if not fits:
-        return measured
-    return Levels((*measured.good, *oracle.good), (*measured.bad, *oracle.bad))
 
 
 def shown(values: Sequence[float]) -> str:

@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
+from aorta.bisect.histories import CommitChange, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.core.errors import UsageError
 from aorta.runtimes.git import Repository
@@ -23,19 +22,20 @@ _MOST_STATES = 20_000  # of a graph: beyond, what every state contains takes too
 
 @dataclass(frozen=True)
 class Package:
-    """Versions from the good end to the bad one. A git package knows what lies between, a library
-    only names. `graph`: the versions are all commits of a history with merges; without one they are
-    a line.
+    """Versions from the good end to the bad one. A git package knows the `changes` between them, by
+    their rank; a library only names. `graph`: the versions are all commits of a history with
+    merges; without one they are a line.
     """
 
     spec: PackageSpec
     versions: tuple[str, ...]
     repository: Repository | None = None
     span: CommitSpan | None = None
+    changes: Sequence[CommitChange] | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
     firm: bool = True  # it stands at this very version; without, near it where that cannot be
-    times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
+    times: tuple[float, ...] | None = None  # of each version of a line, where they are known
 
     @property
     def name(self) -> str:
@@ -47,27 +47,15 @@ class Package:
 
     @property
     def history(self) -> History:
-        if self.span is not None:
-            return self._line(self.span).history(self.name)
-        return History(self.name, self.versions, self.times)
-
-    @property
-    def changes(self) -> Sequence[CommitChange] | None:
-        """By their rank; None where the versions are only names."""
-        if self.graph is not None:
-            return self.graph.changes
-        return self._line(self.span).changes if self.span else None
+        weights = tuple(len(change.brought) for change in self.changes) if self.changes else None
+        return History(self.name, self.versions, self.times, weights)
 
     @property
     def candidates(self) -> int:
         """How many commits, or steps between listed versions, may be the one."""
-        changes = self.changes
-        if changes is None:
+        if self.changes is None:
             return len(self.versions) - 1
-        return sum(len(change.brought) for change in changes)
-
-    def _line(self, span: CommitSpan) -> CommitPath:
-        return span.line.until(len(self.versions) - 1)
+        return sum(len(change.brought) for change in self.changes)
 
     @property
     def as_graph(self) -> "Package | None":
@@ -75,8 +63,12 @@ class Package:
         span = self.span
         if span is None or not span.has_merges or len(span.back) + len(span.forward) > _MOST_STATES:
             return None
+        return self._as_graph_of(span)
+
+    def _as_graph_of(self, span: CommitSpan) -> "Package":
         graph = span.graph(self.name)
-        return replace(self, versions=graph.history.states, graph=graph)
+        versions, changes = graph.history.states, graph.changes
+        return replace(self, versions=versions, span=span, changes=changes, graph=graph, times=None)
 
     @cached_property
     def remote_address(self) -> str | None:
@@ -88,14 +80,13 @@ class Package:
         if self.span is None or changes is None or len(changes[rank].brought) == 1:
             return None
         commits = {c.sha: c for c in (*self.span.back, *self.span.forward)}
-        span = inside(changes[rank], commits)
-        graph = span.graph(self.name)
-        return replace(self, versions=graph.history.states, span=span, graph=graph)
+        return self._as_graph_of(inside(changes[rank], commits))
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
         times = self.times[: rank + 1] if self.times else None
-        return replace(self, versions=self.versions[: rank + 1], times=times)
+        changes = self.changes[:rank] if self.changes else None
+        return replace(self, versions=self.versions[: rank + 1], changes=changes, times=times)
 
     def fixed_at(self, version: str, *, firm: bool = True) -> "Package":
         """The same package, standing still."""
@@ -121,19 +112,6 @@ def set_key(packages: Sequence[Package], versions: Versions) -> str:
     """Names a version set by whole versions, so that no two sets share a name."""
     content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-
-def clone_lines(package: Package, version: str, tree: str) -> list[str]:
-    """Shell lines that show people a state of a repository, which is left as it is."""
-    git = f"git -C {tree}"
-    return [
-        f"git clone --quiet --shared --no-checkout {shlex.quote(str(package.spec.path))} {tree}",
-        f"{git} checkout --quiet --detach {version}",
-        *(
-            f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
-            for pick in package.spec.cherry_pick
-        ),
-    ]
 
 
 def version_script(
@@ -201,12 +179,20 @@ def git_package(
         ends[0],
         ends[1],
         find_fix=whole_spec.find_fix,
-        paths=spec.paths,
         first_parent=whole_spec.first_parent,
     )
     skipped = repository.listed(spec.skip)
-    shas = tuple(commit.sha for commit in span.line.states)
-    return Package(here, shas, repository, span, skipped=skipped)
+    line = span.line
+    history = line.history(spec.name)
+    return Package(
+        here,
+        history.versions,
+        repository,
+        span,
+        line.changes,
+        skipped=skipped,
+        times=history.times,
+    )
 
 
 def _on_the_main_line(
@@ -239,14 +225,3 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
     return Package(spec, chosen, skipped=frozenset(spec.skip))
-
-
-def revision_of(repository: Repository, name: str, version: str) -> str | None:
-    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
-        return version
-    spellings = (
-        *(f"v{version}", version, f"{name}-{version}", f"{name}-v{version}", f"{name}/{version}"),
-        *(f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}"),
-    )
-    return next((tag for tag in spellings if repository.has(f"refs/tags/{tag}")), None)

@@ -12,7 +12,7 @@ from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.trials import NOT_BUILT_WORDS
-from aorta.bisect.watching import last_words, short
+from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.stats import counted
@@ -20,8 +20,6 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.rundir import write_atomically, write_json
-
-_ENVIRONMENT_KINDS = {"package", "python", "variable"}
 
 SUMMARY = "summary.json"  # in the form of JAX-Toolbox' triage tool
 
@@ -34,44 +32,31 @@ HEADLINES = {
     "never_good": "No container without the failure was found",
     "partial": "Stopped before the answer was sure",
 }
-_LOG_LINES = 60
-_SHARED = 5  # lines that both logs have, before their middle is left out
 
 
 def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
-    """One line, on every surface: what was found, and how sure it is."""
-    if words := _environment_headline(status, culprits, confidence):
-        return words
+    """One line, on every surface: what was found, and how sure it is. Between environments:
+    `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
+    """
+    named = " and ".join(culprit_words(said) for said in culprits)
+    if status in {"found", "pair"} and _is_of_environments(culprits):
+        verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
+        return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
     words = HEADLINES[status]
     if status == "found" and len(culprits) == 1 and culprits[0].get("removed"):
         # What the good end has and the bad end lacks, as with --find-fix.
         repair = {**culprits[0], "removed": False}
         words = f"One change repairs the failure: {culprit_words(repair)}"
     elif status in {"found", "pair"} and culprits:
-        words += ": " + " and ".join(culprit_words(said) for said in culprits)
+        words += f": {named}"
     elif culprits:
         words += f": {len(culprits)} candidates"
     return words if confidence is None else f"{words} (probability {confidence:.1%})"
 
 
-def _environment_headline(
-    status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None
-) -> str | None:
-    """Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
-    if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
-        return None
-    sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
-    if first.get("commit"):
-        between = {**first, **(first.get("release") or {}), "commit": None}
-        return f"{release_words(between)} brings the failure {sure}: {culprit_words(first)}"
-    words = " and ".join(release_words(one) for one in culprits)
-    verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
-    return f"{words} {verb} {sure}"
-
-
-def _is_one_sentence(findings: Findings) -> bool:
-    """Whether the headline names every culprit and partner already."""
-    return bool(_environment_headline(findings.status, findings.culprits, findings.confidence))
+def _is_of_environments(culprits: Sequence[Mapping[str, Any]]) -> bool:
+    """Those of one answer are named in its headline, partners too."""
+    return bool(culprits) and all("kind" in said for said in culprits)
 
 
 def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
@@ -90,15 +75,12 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         for record in answer.records:
             target = (run.stage_path(name) / record.path).parent
             _relink(path / "probes" / _probe_name(record), target)
-    sides = {
-        side: _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
-        for side, (stage, key) in shown.items()
-        if any(record.point.config_key == key for record in answers[stage].records)
-    }
+    for side, (stage, key) in shown.items():
+        _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
     write_json(path / "result.json", "aorta.bisect/1", findings.document())
     if run.request.summary:
         write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
-    lines = report_lines(findings, records, sides)
+    lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
     run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
     run.session.run.describe(status=findings.status)
@@ -114,9 +96,7 @@ def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
     return [] if is_said else [cut.ending.detail]
 
 
-def report_lines(
-    findings: Findings, records: Sequence[TrialRecord], sides: Mapping[str, Path]
-) -> Iterator[str]:
+def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
     yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
     yield ""
     yield from _culprits(findings)
@@ -124,23 +104,22 @@ def report_lines(
     yield from _versions(findings)
     yield from _reproduce(findings)
     yield from _probes(records)
-    yield from _log_difference(sides)
 
 
 def _culprits(findings: Findings) -> Iterator[str]:
     for said in findings.culprits[:50]:
         verb = "taken away" if said.get("removed") else "added"
-        if said.get("kind") and not said.get("commit"):
-            yield from _environment_culprit(said)
-            continue
-        yield f"- **{said['package']}** {said.get('commit') or said['bad']} ({verb})"
+        what = said.get("kind") or f"{said.get('commit') or said['bad']} ({verb})"
+        yield f"- **{said['package']}** {what}"
         for name in ("title", "author", "date", "url", "merge"):
             if said.get(name):
                 yield f"  - {name}: {said[name]}"
+        if said.get("moves_with"):
+            yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
         yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
-    if findings.partner and not _is_one_sentence(findings):
+    if findings.partner and not _is_of_environments(findings.culprits):
         yield (
             f"- it fails only together with **{findings.partner['package']}** "
             f"{findings.partner['commit']}"
@@ -161,14 +140,6 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield ""
         yield from (f"- {kind.strip()}" for kind in kinds)
     yield ""
-
-
-def _environment_culprit(said: Mapping[str, Any]) -> Iterator[str]:
-    yield f"- {said['kind']} **{said['package']}**: good `{said['good']}`, bad `{said['bad']}`"
-    if said.get("date"):
-        yield f"  - date: {said['date']}"
-    if said.get("moves_with"):
-        yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
 
 
 def _warnings(findings: Findings) -> Iterator[str]:
@@ -242,34 +213,14 @@ def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretc
         yield LogStretch(tag == "equal", range(a, b), range(c, d))
 
 
-def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
-    """What the bad side said and the good side did not."""
-    if sides.keys() != {"good", "bad"}:
-        return
-    good, bad = (last_words(sides[side]).splitlines() for side in ("good", "bad"))
-    stretches = list(compared_logs(good, bad))
-    if all(stretch.alike for stretch in stretches):
-        return
-    lines = ["--- last-known-good", "+++ first-known-bad"]
-    for stretch in stretches:
-        shared = [f" {bad[i]}" for i in stretch.bad] if stretch.alike else []
-        lines += shared if len(shared) <= _SHARED else [*shared[:2], " ...", *shared[-2:]]
-        if not stretch.alike:
-            lines += [*(f"-{good[i]}" for i in stretch.good), *(f"+{bad[i]}" for i in stretch.bad)]
-    yield "## Difference of the logs"
-    yield ""
-    yield "```diff"
-    yield from lines[:_LOG_LINES]
-    yield "```"
-
-
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
     yield headline(findings.status, findings.culprits, findings.confidence)
-    several = len(findings.culprits) > 1 and not _is_one_sentence(findings)
+    in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
+    several = len(findings.culprits) > 1 and not in_headline
     for said in findings.culprits[:10] if several else []:
         yield f"  {culprit_words(said)}"
-    if findings.partner and not _is_one_sentence(findings):
+    if findings.partner and not in_headline:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
@@ -288,16 +239,11 @@ def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     return f"The good side failed in {good}, the bad side in {bad}"
 
 
-def release_words(said: Mapping[str, Any]) -> str:
-    """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
-    name = "Python" if said.get("kind") == "python" else said.get("package")
-    return f"{name} {said.get('good')} → {said.get('bad')}"
-
-
 def culprit_words(said: Mapping[str, Any]) -> str:
-    """One line for people."""
-    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
-        return release_words(said)
+    """One line for people; of an environment what changed: `numpy 2.3.1 → 2.3.2`."""
+    if kind := said.get("kind"):
+        name = "Python" if kind == "python" else said.get("package")
+        return f"{name} {said.get('good')} → {said.get('bad')}"
     verb = "removing" if said.get("removed") else "at"
     commit = str(said.get("commit") or said.get("bad") or "")
     title = f" {said['title']!r}" if said.get("title") else ""
@@ -341,14 +287,13 @@ def _probe_name(record: TrialRecord) -> str:
 
 def _link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
-) -> Path:
-    """`last-known-good` or `first-known-bad` for this key's state; returns its directory."""
+) -> None:
+    """`last-known-good` or `first-known-bad` for the state of this key, if it was tried."""
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
-    place = stage_dir / (telling or mine)[-1].path
-    _relink(run_dir / name, place)
-    return place
+    for record in (telling or mine)[-1:]:
+        _relink(run_dir / name, stage_dir / record.path)
 
 
 def _relink(link: Path, target: Path) -> None:

@@ -8,105 +8,39 @@ import errno
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.investigation import with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
-from aorta.bisect.run import ResolvedRequest, kept_request
+from aorta.bisect.run import KeptQuestion, ResolvedRequest
 from aorta.bisect.spec import (
     BisectSpec,
     ContainersSpec,
     EnvironmentsSpec,
     PackageSpec,
-    Runtime,
     load_spec,
 )
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle
+from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
-from aorta.engine.rundir import find_resumable
-from aorta.engine.session import Resume
+from aorta.engine.rundir import RunDir, find_resumable
+from aorta.engine.session import Resume, begun_with
 from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from aorta.runtimes.venvs import active_environment
 
 _FILE = "command line"
 _FLAGS = ("find_fix", "first_parent", "same_failure", "any_failure", "skip_precondition_checks")
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-
-
-def _given(options: "DataclassInstance") -> dict[str, Any]:
-    named = {each.name: getattr(options, each.name) for each in fields(options)}
-    return {name: value for name, value in named.items() if value}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContainerOptions:
-    """Keys of `containers:` in a spec; None, or no mount, is what was not said."""
-
-    family: str | None = None
-    runtime: Runtime | None = None
-    url_template: str | None = None
-    start_date: str | None = None
-    end_date: str | None = None
-    threshold_days: int | None = None
-    passing: str | None = None
-    failing: str | None = None
-    bazel_cache: str | None = None
-    shm_size: str | None = None
-    mounts: tuple[str, ...] = ()
-
-    def over(self, spec: ContainersSpec | None) -> ContainersSpec | None:
-        told = _given(self)
-        if told == {"runtime": "host"}:
-            return None
-        if not told:
-            return spec
-        before = vars(spec) if spec else {}
-        return validated(ContainersSpec, {**before, **told}, file=_FILE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentOptions:
-    """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end
-    it is the environment that `python` belongs to. `repositories`: whose commits to name.
-    """
-
-    good: str | None = None
-    bad: str | None = None
-    index_url: str | None = None
-    extra_index_url: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    no_index: bool = False
-    pre: bool = False
-    yanked: bool = False
-    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
-
-    def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
-        told = _given(self)
-        repositories = told.pop("repositories", None)
-        if not (self.good or self.bad or spec):
-            if told or repositories:
-                raise UsageError("the options of a package index go with --good-env and --bad-env")
-            return None
-        whole = {**(vars(spec) if spec else {}), **told}
-        if "good" not in whole:
-            raise UsageError("--bad-env goes with --good-env")
-        if "bad" not in whole:
-            from aorta.runtimes.pythons import active_environment
-
-            whole["bad"] = active_environment()
-        return validated(EnvironmentsSpec, whole, file=_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,15 +48,15 @@ class BisectRequest:
     """What may have changed, what tells good from bad, the budget; None is what was not said."""
 
     command: tuple[str, ...] = ()
-    spec: Path | None = None
+    spec: Path | BisectSpec | None = None  # a file, or what stands in one
     good: str | None = None  # a revision of the repository here
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
     first_parent: bool = False
-    paths: tuple[str, ...] = ()  # only commits that touch these
     skip: tuple[str, ...] = ()  # revisions, or ranges A..B
-    environments: EnvironmentOptions = field(default_factory=EnvironmentOptions)
-    containers: ContainerOptions = field(default_factory=ContainerOptions)
+    # Keys of `environments:` and `containers:` in a spec, over those that it has.
+    environments: Mapping[str, Any] = field(default_factory=dict)
+    containers: Mapping[str, Any] = field(default_factory=dict)
     passing_versions: Mapping[str, str] = field(default_factory=dict)
     failing_versions: Mapping[str, str] = field(default_factory=dict)
     oracle: Oracle | None = None  # None: any failing exit
@@ -142,27 +76,14 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
+    summary: bool = False  # summary.json of JAX-Toolbox' tool is written too
 
     @property
     def asks_something(self) -> bool:
         """Without any of these, a run that is gone on with is asked what it was asked before."""
-        containers = self.containers
-        named = containers.family or containers.passing or containers.failing
-        ends = self.good or self.bad or self.environments.good
-        return bool(self.command or self.spec or _base_of(self) or ends or named)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolboxRequest(BisectRequest):
-    """As JAX-Toolbox' tool is asked: by a whole spec that stands in no file. Its summary.json is
-    written too.
-    """
-
-    base: BisectSpec
-
-
-def _base_of(request: BisectRequest) -> BisectSpec | None:
-    return request.base if isinstance(request, ToolboxRequest) else None
+        named = {"family", "passing", "failing"} & self.containers.keys()
+        ends = self.good or self.bad or self.environments.get("good")
+        return bool(self.command or self.spec or ends or named)
 
 
 def bisect(
@@ -202,8 +123,8 @@ def _check(spec: BisectSpec) -> None:
             "there is nothing to bisect; give --good and --bad, --good-env and --bad-env, "
             "--container or --spec"
         )
-    if spec.environments is not None and spec.containers is not None:
-        raise UsageError("give either two environments or containers")
+    if spec.environments is not None and (spec.containers or spec.packages):
+        raise UsageError("give either two environments or containers and packages")
     dated = spec.containers is not None and spec.containers.family is not None
     if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
         check_samples(spec.oracle)
@@ -214,39 +135,37 @@ def plan(request: BisectRequest) -> dict[str, Any]:
     resolved = _resolved(request)
     spec, directory = resolved.spec, resolved.directory
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
+    plan["expected_builds"] = None
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
 
         plan["containers"] = plan_of_containers(spec)
-        plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
-        from aorta.bisect.environments.answer import plan_of_environments
+        from aorta.bisect.environments.given import GivenEnvironments
 
-        return {**plan, **plan_of_environments(spec.environments, directory)}
+        given = GivenEnvironments.of(spec.environments, directory)
+        plan["environments"] = [{"name": o.name, "lines": o.requirements} for o in given.both]
+        return plan
     packages = with_merges(host_packages(spec, directory))
     plan["packages"] = [
         {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
         for p in packages
     ]
-    plan["changes"] = changes = sum(package.candidates for package in packages)
+    plan["changes"] = changes = sum(package["commits"] for package in plan["packages"])
     plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
 
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"command    {shlex.join(plan['command'])}"
-    if any("kind" in package for package in plan["packages"]):
-        from aorta.bisect.environments.answer import plan_lines_of_environments
-
-        yield from plan_lines_of_environments(plan)
-        yield "nothing was run"
-        return
     for package in plan["packages"]:
         yield (
             f"package    {package['package']}: {package['commits']} changes, "
             f"{package['good'][:12]} .. {package['bad'][:12]}"
         )
+    for given in plan.get("environments", ()):
+        yield f"environment {given['name']}: {counted(len(given['lines']), 'requirement')}"
     if plan["containers"]:
         yield from plan["containers"]["lines"]
     if plan.get("changes"):
@@ -267,13 +186,16 @@ def _resolved(
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
     if request.resume is not None and not request.asks_something:
-        asked = kept_request(prefix)
+        asked = begun_with(RunDir(prefix), KeptQuestion)
     else:
         # Paths in a spec are relative to the spec.
-        directory = request.spec.resolve().parent if request.spec else Path.cwd()
-        asked = {"spec": _spec(request), "directory": directory, "checks": request.checks}
+        file = request.spec if isinstance(request.spec, Path) else None
+        directory = file.resolve().parent if file else Path.cwd()
+        asked = KeptQuestion(_spec(request), directory, request.checks)
     return ResolvedRequest(
-        **asked,
+        spec=asked.spec,
+        directory=asked.directory,
+        checks=asked.checks,
         prefix=prefix,
         executor=request.executor.open,
         listeners=listeners,
@@ -281,7 +203,7 @@ def _resolved(
         resume=request.resume,
         is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=isinstance(request, ToolboxRequest),
+        summary=request.summary,
     )
 
 
@@ -299,7 +221,9 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
 
 def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
-    spec = _base_of(request) or (load_spec(request.spec) if request.spec else BisectSpec())
+    spec = request.spec or BisectSpec()
+    if isinstance(spec, Path):
+        spec = load_spec(spec)
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
@@ -308,8 +232,8 @@ def _spec(request: BisectRequest) -> BisectSpec:
         **{name: getattr(request, name) for name in ("confidence", "timeout", "build_timeout")},
         "oracle": oracle,
         "packages": _packages(spec, request) or None,
-        "containers": request.containers.over(spec.containers),
-        "environments": request.environments.over(spec.environments),
+        "containers": _containers(request.containers, spec.containers),
+        "environments": _environments(request.environments, spec.environments),
     }
     if told["environments"] is not None and (request.good or request.bad):
         raise UsageError("give either --good and --bad or --good-env and --bad-env")
@@ -319,12 +243,29 @@ def _spec(request: BisectRequest) -> BisectSpec:
     return validated(BisectSpec, content, file=_FILE)
 
 
+def _containers(given: Mapping[str, Any], spec: ContainersSpec | None) -> ContainersSpec | None:
+    if not given or given == {"runtime": "host"}:
+        return None if given else spec
+    return validated(ContainersSpec, {**(vars(spec) if spec else {}), **given}, file=_FILE)
+
+
+def _environments(
+    given: Mapping[str, Any], spec: EnvironmentsSpec | None
+) -> EnvironmentsSpec | None:
+    """Without a bad end it is the environment that `python` belongs to."""
+    whole = {**(vars(spec) if spec else {}), **given}
+    if not whole:
+        return None
+    if not whole.get("good"):
+        needs = "--bad-env goes" if whole.get("bad") else "the options of a package index go"
+        raise UsageError(f"{needs} with --good-env")
+    return validated(
+        EnvironmentsSpec, {**whole, "bad": whole.get("bad") or active_environment()}, file=_FILE
+    )
+
+
 def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ...]:
-    repositories = [
-        validated(PackageSpec, {"name": name, "path": path}, file=_FILE)
-        for name, path in request.environments.repositories.items()
-    ]
-    packages = [*spec.packages, *repositories]
+    packages = [*spec.packages]
     if request.good or request.bad:
         if packages or not request.good:
             raise UsageError("--good and --bad go together, for one repository and without a spec")
@@ -335,12 +276,11 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
-                paths=request.paths,
                 skip=request.skip,
             )
         ]
-    elif request.paths or request.skip:
-        raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
+    elif request.skip:
+        raise UsageError("--skip goes with --good; in a spec it is a key of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}
     for side, versions in sides.items():
         known = {package.name for package in packages}

@@ -6,7 +6,6 @@ stage that was cut short goes on from its journal when the run is resumed.
 """
 
 import hashlib
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +18,19 @@ from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.trials import BuildSteps, OneTrial, ProbedCommand, Skipping, VersionSets
 from aorta.bisect.watching import Builds, FirstFailure, LogFiles, Say
-from aorta.core.errors import ResumeError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
 from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.engine.session import Resume, Session
+from aorta.engine.session import Resume, Session, keep_request
 from aorta.executors import Executor
-from aorta.runtimes.git import without_credentials
+from aorta.runtimes.http_get import without_credentials
 from aorta.search import Search
 
 MAIN = "versions"
-_ASKED = "request.json"
 _VERB = "bisect"
 
 
@@ -94,8 +92,7 @@ class BisectRun:
         self._interrupts = _OneInterrupt(self.say)
         self._fingerprint = fingerprint(request)
         self._current = self.path
-        imports_count = request.spec.environments is not None
-        self._first_failure = FirstFailure(self._directory, self.say, imports_count=imports_count)
+        self._first_failure = FirstFailure(self._directory, self.say)
 
     def __enter__(self) -> Self:
         self.session.__enter__()
@@ -103,7 +100,7 @@ class BisectRun:
         try:
             # Another question is refused before anything runs.
             self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
-            _keep_request(self.request, self.session.run)
+            _keep(self.request, self.session.run)
             self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
@@ -209,17 +206,19 @@ def _open_session(request: ResolvedRequest) -> Session:
 # -- what was asked
 
 
-def _keep_request(request: ResolvedRequest, run: RunDir) -> None:
-    """The request, so that `--resume` needs the directory alone. Variables may be secrets."""
-    asked = {
-        "spec": _without_tokens(request.spec).model_dump_json(),
-        "directory": str(request.directory),
-        "checks": request.checks,
-    }
-    place = run.private / _ASKED
-    if not place.exists():
-        place.touch(mode=0o600)
-        place.write_text(json.dumps(asked), encoding="utf-8")
+@dataclass(frozen=True)
+class KeptQuestion:
+    """What a run was asked, as it is kept in its directory: `--resume` needs nothing else."""
+
+    spec: BisectSpec
+    directory: Path
+    checks: bool
+
+
+def _keep(request: ResolvedRequest, run: RunDir) -> None:
+    keep_request(
+        run, KeptQuestion(_without_tokens(request.spec), request.directory, request.checks)
+    )
     if any((folder / ".git").exists() for folder in run.path.parents):
         # No untracked files in the user's repository.
         write_atomically(run.path / ".gitignore", "*\n")
@@ -234,23 +233,6 @@ def _without_tokens(spec: BisectSpec) -> BisectSpec:
         for package in spec.packages
     )
     return spec.model_copy(update={"packages": packages})
-
-
-def kept_request(directory: Path) -> dict[str, Any]:
-    """The fields of the request that a run directory was made for."""
-    place = RunDir(directory).private / _ASKED
-    try:
-        asked = json.loads(place.read_text(encoding="utf-8"))
-    except OSError:
-        raise ResumeError(
-            "it does not say what was asked; give the whole command line again",
-            where=str(directory),
-        ) from None
-    return {
-        "spec": BisectSpec.model_validate_json(asked["spec"]),
-        "directory": Path(asked["directory"]),
-        "checks": asked["checks"],
-    }
 
 
 def fingerprint(request: ResolvedRequest) -> dict[str, object]:

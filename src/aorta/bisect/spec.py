@@ -16,16 +16,9 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
-from aorta.core.trial import RuntimeKind
 from aorta.registry.documents import load_document
 
 Runtime = Literal["docker", "podman", "pyxis", "host"]
-RUNTIME_KINDS: Mapping[str, RuntimeKind] = {
-    "docker": RuntimeKind.DOCKER,
-    "podman": RuntimeKind.PODMAN,
-    "pyxis": RuntimeKind.PYXIS,
-    "host": RuntimeKind.HOST,
-}
 _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
 _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
 
@@ -52,7 +45,6 @@ class PackageSpec(_Document):
     main_branch: str | None = None
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
-    paths: tuple[str, ...] = ()  # only commits that touch these are candidates
     good_parent: bool = False  # the good end is the parent of what is said, or read, of it
     skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
@@ -141,7 +133,7 @@ class ContainersSpec(_Document):
 
 
 class EnvironmentsSpec(_Document):
-    """Two environments: each a requirements or lock file, an env.json, or a virtual environment."""
+    """Two environments: each a requirements file, an env.json, or a virtual environment."""
 
     good: str
     bad: str
@@ -150,7 +142,6 @@ class EnvironmentsSpec(_Document):
     find_links: tuple[str, ...] = ()
     no_index: bool = False
     pre: bool = False  # pre-releases and nightly builds are candidates too
-    yanked: bool = False  # and so are releases that were taken back
 
 
 class BisectSpec(_Document):
@@ -179,7 +170,7 @@ class BisectSpec(_Document):
         """A metric without a threshold: here both ends are there to be measured."""
         if not isinstance(value, dict) or value.get("kind") != "metric":
             return value
-        has_threshold = value.keys() & {"above", "below"}
+        has_threshold = any(value.get(name) is not None for name in ("above", "below"))
         return value if has_threshold else MeasuredMetric.model_validate(value)
 
     @field_validator("timeout", "build_timeout", mode="before")

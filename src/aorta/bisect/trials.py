@@ -106,6 +106,15 @@ def build_step(
     return TrialSpec(argv, directory, directory, name, timeout=timeout, is_step=True)
 
 
+def run_step(executor: Executor, step: TrialSpec) -> TrialEnd:
+    """One step that everything else waits for, to its end."""
+    executor.start(step)
+    while True:
+        for end in executor.wait(None):
+            if end.trial_id == step.id:
+                return end
+
+
 @dataclass
 class _Build:
     """`dropped` trials end with the build: until then what they hold is in use."""

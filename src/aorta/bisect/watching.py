@@ -25,15 +25,6 @@ from aorta.search.bisection import Bisection
 Say = Callable[[str], None]
 
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
-_MISTAKES = re.compile(
-    r"command not found|: not found$|No such file or directory|executable file not found"
-    r"|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
-    r"|Permission denied|file or directory not found|no tests ran",
-    re.MULTILINE,
-)
-_MISTAKES_AND_IMPORTS = re.compile(
-    _MISTAKES.pattern + "|ModuleNotFoundError|ImportError", re.MULTILINE
-)
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
 _WIDEST = 160
@@ -56,10 +47,8 @@ class FirstFailure:
     hours are spent. So are those of the first that could not be run, or not be tested.
     """
 
-    def __init__(self, run_dir: Callable[[], Path], say: Say, *, imports_count: bool) -> None:
-        """`imports_count`: an import that fails may be what is looked for."""
+    def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
         self._run_dir, self._say = run_dir, say
-        self._mistakes = _MISTAKES if imports_count else _MISTAKES_AND_IMPORTS
         self._shown = {Outcome.CLEAN}
 
     def __call__(self, event: Event) -> None:
@@ -69,23 +58,16 @@ class FirstFailure:
         self._shown.add(record.outcome)
         if event.replayed:
             return
-        words = last_words(self._run_dir() / record.path)
         self._say(
             f"the first {_FIRST[record.outcome]}, at {short(record.point)} ({record.why}), said:"
         )
-        for line in words.splitlines()[-12:]:
+        for line in last_words(self._run_dir() / record.path).splitlines()[-12:]:
             self._say(f"  | {without_secrets(line)}")
-        if record.outcome is Outcome.ERROR and not record.timed_out:
-            self._say("!!! IT COULD NOT BE RUN: THIS LOOKS LIKE A MISTAKE IN THE COMMAND.")
-            self._say("!!! Stop with Ctrl-C and mend it, unless it comes and goes.")
-        elif record.outcome is not Outcome.REPRODUCED:
-            return
-        elif self._mistakes.search(f"{words}\n{record.why}"):
-            self._say("!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT THE FAILURE YOU SEEK.")
-            self._say("!!! Stop with Ctrl-C and mend it, unless this is what you look for.")
-        else:
+        if record.outcome is Outcome.REPRODUCED:
             words = "check that this is the failure you seek: another one would be bisected too"
             self._say(f"  {words}")
+        elif record.outcome is Outcome.ERROR and not record.timed_out:
+            self._say("  it could not be run: stop with Ctrl-C if this is a mistake in the command")
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +9,10 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
-    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
+    from aorta.bisect.request import BisectRequest
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -49,9 +49,7 @@ class MountsOrVerbose(click.Command):
 
 
 _environment_options = options.stacked(
-    click.option(
-        "--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv."
-    ),
+    click.option("--good-env", metavar="FILE|VENV", help="Requirements, an env.json, a venv."),
     click.option("--bad-env", metavar="FILE|VENV", help="One with it.  [default: the active one]"),
     click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]"),
     click.option(
@@ -60,17 +58,13 @@ _environment_options = options.stacked(
     click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable."),
     click.option("--no-index", is_flag=True, help="No index, only --find-links."),
     click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
-    click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
-    click.option(
-        "--repository",
-        "repositories",
-        multiple=True,
-        metavar="NAME=DIR",
-        help="Whose commits to name.",
-    ),
 )
 
-_INDEX_FIELDS = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
+_ENVIRONMENT_KEYS = {
+    "good_env": "good",
+    "bad_env": "bad",
+    **{name: name for name in ("index_url", "extra_index_url", "find_links", "no_index", "pre")},
+}
 
 _container_options = options.stacked(
     click.option(
@@ -96,7 +90,7 @@ _container_options = options.stacked(
     ),
 )
 
-_CONTAINER_FIELDS = (
+_CONTAINER_KEYS = (
     *("family", "runtime", "url_template", "start_date", "end_date", "threshold_days"),
     *("passing", "failing", "bazel_cache", "shm_size", "mounts"),
 )
@@ -109,7 +103,6 @@ _CONTAINER_FIELDS = (
 @click.option("--spec", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
-@click.option("--path", "paths", multiple=True, help="Only commits that touch it; repeatable.")
 @click.option("--skip", multiple=True, metavar="REV|A..B", help="Never try these.")
 @click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
 @_container_options
@@ -169,8 +162,8 @@ def _request_from(given: options.Given) -> "BisectRequest":
     for option in ("passing_versions", "failing_versions"):
         given[option] = versions_from(given[option], f"--{option.replace('_', '-')}")
     return BisectRequest(
-        environments=_environments_from(given),
-        containers=_containers_from(given),
+        environments=_keys_from(given, _ENVIRONMENT_KEYS),
+        containers=_keys_from(given, {key: key for key in _CONTAINER_KEYS}),
         extra_env=options.variables_from(given.pop("extra_env")),
         oracle=options.oracle_from(given),
         executor=options.executor_from(given),
@@ -179,29 +172,10 @@ def _request_from(given: options.Given) -> "BisectRequest":
     )
 
 
-def _environments_from(given: options.Given) -> "EnvironmentOptions":
-    from aorta.bisect.request import EnvironmentOptions
-
-    return EnvironmentOptions(
-        good=given.pop("good_env"),
-        bad=given.pop("bad_env"),
-        repositories=_repositories_from(given.pop("repositories")),
-        **{name: given.pop(name) for name in _INDEX_FIELDS},
-    )
-
-
-def _repositories_from(texts: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=DIR` options as directories by name."""
-    found = {name: path for name, _, path in (text.partition("=") for text in texts)}
-    if "" in found or "" in found.values():
-        raise UsageError("--repository: expected NAME=DIR")
-    return found
-
-
-def _containers_from(given: options.Given) -> "ContainerOptions":
-    from aorta.bisect.request import ContainerOptions
-
-    return ContainerOptions(**{name: given.pop(name) for name in _CONTAINER_FIELDS})
+def _keys_from(given: options.Given, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Those that were given, by the names that they have in a spec."""
+    found = {key: given.pop(option) for option, key in keys.items()}
+    return {key: value for key, value in found.items() if value}
 
 
 def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
@@ -215,7 +189,7 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
     )
     if display.as_json:
         print_json(_SCHEMA, findings.document())
-    _show(findings, quiet=display.quiet and display.as_json)
+    _show(findings, display)
     raise click.exceptions.Exit(findings.exit_code)
 
 
@@ -229,13 +203,14 @@ def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
         say(line)
 
 
-def _show(findings: "Findings", *, quiet: bool) -> None:
+def _show(findings: "Findings", display: options.Display) -> None:
+    """The answer goes to stdout, as everywhere; beside a document of `--json` it is for people."""
     from aorta.bisect.report import summary_lines
     from aorta.core.errors import Exit
 
-    for line in summary_lines(findings):
-        if not quiet:
-            say(line)
+    if not (display.as_json and display.quiet):
+        for line in summary_lines(findings):
+            click.echo(line, err=display.as_json)
     if findings.status == "partial":
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")
     if findings.exit_code == Exit.INFRASTRUCTURE:

@@ -1,17 +1,41 @@
-"""`jax-toolbox-triage`: the bisection with the command line of JAX-Toolbox' tool."""
+"""`jax-toolbox-triage`: the bisection with the command line of JAX-Toolbox' tool. Each flag has the
+meaning that it has there, and what it refuses is refused.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
+from aorta.bisect.containers.build import WORKLOAD
+from aorta.bisect.metric import metric_named
+from aorta.bisect.report import SUMMARY
+from aorta.bisect.request import BisectRequest
+from aorta.bisect.spec import (
+    JAX_PACKAGES,
+    BisectSpec,
+    ContainersSpec,
+    PackageSpec,
+    Runtime,
+    script_package,
+    versions_from,
+)
 from aorta.cli import options
 from aorta.cli.bisect import MountsOrVerbose, bisect_and_show
 from aorta.cli.printing import say
+from aorta.core.documents import validated
 from aorta.core.errors import UsageError
+from aorta.engine.session import Resume
 
 _NAME = "jax-toolbox-triage"
+_WHERE = "command line"
+_COMPULSORY = frozenset({"xla", "jax"})
+_TRANSFORMER_ENGINE = "transformer-engine"
+_RUNTIMES: Mapping[str, Runtime] = {"docker": "docker", "pyxis": "pyxis", "plugin": "docker"}
+_NO_COMPILATION_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 class _UnderItsName(MountsOrVerbose):
@@ -29,12 +53,6 @@ class _UnderItsName(MountsOrVerbose):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(_NAME, " ".join(self.collect_usage_pieces(ctx)))
-
-
-def _listed(text: str | None, option: str) -> Mapping[str, str]:
-    from aorta.bisect.spec import versions_from
-
-    return versions_from(text, option)
 
 
 def _picked(text: str | None) -> dict[str, list[str]]:
@@ -102,8 +120,6 @@ def command(
 
     The flags are those of JAX-Toolbox; exit codes and further options: `aorta bisect --help`.
     """
-    from aorta.bisect.jax_toolbox import Flags, request_of
-
     display = options.display_from(said)
     for side, commits in (("passing", passing_commits), ("failing", failing_commits)):
         if commits and said[f"{side}_versions"]:
@@ -111,8 +127,143 @@ def command(
         if commits:
             say(f"--{side}-commits is deprecated: it is called --{side}-versions now")
             said[f"{side}_versions"] = commits
-        said[f"{side}_versions"] = _listed(said[f"{side}_versions"], f"--{side}-versions")
+        said[f"{side}_versions"] = versions_from(said[f"{side}_versions"], f"--{side}-versions")
     said["cherry_pick"] = _picked(said["cherry_pick"])
-    said["override_remotes"] = _listed(said["override_remotes"], "--override-remotes")
+    said["override_remotes"] = versions_from(said["override_remotes"], "--override-remotes")
     said["container_runtime"] = said["container_runtime"].lower()
-    bisect_and_show(request_of(Flags(test_command=test_command, **said)), display)
+    bisect_and_show(_request(SimpleNamespace(test_command=test_command, **said)), display)
+
+
+# -- its flags as a request of ours: by its name each with its value; what is empty was not given
+
+
+def _request(flags: SimpleNamespace) -> BisectRequest:
+    """What it would do, as a bisection. Raises `UsageError` for what it refuses."""
+    _refuse_unsupported(flags)
+    local = flags.container_runtime == "local"
+    spec: dict[str, Any] = {
+        "command": flags.test_command,
+        "packages": tuple(_packages(flags)),
+        "containers": None if local else _containers(flags),
+        "in_place": local,
+        "env": _NO_COMPILATION_CACHE,
+        "skip_precondition_checks": flags.skip_precondition_checks,
+        "confirmations": flags.confirmation_iterations,
+    }
+    if flags.metric_name:
+        spec["oracle"] = metric_named(flags.metric_name, flags.passing_metric, flags.failing_metric)
+    stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
+    prefix = flags.output_prefix or Path(f"triage-{stamp}")
+    return BisectRequest(
+        spec=validated(BisectSpec, spec, file=_WHERE),
+        output_prefix=prefix,
+        resume=Resume(prefix.absolute()) if flags.restart else None,
+        summary=True,
+    )
+
+
+def _refuse_unsupported(flags: SimpleNamespace) -> None:
+    dated = bool(flags.container or flags.start_date or flags.end_date)
+    if flags.container_runtime not in {*_RUNTIMES, "local"}:
+        raise UsageError(f"--container-runtime: there is no {flags.container_runtime!r}")
+    kept = flags.output_prefix and (flags.output_prefix / SUMMARY).exists()
+    if flags.restart and not kept:
+        raise UsageError("--restart goes with the --output-prefix of a run that wrote summary.json")
+    if flags.container_registry and flags.container_runtime != "plugin":
+        raise UsageError("--container-registry is for --container-runtime plugin")
+    if flags.container_runtime == "pyxis" and not flags.bazel_cache:
+        raise UsageError("with --container-runtime pyxis a --bazel-cache must be named")
+    _check_metric(flags, dated=dated)
+    if flags.container_runtime != "local":
+        _check_ends(flags, dated=dated)
+    elif dated or flags.passing_container or flags.failing_container:
+        raise UsageError("options of containers mean nothing with --container-runtime local")
+    elif not (flags.passing_versions and flags.failing_versions):
+        raise UsageError(
+            "--container-runtime local takes --passing-versions and --failing-versions"
+        )
+
+
+def _check_metric(flags: SimpleNamespace, *, dated: bool) -> None:
+    if flags.metric_name and dated:
+        raise UsageError("--metric-name is only supported in version-level search")
+    if flags.metric_name and not (flags.passing_metric and flags.failing_metric):
+        raise UsageError(
+            "You should pass seed metric values with --metric-name: by --passing-metric and "
+            "--failing-metric"
+        )
+    if (flags.passing_metric or flags.failing_metric) and not flags.metric_name:
+        raise UsageError("--metric-name must be passed if --passing-metric or --failing-metric is")
+
+
+def _check_ends(flags: SimpleNamespace, *, dated: bool) -> None:
+    ends = {
+        "passing": (flags.passing_container, flags.passing_versions),
+        "failing": (flags.failing_container, flags.failing_versions),
+    }
+    known = [bool(image or versions) for image, versions in ends.values()]
+    if any(known) and dated:
+        raise UsageError("give either dates of a --container, or explicit containers and versions")
+    if any(known) != all(known):
+        raise UsageError("what is given of the passing end is to be given of the failing one too")
+    if not any(known) and not flags.container:
+        raise UsageError("--container must be passed for the container-level search")
+    if all(known) and not (flags.passing_container or flags.failing_container):
+        raise UsageError("pass at least one of --passing-container and --failing-container")
+    for side, (image, versions) in ends.items():
+        if all(known) and not image and not versions.keys() >= _COMPULSORY:
+            raise UsageError(f"--{side}-versions must name jax and xla without --{side}-container")
+
+
+def _containers(flags: SimpleNamespace) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        **{name: getattr(flags, name) for name in ("start_date", "end_date", "threshold_days")},
+        "family": flags.container,
+        "runtime": _RUNTIMES[flags.container_runtime],
+        "url_template": flags.container_url_template,
+        "passing": flags.passing_container,
+        "failing": flags.failing_container,
+        "mounts": flags.container_mount,
+        "bazel_cache": flags.bazel_cache,
+        "build_scripts": flags.build_scripts_path,
+        "plugin": flags.container_runtime == "plugin",
+        "registry": flags.container_registry,
+    }
+    return vars(validated(ContainersSpec, given, file=_WHERE))
+
+
+def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
+    preset = {package.name: package for package in JAX_PACKAGES}
+    if flags.exclude_transformer_engine:
+        del preset[_TRANSFORMER_ENGINE]
+    elif flags.transformer_engine_ccache_env:
+        words = " ".join(flags.transformer_engine_ccache_env)
+        built = {"build": f"env {words} build-te.sh --ccache"}
+        preset[_TRANSFORMER_ENGINE] = preset[_TRANSFORMER_ENGINE].model_copy(update=built)
+    named = {*flags.passing_versions, *flags.failing_versions}
+    if flags.container_runtime == "local":  # what is not named stays as it is
+        preset = {name: package for name, package in preset.items() if name in named}
+    for name, package in preset.items():
+        given = {
+            "good": flags.passing_versions.get(name),
+            "bad": flags.failing_versions.get(name),
+            "cherry_pick": tuple(flags.cherry_pick.get(name, ())),
+            "remote": flags.override_remotes.get(name),
+            "main_branch": flags.main_branch,
+            "good_parent": name in flags.workaround_buggy_container,
+            "needs": tuple(need for need in package.needs if need in preset),
+        }
+        yield package.model_copy(update=given)
+    yield from (_library(flags, name) for name in sorted(named - preset.keys()))
+
+
+def _library(flags: SimpleNamespace, name: str) -> PackageSpec:
+    ends = (flags.passing_versions.get(name), flags.failing_versions.get(name))
+    versions = tuple(dict.fromkeys(version for version in ends if version))
+    if name == WORKLOAD and flags.container_runtime == "plugin":
+        found = PackageSpec(name=name, versions=versions, env="AORTA_WORKLOAD_VERSION")
+    elif flags.build_scripts_path:
+        found = script_package(name, flags.build_scripts_path, versions)
+    else:
+        raise UsageError(f"package {name} is not one of jax, xla, …: name --build-scripts-path")
+    return found.model_copy(update={"good": ends[0], "bad": ends[1]})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--good",
     metavar="REV|FILE|IMAGE|DATE",
-    help="What worked: a revision, a requirements or lock file, env.json, a virtual environment; "
+    help="What worked: a revision, a requirements file, env.json, a virtual environment; "
     "beside --environment image:REF an image, or the date of one.",
 )
 @click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")

@@ -67,7 +67,7 @@ def _local(choice: ExecutorChoice) -> Executor:
     devices: list[str] = []
     if wanted.gpus:
         from aorta.probe import collect_env
-        from aorta.runtimes.devices import visible_devices
+        from aorta.runtimes.engine import visible_devices
 
         devices = visible_devices([str(n) for n, _ in enumerate(collect_env().gpus)])
     return LocalExecutor(

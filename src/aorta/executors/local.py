@@ -24,7 +24,7 @@ from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, 
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
 from aorta.executors.warm import MARK, WarmStarts
-from aorta.runtimes.devices import shown_devices
+from aorta.runtimes.engine import shown_devices
 from aorta.runtimes.launch import Launch, launch_for
 from aorta.runtimes.owner import started
 

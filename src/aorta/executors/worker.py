@@ -259,7 +259,7 @@ def across_tasks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
     if srun is None:
         return launch
     # With all that knows containers, which the worker of a usual trial need not load.
-    from aorta.runtimes.pyxis import ENDED_BY_SLURM
+    from aorta.runtimes.launch import ENDED_BY_SLURM
 
     if trial.environment.kind is RuntimeKind.PYXIS:  # its launch is an srun already
         return replace(launch, argv=(launch.argv[0], *srun, *launch.argv[1:]))

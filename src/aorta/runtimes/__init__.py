@@ -4,6 +4,6 @@ A runtime turns a trial into a `Launch`: the process an executor starts, the env
 it with, and what must run afterwards however the trial ends. It asks the container engine
 questions; it never starts the trial itself.
 
-Imports nothing: `checkout`, `venv_job` and `image_job` are programs, started for every state of a
+Imports nothing: `checkout`, `venvs` and `image_job` are programs, started for every state of a
 bisection.
 """

@@ -31,9 +31,6 @@ class TreeJob:
     files: Mapping[str, str] = field(default_factory=dict)  # put into it, by their place there
     build: str | None = None
 
-    def check_out(self) -> None:
-        check_out(str(self.tree), str(self.repository), str(self.sha), self.cherry_pick, self.files)
-
 
 @dataclass(frozen=True)
 class TreesJob:
@@ -52,7 +49,7 @@ def main() -> None:
     trees = [TreeJob(**tree) for tree in job["trees"]]
     for tree in trees:
         if tree.tree is not None:
-            tree.check_out()
+            check_out(tree.tree, str(tree.repository), str(tree.sha), tree.cherry_pick, tree.files)
     for tree in trees:
         if tree.build is not None:
             _build(tree, job["env"])

@@ -24,7 +24,6 @@ from pathlib import Path
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import check_variable, slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
-from aorta.runtimes.devices import gpu_options, names_devices
 from aorta.runtimes.engine import (
     ENGINES,
     ROOT,
@@ -33,10 +32,12 @@ from aorta.runtimes.engine import (
     Image,
     ask,
     client_of,
+    gpu_options,
     image_named,
     is_rootless,
+    names_devices,
 )
-from aorta.runtimes.launch import Launch, variables_of
+from aorta.runtimes.launch import Launch, Mount, mounts_of, variables_of
 from aorta.runtimes.owner import OWNER_LABEL, Owner
 
 IMAGES_USER = "--user="
@@ -235,38 +236,6 @@ def _mount_option(mount: "Mount") -> str:
         [*fields, *(["readonly"] if mount.read_only else [])]
     )
     return line.getvalue()
-
-
-# -- which directories of the host it sees
-
-
-@dataclass(frozen=True)
-class Mount:
-    source: Path
-    target: str
-    read_only: bool = False
-
-
-def mounts_of(trial: TrialSpec) -> tuple[Mount, ...]:
-    """The working directory, the trial's directory, and the environment's own, which win."""
-    paths = (trial.cwd.absolute(), trial.trial_dir.absolute())
-    here = [Mount(path, str(path)) for path in paths if path != Path("/")]
-    named = [_parsed(text, trial) for text in trial.environment.mounts]
-    by_target = {mount.target: mount for mount in (*here, *named)}
-    return tuple(by_target.values())
-
-
-def _parsed(text: str, trial: TrialSpec) -> Mount:
-    source, *rest = text.split(":")
-    target = rest[0] if rest else ""
-    mode = rest[1:]
-    if not source or not target.startswith("/") or mode not in ([], ["ro"], ["rw"]):
-        raise UsageError(
-            f"found mount {text!r}, expected SOURCE:DESTINATION or SOURCE:DESTINATION:ro "
-            "with an absolute DESTINATION",
-            where=f"environment {trial.environment.name}",
-        )
-    return Mount(trial.cwd.absolute() / Path(source).expanduser(), target, read_only=mode == ["ro"])
 
 
 # -- variables

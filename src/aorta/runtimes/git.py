@@ -23,7 +23,6 @@ RunGit = Callable[[Sequence[str]], "GitAnswer"]
 _FIELD = "\x1f"
 _FORM = _FIELD.join(("%H", "%P", "%ct", "%aI", "%an", "%s"))
 _LOG = ("log", "--no-show-signature", "--encoding=UTF-8", f"--format={_FORM}")
-_AT_ONCE = 500  # commits named in one command: a system takes only so long a line
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
@@ -168,32 +167,11 @@ class Repository:
         """The commits that `newer` has and `older` has not, every one after its parents.
 
         Git stops looking by the dates of commits: where one is dated later than what follows it,
-        `log newer ^older` also lists commits that both have. Then all of their history is read.
+        `log newer ^older` also lists commits that both have. So all of the older history is read.
         """
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
-        if not self._lists_too_much(found, older):
-            return found
         shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
-
-    def _lists_too_much(self, found: Sequence[Commit], older: str) -> bool:
-        """Whether one of them is in `older`, too: then so is one whose parents are not listed."""
-        inside = {commit.sha for commit in found}
-        lowest = [c.sha for c in found if inside.isdisjoint(c.parents) and c.sha != older]
-        if older in inside:
-            return True
-        for start in range(0, len(lowest), _AT_ONCE):
-            some = lowest[start : start + _AT_ONCE]
-            apart = self._asked("merge-base", "--independent", older, *some).split()
-            if not set(some) <= set(apart):
-                return True
-        return False
-
-    def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
-        """The commits between the two that change one of these paths; merges are not told apart."""
-        between = f"{older}..{newer}"
-        answer = self._asked("rev-list", "--full-history", between, "--", *paths)
-        return frozenset(answer.split())
 
     def listed(self, revisions: Sequence[str]) -> frozenset[str]:
         """Single commits, and every commit of a range A..B."""
@@ -234,13 +212,7 @@ class Repository:
 
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """In the order given."""
-        if not shas:
-            return []
-        found: list[Commit] = []
-        for start in range(0, len(shas), _AT_ONCE):
-            some = shas[start : start + _AT_ONCE]
-            found += _commits(self._asked(*_LOG, "--no-walk=unsorted", *some))
-        return found
+        return _commits(self._asked(*_LOG, "--no-walk=unsorted", *shas)) if shas else []
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
@@ -280,11 +252,6 @@ def web_address(remote: str | None, sha: str) -> str | None:
 def without_secrets(text: str) -> str:
     """As everywhere; and all before the host of an address, where a token may stand."""
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
-
-
-def without_credentials(address: str) -> str:
-    """The address as somebody without a token would write it."""
-    return _CREDENTIALS.sub("", address)
 
 
 def _commits(said: str) -> list[Commit]:

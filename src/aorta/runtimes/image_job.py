@@ -24,6 +24,7 @@ from typing import Self
 
 from aorta.core.trial import RuntimeKind
 from aorta.runtimes.engine import ENGINES, ask, client_of
+from aorta.runtimes.launch import ONCE, image_options
 
 SAVING = "saving"  # the directory of images that are not whole yet
 _IDLE = ("sleep", "2147483647")  # what a container does in which others are to run
@@ -150,8 +151,6 @@ def _by_pyxis(job: ImageJob, base: str, step: ImageStep) -> int:
     The plugin saves after the task, whatever became of it, and srun does not wait for that. So a
     save may come late; once its directory is gone it can leave nothing behind.
     """
-    from aorta.runtimes.pyxis import ONCE, image_options
-
     saving = Path(step.target).parent / SAVING
     saving.mkdir(parents=True, exist_ok=True)
     unfinished = saving / Path(step.target).name

@@ -2,7 +2,7 @@
 
 Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and directories or pages of
 files. Which index is asked, where none is named, is what pip is configured with. Addresses may hold
-credentials, so none is ever shown as it is.
+credentials, so none is ever shown as it is. Yanked releases are no candidates.
 """
 
 import json
@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
@@ -40,17 +41,26 @@ _ACCEPT = (
 _PATIENCE = 60.0
 _DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _TRUE = {"1", "true", "yes", "on"}
-_DEFAULT = re.compile(r"--index-url.*?default\s+(\S+?)\)", re.DOTALL)
+_PYPI = "https://pypi.org/simple"
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where packages come from. `pre` and `yanked`: whether such releases are candidates."""
+    """Where packages come from. `pre`: whether pre-releases are candidates."""
 
     indexes: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     pre: bool = False
-    yanked: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """The same as options of uv, for people who type them."""
+        words = [word for place in self.find_links for word in ("--find-links", place)]
+        if not self.indexes:
+            return [*words, "--no-index"]
+        words += ["--default-index", self.indexes[0]]
+        words += [word for index in self.indexes[1:] for word in ("--index", index)]
+        return [*words, "--index-strategy", "unsafe-best-match"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,6 @@ class IndexFile:
     name: str
     version: Version
     requires_python: str | None = None
-    yanked: bool = False
     uploaded: float | None = None
     runs_on: frozenset[tags.Tag] | None = None  # None for sources, which install anywhere
 
@@ -69,7 +78,6 @@ class IndexFile:
 class Release:
     version: str
     time: float | None = None
-    yanked: bool = False
 
 
 def sources_of(
@@ -79,53 +87,33 @@ def sources_of(
     *,
     no_index: bool,
     pre: bool,
-    yanked: bool,
 ) -> Sources:
-    """What is named, and where no index is, what pip is configured with."""
-    links = tuple(find_links)
-    if no_index:
-        return Sources((), links, pre, yanked)
-    if index_url is None:
-        configured = _pip_configured()
-        links += tuple(configured.get("find-links", ()))
-        if _TRUE & {word.lower() for word in configured.get("no-index", ())}:
-            return Sources((), tuple(dict.fromkeys(links)), pre, yanked)
-        extra = (*extra, *configured.get("extra-index-url", ()))
-        first = configured.get("index-url", [])[:1] or _default_index()
-    else:
-        first = [index_url]
-    return Sources(tuple(dict.fromkeys((*first, *extra))), tuple(dict.fromkeys(links)), pre, yanked)
-
-
-def _pip(*arguments: str) -> str:
-    command = (sys.executable, "-m", "pip", *arguments)
-    variables = {**os.environ, "COLUMNS": "1000", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=variables, timeout=_PATIENCE, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+    """What is named, and where no index is, what pip is configured with, else PyPI."""
+    configured = {} if no_index or index_url else _pip_configured()
+    links = tuple(dict.fromkeys((*find_links, *configured.get("find-links", ()))))
+    if no_index or _TRUE & {word.lower() for word in configured.get("no-index", ())}:
+        return Sources((), links, pre)
+    first = index_url or next(iter(configured.get("index-url", ())), _PYPI)
+    extra = (*extra, *configured.get("extra-index-url", ()))
+    return Sources(tuple(dict.fromkeys((first, *extra))), links, pre)
 
 
 def _pip_configured() -> dict[str, list[str]]:
     """A variable counts before a file's `install`, and that before its `global`."""
+    command = (sys.executable, "-m", "pip", "config", "list")
+    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    said = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run(
+            command, capture_output=True, text=True, env=variables, timeout=_PATIENCE, check=False
+        ).stdout
     sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
-    for line in _pip("config", "list").splitlines():
+    for line in said.splitlines():
         key, _, value = line.partition("=")
         section, _, name = key.rpartition(".")
         words = value.strip().strip("'\"").replace("\\n", " ").split()
         sections.setdefault(section, {})[name] = words
     return {**sections["global"], **sections["install"], **sections[":env:"]}
-
-
-def _default_index() -> list[str]:
-    """The one that pip itself falls back to, as its help says."""
-    found = _DEFAULT.search(_pip("install", "--help"))
-    if found is None:
-        raise UsageError("no package index is configured; name one with --index-url")
-    return [found[1]]
 
 
 # -- what an index lists
@@ -166,17 +154,13 @@ class PackageIndex:
             if older < version < newer
             and version.local in locals_
             and (pre or not version.is_prerelease)
-            and (self._sources.yanked or not release.yanked)
         ]
-        said = {version: release.time for version, release in releases.items()}
-        dated = [
-            replace(release, time=release.time or _day_in(release.version)) for release in inner
-        ]
-        if good != str(older) and _version(good) == newer:
-            dated.reverse()
-        first = Release(good, said.get(ends[0]) or _day_in(good))
-        last = Release(bad, said.get(ends[1]) or _day_in(bad))
-        return [first, *dated, last]
+        first, last = (
+            releases.get(end) or Release(text, _day_in(text))
+            for end, text in zip((ends[0], ends[1]), (good, bad), strict=True)
+        )
+        inner = inner if ends[0] == older else inner[::-1]
+        return [replace(first, version=good), *inner, replace(last, version=bad)]
 
 
 def _version(text: str) -> Version | None:
@@ -188,18 +172,14 @@ def _version(text: str) -> Version | None:
 
 def _day_in(version: str) -> float | None:
     """Nightly builds carry their day: 2.9.0.dev20260101."""
-    found = _DAY.search(version)
-    if found is None:
-        return None
-    try:
-        day = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC)
-    except ValueError:
-        return None
-    return day.timestamp()
+    with suppress(ValueError):
+        if found := _DAY.search(version):
+            return datetime.strptime(f"{found[0]}Z", "%Y%m%d%z").timestamp()
+    return None
 
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
-    """Those with a file for this Python and machine; yanked if every such file is."""
+    """Those with a file for this Python and machine."""
     parts = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
     interpreter = f"cp{parts[0]}{parts[1]}"
     usable = {*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter)}
@@ -211,8 +191,8 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
     return {
         version: Release(
             str(version),
-            min((f.uploaded for f in those if f.uploaded is not None), default=None),
-            all(f.yanked for f in those),
+            min((f.uploaded for f in those if f.uploaded is not None), default=None)
+            or _day_in(str(version)),
         )
         for version, those in found.items()
     }
@@ -231,13 +211,6 @@ def _allows(requires: str | None, python: str) -> bool:
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
     """The page of one package; a package that this index does not have is none."""
     address = f"{index.rstrip('/')}/{name}/"
-    if address.startswith("file://") or "://" not in address:
-        place = Path(unquote(urlsplit(address).path))
-        if (place / "index.html").is_file():
-            yield from _from_html((place / "index.html").read_text(encoding="utf-8"), name)
-        elif place.is_dir():
-            yield from _from_names((file.name for file in place.iterdir()), name)
-        return
     page = _read(address)
     if page is None:
         return
@@ -289,11 +262,12 @@ def _read(address: str) -> tuple[str, str] | None:
 def _from_json(text: str, name: str) -> Iterator[IndexFile]:
     content = json.loads(text)
     for file in content.get("files", []):
+        if file.get("yanked"):
+            continue
         yield from _file(
             str(file.get("filename", "")),
             name,
             requires_python=file.get("requires-python"),
-            yanked=bool(file.get("yanked")),
             uploaded=_time(file.get("upload-time")),
         )
 
@@ -302,12 +276,13 @@ def _from_html(text: str, name: str) -> Iterator[IndexFile]:
     links = _Links()
     links.feed(text)
     for link in links.found:
+        if "data-yanked" in link:
+            continue
         path = unquote(urlsplit(urljoin("/", link.get("href") or "")).path)
         yield from _file(
             path.rpartition("/")[2],
             name,
             requires_python=link.get("data-requires-python"),
-            yanked="data-yanked" in link,
         )
 
 
@@ -331,7 +306,6 @@ def _file(
     name: str,
     *,
     requires_python: str | None = None,
-    yanked: bool = False,
     uploaded: float | None = None,
 ) -> Iterator[IndexFile]:
     """Nothing for what is no file of this package: a page may list others."""
@@ -345,7 +319,7 @@ def _file(
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
         return
     if project == name:
-        yield IndexFile(filename, version, requires_python, yanked, uploaded, own)
+        yield IndexFile(filename, version, requires_python, uploaded, own)
 
 
 def _time(text: object) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
+from aorta.bisect.spec import ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
@@ -159,7 +159,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def good_environment(request: SolveRequest) -> Path | None:
-    """A requirements or lock file, an env.json or a virtual environment; else None."""
+    """A requirements file, an env.json or a virtual environment; else None."""
     if request.good is None:
         return None
     path = request.directory / request.good
@@ -174,7 +174,7 @@ def good_containers(request: SolveRequest) -> ContainersSpec | None:
     if request.good is None or failing.image is None:
         return None
     about: dict[str, Any] = {
-        "runtime": {kind: name for name, kind in RUNTIME_KINDS.items()}[failing.kind],
+        "runtime": failing.kind.value,
         "mounts": failing.mounts,
         "options": failing.options,
     }
@@ -248,7 +248,7 @@ def check_good(request: SolveRequest) -> None:
     if repository is None:
         raise UsageError(
             f"found {request.good!r}, which is no file, and there is no git checkout to find it "
-            "in; expected a revision, a requirements or lock file, an env.json or a virtual "
+            "in; expected a revision, a requirements file, an env.json or a virtual "
             "environment, or, beside --environment image:REF, the image or the date of one that "
             "worked",
             where="--good",

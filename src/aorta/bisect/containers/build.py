@@ -28,14 +28,21 @@ from aorta.bisect.package import (
 )
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, PreparedTest, ProbedCommand, VersionSets, build_step
+from aorta.bisect.trials import (
+    OUTPUT_MOUNT,
+    PreparedTest,
+    ProbedCommand,
+    VersionSets,
+    build_step,
+    run_step,
+)
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import options_of_run
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
-from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE, image_options
+from aorta.runtimes.launch import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
@@ -282,14 +289,12 @@ def _made(
     base = BaseImage(environment, str(environment.image), {})
     job = _image_job(base, [ImageStep(target, script)], root, remotes)
     fetch = build_step(job, root / "fetch", name="fetch")
-    executor = run.request.executor()
     try:
-        executor.start(fetch)
-        ended = executor.wait(None)
+        end = run_step(run.request.executor(), fetch)
     finally:
         (root / "fetch" / "job").unlink(missing_ok=True)
-    if not ended or ended[0].exit_code != 0:
-        words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
+    if end.exit_code != 0:
+        words = end.stderr.tail.strip().splitlines()[-1:]
         mend = "; give the package a remote" if remotes else ""
         what = "fetch the commits" if remotes else "get the container"
         raise InfrastructureError(

@@ -11,17 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
+from aorta.bisect.spec import ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import IMAGES_USER, user_name
-from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
-from aorta.runtimes.engine import ENGINES
+from aorta.runtimes.engine import ENGINES, gpu_options, has_gpus, names_devices
 from aorta.runtimes.git import GitAnswer, RunGit
-from aorta.runtimes.launch import Launch, launch_for
-from aorta.runtimes.pyxis import IMAGES_WORKDIR, ONCE
+from aorta.runtimes.launch import IMAGES_WORKDIR, ONCE, Launch, launch_for
 
 _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
@@ -43,7 +41,7 @@ def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) 
             _make_directory(Path(containers.bazel_cache), "--bazel-cache")
         return containers.bazel_cache
     is_used = any(CACHE_OPTION in (package.build or "") for package in packages)
-    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not is_used:
+    if RuntimeKind(containers.runtime) not in ENGINES or not is_used:
         return None
     place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
     _make_directory(place, "the default Bazel cache")
@@ -70,7 +68,7 @@ def environment_of(
     mounts = (f"{cache}:{cache}",) if cache and cache.startswith("/") else ()
     return Environment(
         "bisection",
-        RUNTIME_KINDS[containers.runtime],
+        RuntimeKind(containers.runtime),
         mounts=(
             # Relative sources are relative to where the user stands.
             *(
@@ -87,7 +85,7 @@ def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
     """The image's own user, who may write where its builds write; shared memory, and the GPUs of
     this machine. Under pyxis, as in the other engines' containers, root and a writable file system.
     """
-    kind = RUNTIME_KINDS[containers.runtime]
+    kind = RuntimeKind(containers.runtime)
     named = {option.partition("=")[0] for option in containers.options}
     chosen = not containers.gpus or names_devices(containers.options)
     if kind in ENGINES and named.isdisjoint({"--user", "-u"}):

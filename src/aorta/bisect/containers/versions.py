@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.bisect.containers.build import (
     BaseImage,
@@ -71,22 +70,22 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         return write_answer(run, findings, shown)
 
 
-def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
+def plan_of_containers(spec: BisectSpec) -> dict[str, list[str]]:
+    """The days that there are, and what would be tried, a line each."""
     containers = spec.containers
     assert containers is not None
-    lines: list[str] = []
-    days: list[str] = []
-    if containers.family:
-        family = family_of(containers)
-        days = list(family)
-        lines.append(f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}")
-        lines.append(f"           {family[days[-1]]} first, then back in growing steps")
-    else:
-        lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
-    lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
-    if len(days) > 1:
-        most = 2 * math.ceil(math.log2(len(days))) + 1
-        lines.append(f"probes     at most {most} containers, then the versions between two of them")
+    packages = [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
+    if not containers.family:
+        ends = f"passing {containers.passing}, failing {containers.failing}"
+        return {"days": [], "lines": [f"containers {ends}", *packages]}
+    days = list(family := family_of(containers))
+    most = 2 * math.ceil(math.log2(len(days))) + 1
+    lines = [
+        f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}",
+        f"           {family[days[-1]]} first, then back in growing steps",
+        *packages,
+        f"probes     at most {most} containers, then the versions between two of them",
+    ]
     return {"days": days, "lines": lines}
 
 

@@ -1,79 +1,83 @@
-"""A bisection between two environments: which of the changed packages matter, then which release,
-then which commit.
+"""A bisection between two environments: which of the changed packages matter, then which release.
 
 First every changed package takes one step, from its good version to its bad one, in an order that
 can be installed; what is found is asked about again over the oldest of everything else, until
 nothing else is needed. Then the releases between are searched for those packages alone, on one
-timeline; then the commits between two releases, where a repository is at hand.
+timeline.
 """
 
 import json
 import os
+import shlex
 import shutil
-import tomllib
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.answer import COMMITS, EnvironmentAnswer
-from aorta.bisect.environments.build import EnvironmentRecipe, Environments, command_in_states
-from aorta.bisect.environments.ends import (
+from aorta.bisect.environments.given import GivenEnvironments
+from aorta.bisect.environments.states import (
     ABSENT,
     BAD_END,
     GOOD_END,
     PYTHON,
-    Asked,
     EnvironmentEnds,
+    EnvironmentRecipe,
+    Environments,
     in_order,
     is_installable,
     make_ends,
     must_move_with,
     write_private,
 )
-from aorta.bisect.findings import Findings
+from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import (
     FinishedSearch,
     Investigation,
     SearchSetup,
     partner_of,
+    partner_search,
     search_versions,
-    with_merges,
 )
-from aorta.bisect.package import Package, Versions, git_package, revision_of
+from aorta.bisect.package import Package, Versions, moving
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
-from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.checkout import forget_trees
-from aorta.runtimes.git import Repository
+from aorta.engine.rundir import PRIVATE, write_atomically
+from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import PackageIndex
-from aorta.runtimes.pythons import pythons_between
+from aorta.runtimes.venvs import installer, uv_program
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
-from aorta.workloads.startable import check_startable, did_you_mean
+from aorta.workloads.startable import check_startable
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
+_SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))
+_NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 
 
 def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
-    asked = Asked.of(request.spec.environments, request.directory)
-    for package in request.spec.packages:
-        if package.is_git:  # said before anything runs, where it is no repository
-            Repository.on_host(request.directory / str(package.path))
+    uv_program()
+    given = GivenEnvironments.of(request.spec.environments, request.directory)
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
             root = run.path / PRIVATE / "environments"
-            ends = _ends_of(run, asked, root)
+            ends = _ends_of(run, given, root)
             nothing_ran = False
-            recipe = EnvironmentRecipe(ends, asked.sources)
-            return _between(run, recipe, root, command_in_states(request, asked))
+            recipe = EnvironmentRecipe(ends, given.sources)
+            search = _EnvironmentSearch(run, recipe, root, _command_in_states(request, given))
+            try:
+                outcome = search.investigate()
+            finally:
+                shutil.rmtree(root, ignore_errors=True)
+            return _Answer(search, outcome).write()
     except UsageError:
         # The same command again, once it is mended, is a new run.
         if run is not None and nothing_ran:
@@ -81,50 +85,29 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
         raise
 
 
-def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
+def _ends_of(run: BisectRun, given: GivenEnvironments, root: Path) -> EnvironmentEnds:
     request = run.request
-    where = f"{asked.good.name}, {asked.bad.name}"
-    if asked.are_alike:
+    ends = None if given.are_alike else make_ends(given, root, run)
+    if ends is None or not ends.names:
+        where = f"{given.good.name}, {given.bad.name}"
         raise UsageError("nothing differs between the two environments", where=where)
-    ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
-    if not ends.names:
-        raise UsageError("nothing differs between the two environments", where=where)
-    _check_named(request, ends)
     if request.resume is None:
-        _check_startable(request, root)
+        # Refuses a program that neither this machine nor one of the two environments has.
+        path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
+        own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
+        check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
     return ends
 
 
-def _check_named(request: ResolvedRequest, ends: EnvironmentEnds) -> None:
-    """Refuses the repository of a package that neither environment has."""
-    known = {*ends.good.versions, *ends.bad.versions}
-    for package in request.spec.packages:
-        if canonicalize_name(package.name) not in known:
-            near = did_you_mean(canonicalize_name(package.name), known)
-            raise UsageError(
-                f"neither environment has this package{near}", where=f"--repository {package.name}"
-            )
-
-
-def _check_startable(request: ResolvedRequest, root: Path) -> None:
-    """Refuses a program that neither this machine nor one of the two environments has."""
-    path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
-    own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
-    check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
-
-
-def _between(
-    run: BisectRun, recipe: EnvironmentRecipe, root: Path, command: tuple[str, ...]
-) -> Findings:
-    search = _EnvironmentSearch(run, recipe, root, command)
-    try:
-        outcome = search.investigate()
-    finally:
-        search.remove()
-    answer = EnvironmentAnswer(
-        run, recipe, search.steps, search.companions, command, search.warnings
-    )
-    return answer.write(outcome, search.version_sets(outcome.last.packages))
+def _command_in_states(request: ResolvedRequest, given: GivenEnvironments) -> tuple[str, ...]:
+    """Programs of one of the two virtual environments are those of every state."""
+    command = list(request.spec.command)
+    homes = {Path(one.interpreter).parent for one in given.both if one.interpreter}
+    for place, word in enumerate(command):
+        path = Path(os.path.normpath(request.directory / word))
+        if path.parent in homes:
+            command[place] = path.name
+    return tuple(command)
 
 
 @dataclass
@@ -153,20 +136,11 @@ class _EnvironmentSearch:
         self.index = PackageIndex(self.recipe.sources)
         self.searched: list[FinishedSearch] = []  # those that lead to the answer
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
-        self.repositories: set[str] = set()  # that have checkouts of this run
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
         timeout = request.spec.build_timeout
         return Environments(self.root, self.recipe, packages, request.directory, timeout)
-
-    def remove(self) -> None:
-        """Every environment and checkout of this run, from the disk and from git's own list."""
-        shutil.rmtree(self.root, ignore_errors=True)
-        for repository in self.repositories:
-            forget_trees(repository)
-
-    # -- which packages, which releases, which commit
 
     def investigate(self) -> Investigation:
         self._adopt_ends()
@@ -181,8 +155,6 @@ class _EnvironmentSearch:
             self.searched.append(releases)
             if self.run.request.checks and not self._is_cut_short:
                 partner = partner_of(self.setting, releases)
-        if needed and (commits := self._commits(self.searched[-1])):
-            self.searched.append(commits)
         return Investigation(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
@@ -199,19 +171,21 @@ class _EnvironmentSearch:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
         return None if is_installable(new, self.needs) else "its packages ask for other versions"
 
+    # -- which packages
+
     def _needed(self, main: FinishedSearch) -> set[str]:
         """The changed names without which it does not fail; empty while the answer is not sure."""
         if main.interval is None or not main.is_sure or main.search.ends is not EndsVerdict.DIFFER:
             return set()
-        needed = {self.steps[change.package].name for change in main.interval.changes}
-        reached = {p.name for p, rank in zip(self.steps, main.interval.bad, strict=True) if rank}
+        needed = _changed(main)
         last = main
         while self.run.request.checks and not self._is_cut_short:
-            moved = needed | self._companions(needed)
-            others = [p for p in self.steps if p.name in reached - moved]
-            if not others:
+            moved = needed | self.companions(needed)
+            question, stage = f"is {_listed(needed)} enough", f"partner-of-{len(needed)}"
+            found = partner_search(self.setting, stage, last, moved, question, self._why_impossible)
+            if found is None:
                 break
-            found = self._partner(last, needed, moved, others)
+            self.beside.append(found)
             differ = found.search.ends is EndsVerdict.DIFFER
             if found.fails_alone or found.interval is None or not differ:
                 break
@@ -222,8 +196,7 @@ class _EnvironmentSearch:
                     "takes is not known"
                 )
                 break
-            needed |= {others[change.package].name for change in found.interval.changes}
-            reached = {p.name for p, rank in zip(others, found.interval.bad, strict=True) if rank}
+            needed |= _changed(found)
         return set() if self._is_cut_short else needed
 
     def _without_followers(self, needed: set[str]) -> set[str]:
@@ -239,43 +212,15 @@ class _EnvironmentSearch:
         }
         return needed - pinned or needed
 
-    @property
-    def companions(self) -> dict[str, set[str]]:
-        return {step.name: self._companions([step.name]) for step in self.steps}
-
-    def _companions(self, names: Collection[str]) -> set[str]:
+    def companions(self, names: Collection[str]) -> set[str]:
         """What must be new where these are."""
         return {other for name in names for other in self.needs[name]} - set(names)
 
-    def _partner(
-        self,
-        before: FinishedSearch,
-        needed: Collection[str],
-        moved: set[str],
-        others: Sequence[Package],
-    ) -> FinishedSearch:
-        free = {p.name for p in others}
-        packages = [
-            p
-            if p.name in free
-            else p.fixed_at(p.versions[-1 if p.name in moved else 0], firm=p.name in moved)
-            for p in self.steps
-        ]
-        self.run.say(f"is {_listed(needed)} enough, over the oldest of the rest?")
-        found = search_versions(
-            self.setting,
-            f"partner-of-{len(needed)}",
-            packages,
-            assume=self._known(packages),
-            cannot_be=self._why_impossible,
-            partner_of=before,
-        )
-        self.beside.append(found)
-        return found
+    # -- which releases
 
     def _releases(self, main: FinishedSearch, needed: Collection[str]) -> FinishedSearch | None:
         """None where no release lies between, or where those packages alone do not show it."""
-        companions = self._companions(needed)
+        companions = self.companions(needed)
         packages = [
             self._with_releases(p)
             if p.name in needed
@@ -285,14 +230,8 @@ class _EnvironmentSearch:
         if all(len(p.versions) <= 2 for p in packages):
             return None
         self.run.say(f"which release? {', '.join(_step_words(p) for p in packages if p.moves)}")
-        found = search_versions(
-            self.setting,
-            _RELEASES,
-            packages,
-            assume=self._known(packages),
-            before=main.mass,
-            more_follows=_repository_of(self.run.request, needed) is not None,
-        )
+        known = self._known(packages)
+        found = search_versions(self.setting, _RELEASES, packages, assume=known, before=main.mass)
         if found.search.ends is EndsVerdict.DIFFER or self._is_cut_short:
             return found
         self.beside.append(found)
@@ -303,10 +242,7 @@ class _EnvironmentSearch:
         return None
 
     def _with_releases(self, step: Package) -> Package:
-        ends = self.recipe.ends
-        if step.name == PYTHON:
-            return _named(PYTHON, tuple(pythons_between(step.versions[0], step.versions[-1])))
-        if ends.kind_of(step.name) != "package" or ABSENT in step.versions:
+        if self.recipe.ends.kind_of(step.name) != "package" or ABSENT in step.versions:
             return step
         releases = self._listed_releases(step)
         times = tuple(time for _, time in releases if time is not None)
@@ -329,71 +265,28 @@ class _EnvironmentSearch:
     def _known(self, packages: Sequence[Package]) -> dict[Vector, Counts]:
         """What earlier searches saw of the two ends of these."""
         moved = [p for p in packages if p.moves]
-        seen = self._seen()
-        found: dict[Vector, Counts] = {}
-        ends = tuple(0 for _ in moved), tuple(len(p.versions) - 1 for p in moved)
-        for side, vector in zip((0, -1), ends, strict=True):
-            counts = seen.get(frozenset((p.name, p.versions[side]) for p in packages))
-            if counts is not None:
-                found[vector] = counts
-        return found
-
-    def _seen(self) -> dict[frozenset[tuple[str, str]], Counts]:
         seen: dict[frozenset[tuple[str, str]], Counts] = {}
         for found in (*self.searched, *self.beside):
             for vector, counts in found.search.trials.items():
                 key = frozenset(found.versions(vector).items())
                 # A later search knows of earlier trials.
                 seen[key] = max(seen.get(key, (0, 0)), counts, key=sum)
-        return seen
-
-    # -- commits
-
-    def _commits(self, found: FinishedSearch) -> FinishedSearch | None:
-        """Between two releases, where their package's repository is at hand and has both."""
-        interval, single = found.interval, found.single
-        if interval is None or single is None or self._is_cut_short:
-            return None
-        step, rank = single
-        spec = _repository_of(self.run.request, [step.name])
-        if spec is None:
-            return None
-        repository = Repository.on_host(self.run.request.directory / str(spec.path))
-        ends = [revision_of(repository, step.name, v) for v in step.versions[rank : rank + 2]]
-        if ends[0] is None or ends[1] is None:
-            missing = step.versions[rank if ends[0] is None else rank + 1]
-            self.warnings.append(
-                f"{repository.where} has no tag for {step.name} {missing}: its commits were not "
-                "searched"
-            )
-            return None
-        whole = self.run.request.spec.model_copy(update={"find_fix": True})
-        package = git_package(spec, repository, ends[0], ends[1], whole)
-        self.repositories.add(repository.where)
-        others = found.versions(interval.bad)
-        packages = [
-            package if p.name == step.name else p.fixed_at(others[p.name], firm=False)
-            for p in self.steps
-        ]
-        self.run.say(
-            f"which commit of {step.name} between {step.versions[rank]} and "
-            f"{step.versions[rank + 1]}?"
-        )
-        commits = search_versions(self.setting, COMMITS, with_merges(packages), before=found.mass)
-        if commits.interval is not None:
-            return commits
-        self.beside.append(commits)
-        self.warnings.append(
-            f"built from its repository {step.name} does not show the difference: its commits "
-            "were not searched"
-        )
-        return None
+        ends = tuple(0 for _ in moved), tuple(len(p.versions) - 1 for p in moved)
+        states = (frozenset((p.name, p.versions[side]) for p in packages) for side in (0, -1))
+        pairs = zip(ends, states, strict=True)
+        return {vector: seen[state] for vector, state in pairs if state in seen}
 
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
     """A name without a repository; its states must be built, so none is built as a check."""
     spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
     return Package(spec, versions)
+
+
+def _changed(found: FinishedSearch) -> set[str]:
+    """The names of what a search found."""
+    changes = found.interval.changes if found.interval else ()
+    return {moving(found.packages)[change.package].name for change in changes}
 
 
 def _step_words(package: Package) -> str:
@@ -406,19 +299,121 @@ def _listed(names: Collection[str]) -> str:
     return " and ".join(sorted(names))
 
 
-# -- repositories
+@dataclass(frozen=True)
+class _Answer:
+    """What was found: culprits with their kind, both environments as files, how to show them."""
+
+    search: _EnvironmentSearch
+    outcome: Investigation
+
+    def write(self) -> Findings:
+        search, outcome = self.search, self.outcome
+        found = findings_of(outcome, list(search.run.answers.values()))
+        culprits = self._culprits(found)
+        together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
+        partner = found.partner
+        if partner is None and together and len(culprits) > 1:
+            second = culprits[1]
+            partner = {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
+        sets = search.version_sets(outcome.last.packages)
+        had = {side: sets.installed(getattr(found, side)) for side in ("good", "bad")}
+        found = replace(
+            found,
+            culprits=culprits,
+            status="pair" if together else found.status,
+            partner=partner,
+            range=() if together else found.range,
+            skipped=[
+                said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
+            ],
+            warnings=(*search.recipe.ends.warnings, *search.warnings, *found.warnings),
+            good=self._as_it_was(found.good, had["good"]),
+            bad=self._as_it_was(found.bad, had["bad"]),
+        )
+        path = search.run.path
+        files = {side: path / f"{side}.txt" for side in ("good", "bad")}
+        shown: dict[str, str] = {}
+        for side, _, what in _SIDES:
+            versions = getattr(found, side)
+            write_atomically(files[side], self._listing(versions, had[side], what))
+            shown[side] = self._reproduce(versions, files[side])
+        written = write_answer(search.run, replace(found, reproduce=shown), shown_of(outcome))
+        for side, link, _ in _SIDES:
+            if (path / link).is_dir():
+                shutil.copyfile(files[side], path / link / files[side].name)
+                write_atomically(path / link / "reproduce.sh", f"{shown[side]}\n")
+        return written
+
+    def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
+        """A package that does not matter may be another version, where the culprit needs it."""
+        lines = self.search.recipe.requirements(versions)
+        return {
+            name: had[name] if name in had and "==" in lines.get(name, "") else version
+            for name, version in versions.items()
+        }
+
+    def _culprits(self, found: Findings) -> list[dict[str, Any]]:
+        """Each with what kind of thing it is; those that a failure takes together, all of them."""
+        search, outcome = self.search, self.outcome
+        said = [dict(one) for one in found.culprits]
+        if outcome.partner and outcome.partner.single and found.partner:
+            package, rank = outcome.partner.single
+            said.append(_step(package.name, package.versions[rank : rank + 2]))
+        named = {one["package"] for one in said}
+        said += [
+            _step(step.name, step.versions)
+            for step in search.steps
+            if step.name in outcome.needed and step.name not in named
+        ]
+        named = {one["package"] for one in said}
+        for one in said:
+            one["kind"] = search.recipe.ends.kind_of(one["package"])
+            one["moves_with"] = sorted(search.companions([one["package"]]) - named)
+        return said
+
+    def _listing(self, versions: Versions, had: Mapping[str, str], what: str) -> str:
+        """The environment as a file that every installer reads, dependencies included."""
+        recipe = self.search.recipe
+        lines = recipe.requirements(versions)
+        pinned = {name: f"{name}=={version}" for name, version in had.items()}
+        direct = {name: line for name, line in lines.items() if "==" not in line}
+        variables = recipe.variables(versions)
+        return "\n".join(
+            [
+                f"# the environment that {what}",
+                f"# Python {versions.get(PYTHON, recipe.ends.good.python)}",
+                *(
+                    f"# variable {name}" + (" not set" if value is None else f"={value}")
+                    for name, value in variables.items()
+                    if name in recipe.ends.variables
+                ),
+                *sorted({**(pinned or lines), **direct}.values()),
+                "",
+            ]
+        )
+
+    def _reproduce(self, versions: Versions, listed: Path) -> str:
+        """Shell lines that show one side: the environment from its file, then the test."""
+        recipe, uv = self.search.recipe, shlex.quote(uv_program())
+        python = shlex.quote(recipe.interpreter(versions))
+        install = shlex.join(installer("PYTHON")).replace("PYTHON", '"$place"/env/bin/python')
+        options = without_secrets(shlex.join(recipe.sources.options))
+        lines = [
+            "set -e",
+            "place=$(mktemp -d)",
+            f'{uv} venv --quiet --no-project --python {python} "$place"/env',
+            f"{install} --no-deps -r {shlex.quote(str(listed))} {options}".rstrip(),
+            'export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1',
+            *(
+                f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+                for name, value in recipe.variables(versions).items()
+                if value is not None or name in recipe.ends.variables
+            ),
+            f"cd {shlex.quote(str(self.search.run.request.directory))}",
+            shlex.join(self.search.command),
+        ]
+        return "\n".join(lines)
 
 
-def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
-    """The one that the spec names, else the one we are in, if it is the package's own."""
-    if len(names) != 1:
-        return None
-    for spec in request.spec.packages:
-        if canonicalize_name(spec.name) in names and spec.is_git:
-            return spec.model_copy(update={"name": canonicalize_name(spec.name)})
-    with suppress(OSError, tomllib.TOMLDecodeError, UsageError):
-        top = Path(Repository.on_host(request.directory).where)
-        project = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))
-        name = canonicalize_name(str(project.get("project", {}).get("name", "")))
-        return PackageSpec(name=name, path=str(top)) if name in names else None
-    return None
+def _step(name: str, versions: Sequence[str]) -> dict[str, Any]:
+    return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID}

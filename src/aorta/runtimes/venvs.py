@@ -1,0 +1,317 @@
+"""Virtual environments: the Pythons of this machine, what an environment has, and making one.
+
+Also a program that makes one environment, told by a file (an `EnvironmentJob`), so that it goes
+through the executor like a trial and can be killed like one; standard library only. An environment
+counts as made only once its mark is written, after everything else; the mark says where it is.
+Environments are made by `uv`, with hard links from its cache.
+"""
+
+import importlib.metadata
+import json
+import marshal
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aorta.core.errors import InfrastructureError
+from aorta.runtimes.checkout import GIT_FAULT
+
+if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
+    from aorta.runtimes.package_index import Sources
+
+# The exit code that says: the index could not be read, whatever the packages.
+UNREACHABLE = GIT_FAULT
+_NUMBER = re.compile(r"\d+")
+_NETWORK = re.compile(
+    r"error sending request|dns error|failed to lookup address|Connection refused"
+    r"|operation timed out|No space left on device"
+)
+_MOST_REASON = 400
+# The constraints of a project around us are not of the two environments.
+_QUIETLY = ("--quiet", "--no-config")
+
+
+# -- Pythons
+
+
+def find_uv() -> str | None:
+    """The one beside this Python, where its wheel puts it, else on the path."""
+    beside = Path(sys.executable).parent / "uv"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+
+
+def uv_program() -> str:
+    """Raises `InfrastructureError` where there is none."""
+    if found := find_uv():
+        return found
+    raise InfrastructureError(
+        "uv makes the environments, and it is not installed; install it with: "
+        "pip install 'aorta-triage[environments]'"
+    )
+
+
+def active_environment() -> str:
+    """The environment that `python` on the path belongs to."""
+    if active := os.environ.get("VIRTUAL_ENV"):
+        return active
+    program = shutil.which("python") or shutil.which("python3") or sys.executable
+    return _said_by(program, "import sys; print(sys.prefix)") or sys.prefix
+
+
+@cache
+def version_of(program: str) -> str | None:
+    return _said_by(program, "import platform; print(platform.python_version())")
+
+
+def _said_by(program: str, code: str) -> str | None:
+    """What a Python prints, whatever variables say; None where it does not run."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            (program, "-I", "-c", code), capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode == 0:
+            return done.stdout.strip()
+    return None
+
+
+@cache
+def find_python(version: str) -> tuple[str, str] | None:
+    """Version and program of that very release, or of another of the same minor version."""
+    minor = _NUMBER.findall(version)[:2]
+    programs = ((version_of(program), program) for program in _programs(version))
+    found = [(v, p) for v, p in programs if v and _NUMBER.findall(v)[:2] == minor]
+    return next((one for one in found if one[0] == version), found[0] if found else None)
+
+
+def _programs(version: str) -> Iterator[str]:
+    minor = ".".join(_NUMBER.findall(version)[:2])
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
+    for wanted in (version, minor):
+        asking = (uv_program(), "python", "find", "--no-project", "--no-python-downloads", wanted)
+        done = subprocess.run(asking, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            yield done.stdout.strip()
+    if program := shutil.which(f"python{minor}"):
+        yield program
+    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+
+
+# -- what an environment has
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One installed package. `line` installs it again: what came from no index, from where it
+    came. `asks` are its own requirements, `requires_python` the Pythons it runs with.
+    """
+
+    name: str
+    version: str
+    line: str
+    asks: Sequence[str] = ()
+    requires_python: str | None = None
+
+
+def search_path(place: Path) -> list[str]:
+    """Where an environment that was made here has its packages."""
+    return [str(folder) for folder in sorted(place.glob("lib/python*/site-packages"))]
+
+
+def search_path_of(program: str) -> list[str]:
+    """Where a Python looks for packages; empty where it does not run."""
+    said = _said_by(program, "import json, sys; print(json.dumps(sys.path))")
+    found: list[str] = json.loads(said) if said else []
+    return found
+
+
+def distributions(paths: Sequence[str]) -> Iterator[Distribution]:
+    """All that is installed there; of a name that stands twice the first, as an import finds it."""
+    seen: set[str] = set()
+    for found in importlib.metadata.distributions(path=list(paths)):
+        said = found.metadata
+        name = said["Name"] if "Name" in said else None  # noqa: SIM401 - it has no get
+        if name and name not in seen:
+            seen.add(name)
+            line = _line(name, found.version, found.read_text("direct_url.json"))
+            runs_with = said["Requires-Python"] if "Requires-Python" in said else None  # noqa: SIM401
+            yield Distribution(name, found.version, line, found.requires or (), runs_with)
+
+
+def _line(name: str, version: str, direct: str | None) -> str:
+    said = json.loads(direct) if direct else {}
+    url = said.get("url", "")
+    if not url:
+        return f"{name}=={version}"
+    if vcs := said.get("vcs_info"):
+        return f"{name} @ {vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"
+    if (said.get("dir_info") or {}).get("editable"):
+        return f"-e {url.removeprefix('file://')}"
+    return f"{name} @ {url}"
+
+
+# -- making one
+
+
+@dataclass(frozen=True)
+class EnvironmentJob:
+    """`loose` is tried where `requirements` and the requirements `files` cannot be installed
+    together. `overrides` are requirements that no package may contradict.
+    """
+
+    place: str
+    python: str
+    requirements: Sequence[str] = ()
+    files: Sequence[str] = ()
+    loose: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    indexes: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    pre: bool = False
+    no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
+    mark: str | None = None
+    # By name the versions without which it is no such environment.
+    firm: Mapping[str, str] = field(default_factory=dict)
+    listed: str | None = None  # where it is written what is in it: a resolver may have had a say
+
+    def of(self, sources: "Sources") -> "EnvironmentJob":
+        """The same, with packages from these places."""
+        return replace(
+            self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
+        )
+
+
+def main() -> None:
+    told = Path(sys.argv[1])
+    content = marshal.loads(told.read_bytes())  # noqa: S302 - from a process of ours
+    make(EnvironmentJob(**content), told.parent)
+
+
+def make(job: EnvironmentJob, beside: Path) -> None:
+    """`beside`: where the files of requirements go that the installer reads."""
+    place = Path(job.place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _install(job, beside)
+    found = {one.name: one.version for one in distributions(search_path(place))}
+    # What was installed is what is judged: another version is another state.
+    for name, (version, had) in other_versions(job.firm, found).items():
+        print(f"{name} {version} was asked for, and {had} was installed", file=sys.stderr)
+        raise SystemExit(1)
+    if job.listed is not None:
+        Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
+        Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
+    if job.mark is not None:
+        Path(job.mark).write_text(place.name, encoding="utf-8")
+
+
+def other_versions(
+    wanted: Mapping[str, str], found: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """By name what was wanted and what is there instead."""
+    have = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found.items()}
+    return {
+        name: (version, have.get(name, "nothing"))
+        for name, version in wanted.items()
+        if _plain(have.get(name, "")) != _plain(version)
+    }
+
+
+def _plain(version: str) -> str:
+    """`1.0` is `1.0.0`, and what was built here is the release it was built of."""
+    return re.sub(r"(\.0)+$", "", version.lower().partition("+")[0])
+
+
+def _install(job: EnvironmentJob, beside: Path) -> None:
+    """As asked; else with the dependants free to move. Errors are those of the first try."""
+    ways = [(job.requirements, False)]
+    ways += [(job.loose, False)] if job.loose else []
+    ways += [(job.requirements, True)] if job.no_deps else []
+    first = ""
+    for requirements, no_deps in ways:
+        shutil.rmtree(job.place, ignore_errors=True)
+        new = (uv_program(), "venv", *_QUIETLY, "--no-project", "--python", job.python, job.place)
+        if failed := _failure(new):
+            print(failed, file=sys.stderr)
+            raise SystemExit(1)
+        words = _installing(job, requirements, beside, no_deps=no_deps)
+        variables = index_variables(job.indexes)
+        if job.overrides:
+            variables["UV_OVERRIDE"] = _file(beside / "overrides.txt", job.overrides)
+        said = _failure(words, variables) if words else None
+        if said is None:
+            return
+        first = first or said
+        if _NETWORK.search(said):
+            break
+    for line in _conflict(first):
+        print(line, file=sys.stderr)
+    raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
+
+
+def _installing(
+    job: EnvironmentJob, requirements: Sequence[str], beside: Path, *, no_deps: bool
+) -> list[str]:
+    """The words of one try; none where there is nothing to install."""
+    files = list(job.files)
+    if requirements:
+        files.append(_file(beside / "requirements.txt", requirements))
+    if not files:
+        return []
+    words = [*installer(f"{job.place}/bin/python")]
+    words += [word for file in files for word in ("-r", file)]
+    words += [word for place in job.find_links for word in ("--find-links", place)]
+    words += [] if job.indexes else ["--no-index"]
+    words += ["--no-deps"] if no_deps else []
+    return [*words, "--prerelease=allow"] if job.pre else words
+
+
+def _conflict(said: str) -> list[str]:
+    """What the installer said, with its reason as the last line."""
+    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
+    lines = [line for line in lines if line]
+    because = (at for at, line in enumerate(lines) if line.startswith("cause: Because "))
+    errors = (at for at, line in enumerate(lines) if line.startswith("error: "))
+    first = next(because, next(errors, max(0, len(lines) - 1)))
+    reason = " ".join(lines[first:]).removeprefix("cause: ").removeprefix("error: ")
+    return [*lines, reason[:_MOST_REASON]]
+
+
+def installer(python: str) -> list[str]:
+    """The words that install into the environment of this Python, up to what is installed."""
+    return [uv_program(), "pip", "install", *_QUIETLY, "--python", python]
+
+
+def index_variables(indexes: Sequence[str]) -> dict[str, str]:
+    """Which indexes are asked, as variables: command lines can be read by other users."""
+    said = {"UV_DEFAULT_INDEX": next(iter(indexes), ""), "UV_INDEX": " ".join(indexes[1:])}
+    # Several indexes are alike, as pip has it.
+    said["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return {name: value for name, value in said.items() if value}
+
+
+def _file(path: Path, lines: Sequence[str]) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def _failure(words: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
+    """What it said, if it failed."""
+    done = subprocess.run(
+        words,
+        env={**os.environ, **(variables or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return done.stdout + done.stderr if done.returncode else None
