@@ -113,7 +113,7 @@ def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_a
     from mcp import Client
 
     async def talk() -> None:
-        async with http_server() as url:
+        async with http_server("--no-token") as url:
             async with Client(url) as client:
                 found = await call(client, "attribute_log", log_paths=[LOGS])
                 assert found["finding"]["class"] == "disk_full"
@@ -156,7 +156,8 @@ async def http_server(*options: str) -> AsyncIterator[str]:
     process = fork_server.start(*words, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
-        line = await asyncio.to_thread(process.stderr.readline)
+        while "MCP server at" not in (line := await asyncio.to_thread(process.stderr.readline)):
+            assert line, "it ended"
         yield line.split()[-1]
     finally:
         process.terminate()

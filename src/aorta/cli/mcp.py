@@ -54,7 +54,7 @@ def command(
         from aorta.attribution.client import JsonClient, token_for
         from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import create_server
-        from aorta.attribution.service.server import Guard, RateLimit, leave, listen, serve, url_of
+        from aorta.attribution.server import Guard, RateLimit, leave, listen, serve, url_of
         from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
@@ -70,14 +70,9 @@ def command(
     if transport == "stdio":
         server.run("stdio")
         return
-    app = Guard(
-        server.streamable_http_app(host=host),
-        token=access.token,
-        limit=RateLimit(0),
-        own_user_is_free=access.own_user_is_free,
-    )
+    app = Guard(server.streamable_http_app(host=host), token=access.token, limit=RateLimit(0))
     listener = listen(host, port)
-    say(f"aorta: MCP server at {url_of(listener)}/mcp")
     with access.told(host, listener.getsockname()[1]):
+        say(f"aorta: MCP server at {url_of(listener)}/mcp")
         serve(app, listener)
     leave()
