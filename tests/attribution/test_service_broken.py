@@ -72,7 +72,6 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
     database = tmp_path / "state.sqlite"
     acknowledged: list[str] = []
     with running_service(CORPUS, database, "--rate-limit", "0") as service:
-
         headers = JSON | {"Authorization": f"Bearer {service.token}"}
 
         def report_until_refused(connection: int) -> None:

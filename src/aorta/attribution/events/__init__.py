@@ -40,11 +40,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from aorta.attribution.events.tracebacks import Traceback
 from aorta.attribution.logs import LogLine, Piece, ReadableLog
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
+from aorta.core.raised import Block, Frame
 from aorta.core.templates import shortened, template
 
 RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
@@ -249,6 +249,34 @@ _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
 
 BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
 FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
+
+
+def frame_name(frame: Frame) -> str:
+    """`loader.py:read`"""
+    return f"{frame.file.rsplit('/', 1)[-1]}:{frame.function}"
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """One exception with its frames. `survived`: the program reported it and went on."""
+
+    exception: str  # "Type: message" and a few lines of what follows
+    block: Block
+    line: LogLine  # its headline, and who wrote it
+    begins: int  # of the header
+    until: int = 0  # of the last line of its message
+    is_linked: bool = False  # to the traceback that is printed after it
+    survived: bool = False
+    ignored: bool = False  # it ended nothing but a thread or a destructor
+
+    @property
+    def names(self) -> list[str]:
+        return [frame_name(frame) for frame in self.block.frames]
+
+    @property
+    def own_frame(self) -> Frame | None:
+        """The innermost frame of the program itself, below which only libraries stand."""
+        return next((f for f in reversed(self.block.frames) if not f.is_library), None)
 
 
 @dataclass(frozen=True)
