@@ -55,7 +55,7 @@ _OF_A_VERB = {
         "aorta.attribution.service.store",
     ),
     "mcp": (
-        *("aorta.cli.mcp", "aorta.attribution.mcp_server:built_in"),
+        *("aorta.cli.mcp", "aorta.attribution.mcp_server"),
         "aorta.attribution.server",
     ),
 }

@@ -38,8 +38,8 @@ def command(
     token_file: Path | None,
     no_token: bool,
 ) -> None:
-    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs
-    (start_solve, solve_status, get_report, list_runs) over MCP.
+    """Offer attribution (attribute_log, get_decision) and runs (start_solve, solve_status,
+    get_report, list_runs) over MCP.
 
     start_solve runs a command as the user who started the server, in an allowed directory; over
     http it is there only with --token-file.

@@ -91,6 +91,19 @@ _ANSWERS_BEFORE = sa.text(
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
 )
+_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
+_FORGET = [
+    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
+    for table in METADATA.sorted_tables
+]
+_UNDECIDED = sa.text(
+    "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
+)
+_ANSWERS_BEFORE = sa.text(
+    "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
+    " AND created < (SELECT created FROM aorta_cycles"
+    "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
+)
 _BODIES_BEFORE = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
     " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
@@ -127,7 +140,6 @@ class Reported:
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
-    before: Sequence[str] = ()  # the reports of the cycle just before
 
 
 @dataclass(frozen=True)
@@ -206,7 +218,6 @@ class Store:
         return Reported(
             tuple(connection.execute(_BODIES, key.values).scalars()),
             tuple((row.cycle_id, row.answer) for row in rows),
-            tuple(connection.execute(_BODIES_BEFORE, key.values).scalars()),
         )
 
     @_queued
