@@ -206,7 +206,17 @@ def show(wire: str, load: Load) -> None:
 
 @contextmanager
 def service(database: Path, scratch: Path) -> Iterator[Service]:
-    command = [sys.executable, "-m", "aorta", "attrsvc", "--port", "0", "--rate-limit", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "aorta",
+        "attrsvc",
+        "--port",
+        "0",
+        "--rate-limit",
+        "0",
+        "--no-token",
+    ]
     command += ["--db", str(database)]
     command += ["--allowed-root", str(scratch), "--allowed-root", str(CORPUS)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

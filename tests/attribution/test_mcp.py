@@ -27,7 +27,6 @@ ACCEPTS = {"Accept": "application/json, text/event-stream"}
 CANNOT_BE_DONE: list[tuple[str, dict[str, Any], str]] = [
     ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
     ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
-    ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
 ]
 INITIALISE = {
     "jsonrpc": "2.0",
@@ -80,16 +79,11 @@ def test_every_tool_answers_over_stdio_and_what_it_cannot_do_is_said_in_a_senten
         options = ("--service-url", url, "--allowed-root", str(logs))
         async with Client(stdio(*options)) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
-            assert {"attribute_log", "get_decision", "explain_finding", "list_patterns"} <= tools
+            assert {"attribute_log", "get_decision"} <= tools
             failures = [{"rank": 1, "exit_code": 1}]
             found = await call(client, "attribute_log", log_paths=[LOGS], failures=failures)
             assert found["decision"]["action"] == "STOP"
             assert found["finding"]["root"]["rank"] == 1
-            why = await call(client, "explain_finding", failure_class="disk_full")
-            assert why["because"] == "the disk will be full again"
-            rows = await call(client, "list_patterns", failure_class="nan")
-            known = ["numeric.nan", "numeric.framework_words"]
-            assert [row["id"] for row in rows] == known
             decision = await call(client, "get_decision", job_id="j", cycle_id="j:0", wait=30)
             assert decision["decision"]["action"] == "STOP"
             for tool, arguments, said in CANNOT_BE_DONE:
@@ -113,11 +107,10 @@ def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_a
     from mcp import Client
 
     async def talk() -> None:
-        async with http_server() as url:
+        async with http_server("--no-token") as url:
             async with Client(url) as client:
                 found = await call(client, "attribute_log", log_paths=[LOGS])
                 assert found["finding"]["class"] == "disk_full"
-                assert len(await call(client, "list_patterns")) > 50
                 alone = await refused(client, "get_decision", {"job_id": "j", "cycle_id": "0"})
                 assert "no attribution service is configured" in alone
             for foreign in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
@@ -156,7 +149,8 @@ async def http_server(*options: str) -> AsyncIterator[str]:
     process = fork_server.start(*words, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
-        line = await asyncio.to_thread(process.stderr.readline)
+        while "MCP server at" not in (line := await asyncio.to_thread(process.stderr.readline)):
+            assert line, "it ended"
         yield line.split()[-1]
     finally:
         process.terminate()

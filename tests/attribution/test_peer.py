@@ -17,7 +17,7 @@ NO_RESTART = 93
 def test_the_peers_launcher_ends_a_doomed_job_after_its_first_failure(tmp_path: Path) -> None:
     demand_peer()
     job = script(tmp_path, IMPORTS_NOTHING_THERE)
-    with running_service(tmp_path, tmp_path / "state.sqlite") as service:
+    with running_service(tmp_path, tmp_path / "state.sqlite", "--no-token") as service:
         code = run_peer_launcher(tmp_path, service.url, job)
         with service.client() as client:
             (known,) = client.get("/v1/jobs").json()["jobs"]

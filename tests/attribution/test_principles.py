@@ -133,6 +133,31 @@ def test_output_that_was_written_late_does_not_hide_the_only_explanation() -> No
     assert result.finding.confidence < SURE
 
 
+def test_a_rank_that_lost_its_connection_is_named_where_the_other_was_only_ended_after_it() -> None:
+    words = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection reset by peer [10.0.0.7]:312"
+    tails = (LogTail(STEPS, 0), LogTail(STEPS + raised(words), 1))
+    lost = RankEnd(1, exit_code=1, time=10.0)
+    for stopped in (
+        RankEnd(0, signal=15, time=10.2, ended_by_launcher=True),
+        RankEnd(0, signal=15),
+    ):
+        finding = attribute(Evidence(tails=tails, failures=(lost, stopped))).finding
+        assert (finding.failure_class, finding.root.rank) == ("network_loss", 1)
+    vanished = attribute(Evidence(tails=tails, failures=(lost,))).finding
+    assert vanished.root.rank == 0
+
+
+def test_an_exception_that_a_job_outlived_and_ended_well_after_is_no_failure() -> None:
+    outlived = STEPS[:90] + raised("ValueError: bad sample 7") + STEPS[90:]
+    assert found(outlived + "Training finished\n", ends=()).finding.state == "ended_well"
+    for failed in (
+        found(outlived + "done\n", ends=()),  # may be the script's that ran it
+        found(STEPS + "Training finished\n" + raised("ValueError: bad sample 7"), ends=()),
+        found(outlived + "Training finished\n"),  # its exit code is not 0
+    ):
+        assert failed.finding.state == "failed"
+
+
 # ---- what a message says, whoever words it
 
 

@@ -1,6 +1,4 @@
-"""The service as things go wrong around it: killed, out of disk, flooded, lied to, and sharing its
-database.
-"""
+"""The service as things go wrong around it: killed, out of disk, flooded, and lied to."""
 
 import concurrent.futures
 import gzip
@@ -9,11 +7,10 @@ import json
 import os
 import resource
 import signal
-import socket
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -75,6 +72,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
     database = tmp_path / "state.sqlite"
     acknowledged: list[str] = []
     with running_service(CORPUS, database, "--rate-limit", "0") as service:
+        headers = JSON | {"Authorization": f"Bearer {service.token}"}
 
         def report_until_refused(connection: int) -> None:
             address = urlsplit(service.url)
@@ -86,7 +84,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
                     name = f"{connection}-{number}"
                     body = report(f"job-{number % 10}", name, CORPUS / "assertion")
                     try:
-                        agent.request("POST", "/v1/cycles", json.dumps(body), JSON)
+                        agent.request("POST", "/v1/cycles", json.dumps(body), headers)
                         answer = agent.getresponse()
                         answer.read()
                     except (OSError, http.client.HTTPException):
@@ -147,7 +145,7 @@ def test_a_decision_that_cannot_be_kept_is_given_when_it_can(shared: Service) ->
     """The disk fills between the report and the decision: nobody is told what a restart would
     forget.
     """
-    wait_until(shared.workers, "the worker")
+    wait_until(shared.workers, "the server that analyses are forked from")
     (worker,) = shared.workers()
     os.kill(worker, signal.SIGSTOP)
     assert tell(shared, report("late", "a", CORPUS / "assertion")).status_code == 202
@@ -158,55 +156,6 @@ def test_a_decision_that_cannot_be_kept_is_given_when_it_can(shared: Service) ->
 
 
 # ---- flooded and lied to
-
-
-IMPATIENT = """
-if __name__ == "__main__":
-    from aorta.__main__ import main
-    from aorta.attribution.service import server, workers
-
-    server._WHOLE_REQUEST = workers._QUICK = 1.0
-    main()
-"""
-
-
-@contextmanager
-def impatient_service(tmp_path: Path) -> Iterator[Service]:
-    """The service with a second, instead of thirty, for a request to come whole, and instead of
-    three for a quick analysis.
-    """
-    program = tmp_path / "impatient.py"
-    program.write_text(IMPATIENT)
-    database = tmp_path / "state.sqlite"
-    with running_service(tmp_path, database, program=program) as service:
-        yield service
-
-
-def test_connections_that_never_finish_a_request_do_not_lock_others_out(tmp_path: Path) -> None:
-    with impatient_service(tmp_path) as service, ExitStack() as held:
-        most = resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (100, most[1]))
-        address = urlsplit(service.url)
-        there = (address.hostname, address.port)
-        slow = [held.enter_context(socket.create_connection(there)) for _ in range(150)]
-        for number, connection in enumerate(slow):
-            with suppress(ConnectionError):  # it was sent away before
-                connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
-        wait_until(lambda: is_answered(service))  # once those in the way are sent away
-        slow[0].settimeout(patience())
-        assert slow[0].recv(1) == b""  # sent away
-
-
-def is_answered(service: Service) -> bool:
-    try:
-        return tell(service, report("patient", "a")).status_code == 202
-    except httpx.TransportError:
-        return False
-
-
-def test_a_long_poll_is_not_taken_for_a_slow_request(tmp_path: Path) -> None:
-    with impatient_service(tmp_path) as service:
-        assert decision(service, "nobody", wait=3)["status"] == "pending"
 
 
 def test_a_body_of_a_hundred_megabytes_is_refused_and_not_held(shared: Service) -> None:
@@ -315,7 +264,7 @@ def test_an_endless_log_delays_nobody_elses_decision(tmp_path: Path) -> None:
     endless.write_bytes(gzip.compress(b"all is well\n" * 1_000_000) * 1_000)
     quick = tmp_path / "quick.log"
     quick.write_text(write_secret(tmp_path).read_text())
-    with impatient_service(tmp_path) as service:
+    with running_service(tmp_path, tmp_path / "state.sqlite") as service:
         tell(service, report("endless", "a", endless))
         time.sleep(0.5)
         for number in range(3):
@@ -349,27 +298,3 @@ def test_a_mount_that_hangs_holds_up_nobody_but_its_own_job(tmp_path: Path) -> N
         assert "storage" in {advice["kind"] for advice in answer["decision"]["advice"]}
         service.process.terminate()
         assert service.process.wait(patience(20)) == 0
-
-
-# ---- several services on one database
-
-
-def test_two_services_on_one_database_give_one_answer_and_one_takes_over_when_the_other_dies(
-    tmp_path: Path,
-) -> None:
-    database = tmp_path / "state.sqlite"
-    with running_service(CORPUS, database) as one, running_service(CORPUS, database) as two:
-        with concurrent.futures.ThreadPoolExecutor(9) as pool:
-            waiting = pool.submit(decision, two, "both")  # asked before anybody told
-            bodies = [report("both", f"agent-{n}", CORPUS / "assertion") for n in range(8)]
-            told = pool.map(tell, [one, two] * 4, bodies)
-            assert {answer.status_code for answer in told} == {202}
-            first = waiting.result(patience())
-        only_one = tell(one, report("one", "a", CORPUS / "import_error"))
-        assert only_one.status_code == 202
-        assert decision(one, "both") == decision(two, "both") == first
-        assert decision(two, "one") == decision(one, "one")
-        assert decision(two, "one")["decision"]["action"] == "STOP"
-        assert tell(one, report("orphan", "a", CORPUS / "import_error")).status_code == 202
-        one.kill()
-        assert decision(two, "orphan")["decision"]["action"] == "STOP"

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.xdist_group("attrsvc")
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     database = tmp_path_factory.mktemp("contract") / "state.sqlite"
-    with running_service(CORPUS, database, "--rate-limit", "0") as running:
+    with running_service(CORPUS, database, "--rate-limit", "0", "--no-token") as running:
         yield running
 
 
 def is_a_long_poll(wait: object) -> bool:
     """It is right, and slow."""
-    from aorta.attribution.service.api import LONGEST_WAIT
+    from aorta.attribution.service import LONGEST_WAIT
 
     try:
         return not isinstance(wait, bool) and 0 < float(str(wait)) <= LONGEST_WAIT

@@ -15,7 +15,7 @@ from support.services import requirements
 from support.services.postgres import Postgres, start_postgres
 
 if TYPE_CHECKING:  # 0.2 s in every worker that only collects
-    from aorta.attribution.service.store import CycleKey, Report, Store
+    from aorta.attribution.service.store import CycleKey, Store
 
 pytestmark = pytest.mark.xdist_group("attrsvc")
 
@@ -54,24 +54,23 @@ def cycle_of(job: str, name: str) -> "CycleKey":
     return CycleKey(job, name)
 
 
-def report(key: "CycleKey", agent: str) -> "Report":
-    from aorta.attribution.service.store import Report
-
-    return Report(key, agent, json.dumps({"agent": agent}))
+def add(store: "Store", key: "CycleKey", *agents: str) -> None:
+    for agent in agents:
+        store.add_report(key, agent, json.dumps({"agent": agent})).result(30)
 
 
 def test_a_report_is_kept_once_however_often_it_comes(url: str, job: str) -> None:
     key, store = cycle_of(job, "0"), opened(url)
-    store.add_reports([report(key, "a"), report(key, "b"), report(key, "a")]).result(30)
-    store.add_reports([report(key, "b")]).result(30)
+    add(store, key, "a", "b", "a", "b")
     assert store.digests(key).result(30) == {"a", "b"}
-    assert [json.loads(body)["agent"] for body in store.reports(key).result(30)] == ["a", "b"]
+    kept = store.reported(key).result(30).reports
+    assert [json.loads(body)["agent"] for body in kept] == ["a", "b"]
     store.close()
 
 
 def test_the_first_decision_stands_whoever_comes_second(url: str, job: str) -> None:
     key, stores = cycle_of(job, "0"), [opened(url), opened(url)]
-    stores[0].add_reports([report(key, "a")]).result(30)
+    add(stores[0], key, "a")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         said = list(
             pool.map(lambda n: stores[n % 2].decide(key, {"decision": n}).result(60), range(16))
@@ -87,7 +86,7 @@ def test_the_first_decision_stands_whoever_comes_second(url: str, job: str) -> N
 def test_what_is_undecided_is_found_again_by_a_successor(url: str, job: str) -> None:
     first = opened(url)
     for cycle in ("0", "1"):
-        first.add_reports([report(cycle_of(job, cycle), "a")]).result(30)
+        add(first, cycle_of(job, cycle), "a")
     first.decide(cycle_of(job, "0"), {"decision": "x"}).result(30)
     first.close()
     second = opened(url)
@@ -101,7 +100,8 @@ def test_what_is_undecided_is_found_again_by_a_successor(url: str, job: str) -> 
 def test_jobs_are_listed_page_by_page(url: str, job: str) -> None:
     store = opened(url)
     names = [f"{job}-{number}" for number in range(5)]
-    store.add_reports([report(cycle_of(name, "0"), "a") for name in names]).result(30)
+    for name in names:
+        add(store, cycle_of(name, "0"), "a")
     pages = [job_row["job_id"] for job_row in store.jobs(2, names[1]).result(30)]
     assert pages == names[2:4]
     store.close()
@@ -122,9 +122,9 @@ def test_a_clock_that_is_set_back_does_not_reorder_a_jobs_cycles(
     store, keys = opened(url), [cycle_of(job, name) for name in ("z", "m", "a")]
     for key, now in zip(keys, (2_000.0, 1_000.0, 1_000.0), strict=True):
         monkeypatch.setattr(time, "time", lambda now=now: now)
-        store.add_reports([report(key, "a")]).result(30)
+        add(store, key, "a")
         store.decide(key, {"decision": key.cycle_id}).result(30)
-    before = [name for name, _ in store.answers_before(keys[2]).result(30)]
+    before = [name for name, _ in store.reported(keys[2]).result(30).earlier]
     assert before == ["z", "m"]
     assert [row.key for row in store.cycles_of(job).result(30)] == keys
     store.close()
@@ -133,8 +133,8 @@ def test_a_clock_that_is_set_back_does_not_reorder_a_jobs_cycles(
 def test_whoever_no_longer_waits_does_not_stop_the_store(url: str, job: str) -> None:
     store, key = opened(url), cycle_of(job, "0")
     for _ in range(200):
-        store.add_reports([report(key, "a")]).cancel()
-    store.add_reports([report(key, "b")]).result(30)
+        store.add_report(key, "a", "{}").cancel()
+    add(store, key, "b")
     assert "b" in store.digests(key).result(30)
     store.close()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aorta.attribution.client import JsonClient
+from aorta.attribution.client import JsonClient, token_for
 from aorta.launch.http_source import HttpSource
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
 from support.attribution_service import running_service
@@ -32,15 +32,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.url
 
 
+def opened(url: str) -> Any:
+    """With the token that the service made, which this user's callers find."""
+    headers = {"Authorization": f"Bearer {token_for(url)}"}
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers))
+
+
 def counted(url: str) -> list[float]:
     """Reports and analyses so far."""
-    with urllib.request.urlopen(f"{url}/metrics") as answer:
+    with opened(f"{url}/metrics") as answer:
         rows = dict(row.rsplit(" ", 1) for row in answer.read().decode().splitlines())
     return [float(rows[f"aorta_{what}_total"]) for what in ("triggers", "analyses")]
 
 
 def jobs_of(url: str) -> set[str]:
-    with urllib.request.urlopen(f"{url}/v1/jobs") as told:
+    with opened(f"{url}/v1/jobs") as told:
         return {job["job_id"] for job in json.load(told)["jobs"]}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from aorta.attribution.client import token_for
 from support import fork_server
 from support.aorta_cli import environ
 from support.waiting import patience
@@ -25,7 +26,14 @@ class Service:
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
 
+    @property
+    def token(self) -> str | None:
+        """The token it made, where it did."""
+        return token_for(self.url)
+
     def client(self, token: str | None = None) -> httpx.Client:
+        """One with this token, or with that which the service made."""
+        token = token or self.token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # no TLS here: the certificates of the machine, which `verify` reads, take 30 ms a client
         return httpx.Client(base_url=self.url, headers=headers, timeout=patience(), verify=False)
@@ -37,8 +45,8 @@ class Service:
         return [int(child) for child in listed.stdout.split()]
 
     def workers(self) -> list[int]:
-        """The processes that analyse."""
-        return [child for child in self.children() if "spawn_main" in _command_of(child)]
+        """The server that every analysis is forked from."""
+        return [child for child in self.children() if "forkserver" in _command_of(child)]
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)

@@ -51,12 +51,12 @@ _PLAIN = (
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.decision:warm_up"),
     "attrsvc": (
-        *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
+        *("aorta.cli.attrsvc", "aorta.attribution.service", "aorta.attribution.server"),
         "aorta.attribution.service.store",
     ),
     "mcp": (
-        *("aorta.cli.mcp", "aorta.attribution.mcp_server:built_in"),
-        "aorta.attribution.service.server",
+        *("aorta.cli.mcp", "aorta.attribution.mcp_server"),
+        "aorta.attribution.server",
     ),
 }
 _READ_AT_THE_START = (

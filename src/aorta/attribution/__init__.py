@@ -14,7 +14,6 @@ from aorta.attribution.classify import Said, named
 from aorta.attribution.events import Event, Reading, Registry, built_in
 from aorta.attribution.events.scanning import read_ends, read_whole
 from aorta.attribution.evidence import (
-    earlier_sources,
     failures_with_times,
     kernel_sources,
     read_dumps,
@@ -22,7 +21,7 @@ from aorta.attribution.evidence import (
     stragglers,
 )
 from aorta.attribution.logs import ReadableLog
-from aorta.attribution.logs.fields import in_one_calendar
+from aorta.attribution.logs.prefixes import in_one_calendar
 from aorta.attribution.nouns import (
     Action,
     Advice,
@@ -96,25 +95,17 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading)
-    finding = conclude(_without_noise(facts, evidence, registry))
+    finding = conclude(facts)
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    whole = _facts(evidence, logs, read_whole(everything, registry))
-    return conclude(_without_noise(whole, evidence, registry))
+    return conclude(_facts(evidence, logs, read_whole(everything, registry)))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
     logs, registry = readable_sources(evidence), built_in()
     reading = read_whole([*logs, *kernel_sources(evidence)], registry)
-    return said(_without_noise(_facts(evidence, logs, reading), evidence, registry))
-
-
-def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
-    """The facts without what the job also wrote while it was healthy."""
-    earlier = read_ends(earlier_sources(evidence), registry).events
-    events = without_noise(facts.reading.events, facts.failures, earlier)
-    return replace(facts, reading=replace(facts.reading, events=events))
+    return said(_facts(evidence, logs, reading))
 
 
 def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
@@ -129,7 +120,7 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
-        reading=replace(reading, events=events),
+        reading=replace(reading, events=without_noise(events, failures)),
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),

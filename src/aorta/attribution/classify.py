@@ -19,9 +19,9 @@ from importlib import resources
 from itertools import pairwise
 
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.events.tracebacks import FRAME, Frame
 from aorta.attribution.logs import LogLine, ReadableLog, cleaned, tail_of
 from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
+from aorta.core.raised import FRAME, Frame
 
 WEIGHTS = "model.tsv"
 SCALE = 100  # weights are stored as whole numbers
@@ -112,8 +112,8 @@ def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) 
     lines = [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
     raised = None if event is None else event.raised
     text = "" if event is None else (raised.exception if raised else event.text)
-    shown = [Frame(f["file"], 0, f["function"] or "") for f in map(FRAME.match, lines) if f]
-    frames = raised.frames if raised else shown
+    shown = [Frame(f["file"], f["function"] or "") for f in map(FRAME.match, lines) if f]
+    frames = raised.block.frames if raised else shown
     around = [line for line in _statements(lines) if line not in text]
     return replace(
         said_of(text, raised is not None),

@@ -8,7 +8,6 @@ the same user find it there by the address of the server. It is made anew at eve
 who took the port meanwhile learned nothing of worth.
 """
 
-import ipaddress
 import json
 import os
 import secrets
@@ -90,7 +89,6 @@ class JsonClient:
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _SHORTEST_TOKEN = 8
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_CONNECTIONS = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 
 
 def read_token(path: Path | None) -> str | None:
@@ -146,20 +144,3 @@ def _place(host: str, port: int) -> Path:
     base = os.environ.get("XDG_STATE_HOME")
     state = Path(base) if base else Path.home() / ".local" / "state"
     return state / "aorta" / "tokens" / f"{host.split('.', maxsplit=1)[0]}-{port}"
-
-
-def user_of(caller: tuple[str, int]) -> int | None:
-    """The user whose process holds the other end of a connection of this machine, as the kernel's
-    table of connections has it; None where that does not say.
-    """
-    address = ipaddress.ip_address(caller[0])
-    if not address.is_loopback:
-        return None
-    words = [address.packed[at : at + 4][::-1] for at in range(0, len(address.packed), 4)]
-    own = f"{b''.join(words).hex()}:{caller[1]:04x}".upper()
-    try:
-        rows = _CONNECTIONS[address.version].read_text(encoding="ascii").splitlines()[1:]
-    except OSError:
-        return None
-    found = (row.split() for row in rows if own in row)
-    return next((int(fields[7]) for fields in found if fields[1] == own), None)

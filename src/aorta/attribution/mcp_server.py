@@ -16,11 +16,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from aorta.attribution import attribute
 from aorta.attribution.client import HttpError, JsonClient
 from aorta.attribution.documents import attribution_document
-from aorta.attribution.events import built_in
 from aorta.attribution.evidence import failures_of, find_logs
 from aorta.attribution.jail import PathJail
-from aorta.attribution.nouns import Evidence, FailureClass
-from aorta.attribution.policy import RULES
+from aorta.attribution.nouns import Evidence
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.version import __version__
 
@@ -29,8 +27,7 @@ T = TypeVar("T")
 
 _INSTRUCTIONS = (
     "Says what killed a training job's cycle and whether a restart can help. Start with "
-    "attribute_log on the logs of "
-    "all ranks; explain_finding says why the decision follows from the class."
+    "attribute_log on the logs of all ranks."
 )
 
 
@@ -68,18 +65,6 @@ def create_server(roots: Sequence[Path], service: JsonClient | None = None) -> M
         except HttpError as wrong:
             raise InfrastructureError(f"the attribution service did not answer: {wrong}") from None
 
-    @server.tool()
-    @in_a_sentence
-    def explain_finding(failure_class: str) -> dict[str, Any]:
-        """Why a class of failure gets the decision it gets, and what is known to cause it."""
-        return explain(failure_class)
-
-    @server.tool()
-    @in_a_sentence
-    def list_patterns(failure_class: str | None = None) -> list[dict[str, Any]]:
-        """The patterns failures are recognised by, all or of one class."""
-        return patterns(failure_class)
-
     return server
 
 
@@ -94,33 +79,3 @@ def in_a_sentence(tool: Callable[P, T]) -> Callable[P, T]:
             raise ToolError(str(wrong)) from None
 
     return told
-
-
-def explain(failure_class: str) -> dict[str, Any]:
-    kind = _class(failure_class)
-    rule = RULES[kind]
-    rows = [row for row in built_in().patterns if row.failure_class is kind]
-    advice = sorted({row.advice.text for row in rows if row.advice})
-    return {
-        "class": kind.value,
-        "first_occurrence": rule.policy.value,
-        "because": rule.why,
-        "advice": advice,
-        "recognised_by": [row.id for row in rows],
-    }
-
-
-def patterns(failure_class: str | None) -> list[dict[str, Any]]:
-    wanted = None if failure_class is None else _class(failure_class)
-    return [
-        row.model_dump(mode="json", include={"id", "role", "certainty", "regex", "origin"})
-        | {"class": row.failure_class.value, "example": row.hits[0]}
-        for row in built_in().patterns
-        if wanted in {None, row.failure_class}
-    ]
-
-
-def _class(name: str) -> FailureClass:
-    if name not in set(FailureClass):
-        raise UsageError(f"{name!r} is no failure class; expected one of {', '.join(FailureClass)}")
-    return FailureClass(name)

@@ -52,16 +52,17 @@ def command(
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
     POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics,
-    /docs; and the /logs wire of NVIDIA's resiliency extension. Callers of another user or machine
-    need a token: the one of --token-file, or one that is made and kept where only you can read it.
+    /docs; and the /logs wire of NVIDIA's resiliency extension. Callers need a token: the one of
+    --token-file, or one that is made and kept where only you can read it, and where `aorta launch`
+    and `aorta mcp` look for it.
     Exit codes: 0 stopped, 2 the command line is wrong, 5 the database cannot be opened, the port is
     taken, or the extra `service` is missing.
     """
     from aorta.core.errors import InfrastructureError
 
     try:
-        from aorta.attribution.service.api import Settings, create_app, database_url
-        from aorta.attribution.service.server import leave, listen, serve, url_of
+        from aorta.attribution.server import leave, listen, serve, url_of
+        from aorta.attribution.service import Settings, create_app, database_url
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
@@ -71,16 +72,15 @@ def command(
         roots,
         database_url(db),
         access.token,
-        access.own_user_is_free,
         rate_limit,
         keep_days,
         max_no_progress_cycles,
     )
     app = create_app(settings)
     listener = listen(host, port)
-    say(f"aorta: attribution service at {url_of(listener)}")
-    if keep_days:
-        say(f"aorta: a job is forgotten {keep_days:g} days after its last report (--keep-days)")
     with access.told(host, listener.getsockname()[1]):
+        if keep_days:
+            say(f"aorta: a job is forgotten {keep_days:g} days after its last report (--keep-days)")
+        say(f"aorta: attribution service at {url_of(listener)}")
         serve(app, listener)
     leave()

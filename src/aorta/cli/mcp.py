@@ -37,7 +37,7 @@ def command(
     token_file: Path | None,
     no_token: bool,
 ) -> None:
-    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) over MCP.
+    """Offer attribution (attribute_log, get_decision) over MCP.
 
     --token-file: asked of callers (http) and shown to the service; without it both find the token
     that a server of yours made. Exit codes: 0 the client went away or it was stopped, 2 the command
@@ -48,7 +48,7 @@ def command(
     try:
         from aorta.attribution.client import JsonClient, token_for
         from aorta.attribution.mcp_server import create_server
-        from aorta.attribution.service.server import Guard, RateLimit, leave, listen, serve, url_of
+        from aorta.attribution.server import Guard, RateLimit, leave, listen, serve, url_of
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
@@ -61,14 +61,9 @@ def command(
     if transport == "stdio":
         server.run("stdio")
         return
-    app = Guard(
-        server.streamable_http_app(host=host),
-        token=access.token,
-        limit=RateLimit(0),
-        own_user_is_free=access.own_user_is_free,
-    )
+    app = Guard(server.streamable_http_app(host=host), token=access.token, limit=RateLimit(0))
     listener = listen(host, port)
-    say(f"aorta: MCP server at {url_of(listener)}/mcp")
     with access.told(host, listener.getsockname()[1]):
+        say(f"aorta: MCP server at {url_of(listener)}/mcp")
         serve(app, listener)
     leave()

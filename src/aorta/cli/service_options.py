@@ -13,7 +13,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Access:
-    """Who may ask: holders of the given token; without one, this user, or holders of a new one."""
+    """Who may ask: holders of the given token, or of one that is made."""
 
     def __init__(self, token_file: Path | None, no_token: bool) -> None:
         from aorta.attribution.client import new_token, read_token
@@ -23,7 +23,7 @@ class Access:
             raise UsageError("--no-token and --token-file exclude each other")
         self.shown = read_token(token_file)  # what was given: shown to other services too
         self.token = None if no_token else self.shown or new_token()
-        self.own_user_is_free = self._made = token_file is None and not no_token
+        self._made = token_file is None and not no_token
 
     @contextmanager
     def told(self, host: str, port: int) -> Iterator[None]:
@@ -32,7 +32,7 @@ class Access:
 
         if self.token is not None and self._made:
             with made_token(self.token, port) as path:
-                say(f"aorta: other users and machines need the token in {path}")
+                say(f"aorta: callers need the token in {path}; aorta launch and aorta mcp find it")
                 yield
             return
         if self.token is None:

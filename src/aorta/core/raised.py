@@ -18,7 +18,7 @@ from aorta.core.templates import ANYTHING, HEADER, WRITER, by_writer, lines_of, 
 
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.+?))?\s*$')
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.+?))?\s*$')
 _BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):\d+ in (?P<function>\S+)")
 _BOXED_SOURCE = re.compile(r"❱\s*\d+\s*│?(?P<text>.*?)│?\s*$")
 _BOX = re.compile(r"^[╭╰│─╮╯┃┏┗━┓┛]")
@@ -140,7 +140,9 @@ def causes_in(text: str) -> tuple[Cause, ...]:
 
 
 @dataclass
-class _Frame:
+class Frame:
+    """One frame of a traceback, with its source line where that was shown."""
+
     file: str
     function: str
     source: str = ""
@@ -159,10 +161,10 @@ class _Frame:
 
 
 @dataclass
-class _Block:
+class Block:
     """One traceback as it is read."""
 
-    frames: list[_Frame] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     type: str = ""
     message: str = ""
     linked: bool = False  # the one after it follows from it
@@ -203,29 +205,29 @@ def _message(kind: str, message: str) -> str:
     return template(message)
 
 
-def _raised_beneath(frame: _Frame | None) -> str:
+def _raised_beneath(frame: Frame | None) -> str:
     """`BUILT_IN` where the line that a frame shows raises nothing itself."""
     source = frame.source.strip() if frame else ""
     return BUILT_IN if source and not _RAISES.search(source) else ""
 
 
-def _line_of(frame: _Frame | None) -> str:
+def _line_of(frame: Frame | None) -> str:
     """A digest of the line that a frame shows; empty where it shows none."""
     words = frame.source.split() if frame else []
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12] if words else ""
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+def _blocks(lines: Sequence[str]) -> Iterator[Block]:
     """Every traceback of one writer, in its order; one that lost its head begins with a frame."""
     at, before = 0, 0
-    last: _Block | None = None
+    last: Block | None = None
     while at < len(lines):
         line = lines[at]
         crash = _CRASH.match(line)
-        if not (crash or HEADER in line or _FRAME.match(line)):
+        if not (crash or HEADER in line or FRAME.match(line)):
             at += 1
             continue
-        read = _read_crash if crash else _read_traceback
+        read = _read_crash if crash else read_traceback
         block, at = read(lines, at)
         if block is None:
             continue
@@ -238,7 +240,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
         yield last
 
 
-def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str) -> None:
+def _tie(last: Block | None, block: Block, between: Sequence[str], above: str) -> None:
     """How a traceback follows from the one before it, and whether the program survived it."""
     head = between[-1].partition(HEADER)[0] if between else ""
     block.ignored = _IGNORED.search(above) is not None
@@ -252,19 +254,23 @@ def _tie(last: _Block | None, block: _Block, between: Sequence[str], above: str)
         block.survived, block.ignored = last.survived, last.ignored
 
 
-def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
-    """The traceback at this line and the line behind it; None where it has no end."""
+def read_traceback(
+    lines: Sequence[str], at: int, most_foreign: int = _FOREIGN
+) -> tuple[Block | None, int]:
+    """The traceback at this line and the line behind it; None where it has no end, or more lines of
+    other writers in it.
+    """
     first = at
     strip = _margin_of(lines, at)
-    block, foreign = _Block(), 0
+    block, foreign = Block(), 0
     at += HEADER in lines[at]
-    while at < len(lines) and foreign <= _FOREIGN:
+    while at < len(lines) and foreign <= most_foreign:
         text = strip(lines[at])
-        frame = _FRAME.match(text) or _BOXED_FRAME.match(text)
+        frame = FRAME.match(text) or _BOXED_FRAME.match(text)
         boxed = _BOXED_SOURCE.search(text) if _BOX.match(text) else None
         if frame:
             function = (frame["function"] or "<module>").strip()
-            block.frames.append(_Frame(frame["file"], function))
+            block.frames.append(Frame(frame["file"], function))
         elif boxed and block.frames:
             block.frames[-1].source = boxed["text"].strip()
         elif HEADER in text or not text.strip() or _BOX.match(text):
@@ -282,9 +288,9 @@ def _read_traceback(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
 
 
 def _ended(
-    block: _Block, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
-) -> _Block:
-    block.type, block.message = _type_and_message(strip(lines[at]))
+    block: Block, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
+) -> Block:
+    block.type, block.message = type_and_message(strip(lines[at]))
     for ahead in range(at + 1, min(len(lines), at + 3)):
         if not _ANNOUNCES.search(block.message):
             break
@@ -296,7 +302,8 @@ def _ended(
     return block
 
 
-def _type_and_message(line: str) -> tuple[str, str]:
+def type_and_message(line: str) -> tuple[str, str]:
+    """Of a traceback's last line; a type without its module."""
     found = _EXCEPTION.match(line)
     if found is None:
         return line.partition(":")[0], line.partition(":")[2].strip()
@@ -330,25 +337,25 @@ def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
     return strip
 
 
-def _read_crash(lines: Sequence[str], at: int) -> tuple[_Block | None, int]:
+def _read_crash(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
     """The frames under a "Fatal Python error", which prints the most recent call first."""
     first = at
     fatal = next((m for line in lines[max(0, at - 4) : at] if (m := _FATAL.match(line))), None)
-    block = _Block(type=fatal["what"].strip() if fatal else "crash")
+    block = Block(type=fatal["what"].strip() if fatal else "crash")
     at += 1
-    while at < len(lines) and (frame := _FRAME.match(lines[at])):
-        block.frames.insert(0, _Frame(frame["file"], frame["function"] or "<module>"))
+    while at < len(lines) and (frame := FRAME.match(lines[at])):
+        block.frames.insert(0, Frame(frame["file"], frame["function"] or "<module>"))
         at += 1
     block.lines = (first, at)
     block.ignored = fatal is None
     return (block if block.frames else None), at
 
 
-def _chains(blocks: Iterable[_Block], writer: str) -> Iterator[Cause]:
+def _chains(blocks: Iterable[Block], writer: str) -> Iterator[Cause]:
     """Linked tracebacks as one cause each. What follows from a cause in the same chain without
     saying more is left out of it.
     """
-    chain: list[_Block] = []
+    chain: list[Block] = []
     for block in blocks:
         if chain and chain[-1].quotes:
             chain.insert(0, block)
@@ -358,24 +365,14 @@ def _chains(blocks: Iterable[_Block], writer: str) -> Iterator[Cause]:
             chain.append(block)
             goes_on = block.linked or block.quotes
         if not goes_on:
-            yield _cause(chain, writer)
+            yield cause_of(chain, writer)
             chain = []
     if chain:
-        yield _cause(chain, writer)
+        yield cause_of(chain, writer)
 
 
-def cause_of(chain: Iterable[tuple[str, Iterable[tuple[str, str, str]]]]) -> Cause:
-    """The cause of a chain that another reader found: of each exception its line ("Type: message")
-    and its frames, the innermost last, each with file, function and source.
-    """
-    blocks = [
-        _Block([_Frame(*frame) for frame in frames], *_type_and_message(line))
-        for line, frames in chain
-    ]
-    return _cause(blocks, "")
-
-
-def _cause(chain: Sequence[_Block], writer: str) -> Cause:
+def cause_of(chain: Sequence[Block], writer: str = "") -> Cause:
+    """The cause that a chain of tracebacks tells of, each tied to the next."""
     least = min(block.weight for block in chain)
     kept = [block.raised() for block in chain if block.weight is least]
     survived = all(block.survived or block.ignored for block in chain)

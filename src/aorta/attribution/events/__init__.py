@@ -40,22 +40,24 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from aorta.attribution.events.tracebacks import Traceback
 from aorta.attribution.logs import LogLine, Piece, ReadableLog
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
+from aorta.core.raised import Block, Frame
 from aorta.core.templates import shortened, template
 
 RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
     "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes",
     "shell", "codes", "words", "names", "python",
 )  # fmt: skip
-_SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow
 
 
 def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+_Literal = Annotated[str, Field(min_length=4)]
 
 
 class PatternAdvice(StrictModel):
@@ -81,7 +83,8 @@ class Pattern(StrictModel):
     regex: str = Field(min_length=1)
     role: Role = Field(default=Role.ROOT, strict=False)
     certainty: Certainty = Field(strict=False)
-    triggers: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    # Shorter literals would be found everywhere, and make the fast pass slow.
+    triggers: Annotated[tuple[_Literal, ...], BeforeValidator(_tuple)] = ()
     frame: str | None = None  # must match the innermost `file.py:function` of the traceback
     stack: str | None = None  # must match somewhere in the frames, outermost first
     source: str | None = None  # must match the program's own source line in the traceback
@@ -103,12 +106,6 @@ class Pattern(StrictModel):
         if (self.on == "exception") == bool(self.triggers):
             raise UsageError(
                 "a pattern on `line` or `exit` needs triggers; one on `exception` has none"
-            )
-        short = next((t for t in self.triggers if len(t) < _SHORTEST_TRIGGER), None)
-        if short is not None:
-            raise UsageError(
-                f"the trigger {short!r} is too short; expected {_SHORTEST_TRIGGER} characters or "
-                "more"
             )
         return self
 
@@ -174,21 +171,17 @@ class Registry:
                 by_trigger.setdefault(trigger, []).append(pattern)
         self.by_trigger = {trigger: tuple(patterns) for trigger, patterns in by_trigger.items()}
 
-    def exception(
+        # What ended one rank ended many, and is asked for more than once of each.
+        self.exception = lru_cache(maxsize=4096)(self._exception)
+
+    def _exception(
         self, text: str, raised: RaisedAt | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The pattern that says most about an exception."""
-        return _first_to_match(self, text, raised)
-
-
-@lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
-def _first_to_match(
-    registry: Registry, text: str, raised: RaisedAt | None
-) -> tuple[Pattern, re.Match[str]] | None:
-    for pattern in registry.on_exception:
-        if (match := pattern.match(text, raised)) is not None:
-            return pattern, match
-    return None
+        for pattern in self.on_exception:
+            if (match := pattern.match(text, raised)) is not None:
+                return pattern, match
+        return None
 
 
 @cache
@@ -249,6 +242,34 @@ _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
 
 BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
 FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
+
+
+def frame_name(frame: Frame) -> str:
+    """`loader.py:read`"""
+    return f"{frame.file.rsplit('/', 1)[-1]}:{frame.function}"
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """One exception with its frames. `survived`: the program reported it and went on."""
+
+    exception: str  # "Type: message" and a few lines of what follows
+    block: Block
+    line: LogLine  # its headline, and who wrote it
+    begins: int  # of the header
+    until: int = 0  # of the last line of its message
+    is_linked: bool = False  # to the traceback that is printed after it
+    survived: bool = False
+    ignored: bool = False  # it ended nothing but a thread or a destructor
+
+    @property
+    def names(self) -> list[str]:
+        return [frame_name(frame) for frame in self.block.frames]
+
+    @property
+    def own_frame(self) -> Frame | None:
+        """The innermost frame of the program itself, below which only libraries stand."""
+        return next((f for f in reversed(self.block.frames) if not f.is_library), None)
 
 
 @dataclass(frozen=True)

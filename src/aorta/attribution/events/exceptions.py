@@ -1,10 +1,14 @@
 """Exceptions in a log as events: with their traceback, cut off from it, quoted by others, or
 printed by the C++ runtime.
+
+Tracebacks stand in logs prefixed, interleaved, coloured, boxed, chained, or merely logged. The
+lines of one writer are gathered here; `core.raised` reads them.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 
 from aorta.attribution.events import (
     ANY_EXCEPTION,
@@ -14,17 +18,12 @@ from aorta.attribution.events import (
     Event,
     RaisedAt,
     Registry,
+    Traceback,
     event_of,
+    frame_name,
     occurrences,
     stable,
     weak_event,
-)
-from aorta.attribution.events.tracebacks import (
-    HEADER,
-    Traceback,
-    frames_above,
-    read_traceback,
-    unfolded,
 )
 from aorta.attribution.logs import (
     MARGIN,
@@ -36,12 +35,15 @@ from aorta.attribution.logs import (
     lines_after,
 )
 from aorta.attribution.nouns import Certainty, FailureClass, Role
+from aorta.core.raised import FRAME, Block, Frame, read_traceback, type_and_message
+from aorta.core.templates import HEADER
 
+_HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
 _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
 _CHECK = b"Check failed: "
 _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
-LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
+LITERALS = (_HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
 _FRAMES_IN_SIGNATURE = 3
 TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
@@ -94,7 +96,7 @@ def exceptions(
     piece: Piece, literals: list[bytes], source: ReadableLog, registry: Registry
 ) -> ExceptionsFound:
     told = ExceptionsFound((), ())
-    if HEADER in literals:
+    if _HEADER in literals:
         told = _with_tracebacks(piece, source, registry)
     found = list(told.events)
     seen = {event.offset for event in found}
@@ -114,7 +116,7 @@ def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> E
     events: list[Event] = []
     extents: list[tuple[int, int, tuple[int | None, str]]] = []
     headlines: set[int] = set()
-    for position in occurrences(piece, HEADER):
+    for position in occurrences(piece, _HEADER):
         traceback = _traceback_at(piece, position, source)
         if traceback is None:
             continue
@@ -143,10 +145,12 @@ def _headless(
             above = line_start(piece.data, max(0, begin - BLOCK))
             lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
             message = _WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", whole_text(piece, line, source))
+            headline = message.partition("\n")[0]
+            frames = _frames_above([above for above in lines if above.who == line.who])
             traceback = Traceback(
                 exception=message,
-                frames=frames_above(lines, line.who),
-                line=replace(line, text=message.partition("\n")[0], level=""),
+                block=Block(frames, *type_and_message(headline)),
+                line=replace(line, text=headline, level=""),
                 begins=line.offset,
                 until=line.offset,
                 survived=bool(line.level),
@@ -217,18 +221,37 @@ def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -
     return weak_event(line, source, name, FailureClass.USER_EXCEPTION, shown, words)
 
 
+# ---- tracebacks
+
+
+_IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
+_LOGGED = re.compile(r"\b(?:ERROR|CRITICAL|EXCEPTION)\b|^E\d{3,4} ")
+_LOUD = {"ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
+_GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
+_OTHER_PROGRAM = re.compile(r"(?:srun|slurmstepd\S*|sbatch|salloc|kernel): ")
+_LINKS = (  # to the traceback that is printed after it
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+    "Original Traceback (most recent call last):",
+)
+_MOST_LINES = (60, 400)  # of a traceback: most are short
+_CONTINUATION = 6
+_MOST_CRASH_LINES = 40
+_CRASH_FRAMES = 3
+
+
 def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:
     begin = line_start(piece.data, position)
     header = line_at(piece.data, position, source, piece.offset)
-    folded = unfolded(_whole_line(piece, begin), header.rank, header.offset)
-    if folded and not header.text.startswith("{"):
-        told = read_traceback(folded, None)
+    folded = _unfolded(piece, begin, header)
+    if folded:
+        told = _traceback(folded, None)
         if told is not None:
             return replace(told, survived=True)
     before = None
     if begin > 1:
         before = line_at(piece.data, begin - 2, source, piece.offset)
-    told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    told = _traceback(lines_after(piece.data, begin, source, piece.offset), before)
     if told is None:
         return None
     spawned = None if before is None else _SPAWNED.match(before.text)
@@ -239,15 +262,138 @@ def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback
     return replace(told, line=replace(told.line, rank=rank))
 
 
-def _whole_line(piece: Piece, begin: int) -> str:
-    """A line that holds a whole traceback is longer than other lines are ever read."""
+def _unfolded(piece: Piece, begin: int, header: LogLine) -> list[LogLine]:
+    """The lines of a traceback that a structured logger folded into one; none if not folded."""
     end = piece.data.find(b"\n", begin, begin + MARGIN)
-    return piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
+    raw = piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
+    at = raw.find(HEADER)
+    if at < 0 or "\\n" not in raw[at:] or header.text.startswith("{"):
+        return []
+    lines = raw[at:].replace('\\"', '"').replace("\\\\", "\\").split("\\n")
+    return [LogLine(line.rstrip('"}] '), header.rank, header.offset) for line in lines]
+
+
+def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
+    """The traceback whose header is the first of `lines`; other ranks' lines are passed over."""
+    reader = iter(lines)
+    header = next(reader, None)
+    while header is not None and HEADER not in header.text:  # a logger folded them into one
+        before, header = header, next(reader, None)
+        if header is not None and header.offset != before.offset:
+            return None
+    if header is None:
+        return None
+    margin = len(header.text) - len(header.text.lstrip(" "))
+    written = _written_by(header, reader)
+    own: list[LogLine] = []
+    block: Block | None = None
+    for most in _MOST_LINES:
+        own += [_without(margin, line) for line in islice(written, most - len(own))]
+        texts = [HEADER, *_without_quoting([line.text for line in own])]
+        block, _ = read_traceback(texts, 0, most)
+        if block is not None:
+            break
+    if block is None:
+        return None
+    at = block.lines[1] - 1
+    line, text = own[at], _GROUP_MARGIN.sub("", own[at].text)
+    rest, until, is_linked = _after(own[at + 1 :], line.offset)
+    time = line.time if line.time is not None else header.time
+    return Traceback(
+        exception="\n".join([text, *rest]),
+        block=block,
+        line=replace(header, text=text, offset=line.offset, time=time, level=""),
+        begins=header.offset,
+        until=until,
+        is_linked=is_linked,
+        survived=_survived(header, before),
+        ignored=before is not None and _IGNORED.match(before.text) is not None,
+    )
+
+
+def _written_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """The lines of the process that wrote `header`; an unmarked line is the last writer's."""
+    is_own = True
+    for line in lines:
+        if line.who != (None, ""):
+            is_own = line.who == header.who
+        if is_own:
+            yield line
+
+
+def _without_quoting(texts: Sequence[str]) -> Iterator[str]:
+    """Without lines that frames stand right below: they end no traceback, but quote what they were
+    raised from, as Ray does, or are another writer's.
+    """
+    for text, below in zip_longest(texts, texts[1:], fillvalue=""):
+        yield text if text[:1].isspace() or not FRAME.match(below) else ""
+
+
+def _without(margin: int, line: LogLine) -> LogLine:
+    """`line` moved left by its header's margin: launchers quote tracebacks with one."""
+    if margin and line.text[:margin].isspace():
+        return replace(line, text=line.text[margin:])
+    return line
+
+
+def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, bool]:
+    """The rest of the message, where it ends, and whether another exception follows."""
+    message: list[str] = []
+    blank = 0
+    for line in islice(lines, 40):
+        text = _GROUP_MARGIN.sub("", line.text)
+        is_linked = text.strip() in _LINKS
+        if is_linked or HEADER in text or _OTHER_PROGRAM.match(text):
+            return message, until, is_linked
+        blank += not text.strip()
+        if blank > 1:
+            break
+        if not blank and len(message) < _CONTINUATION:
+            message.append(text)
+            until = line.offset
+    return message, until, False
+
+
+def _survived(header: LogLine, before: LogLine | None) -> bool:
+    """Whether the program's own logger wrote it: who does that has caught it."""
+    if header.level:
+        return True
+    if before is None or before.who != header.who:
+        return False
+    return before.level in _LOUD or _LOGGED.search(before.text) is not None
+
+
+def _frames_above(lines: Sequence[LogLine]) -> list[Frame]:
+    """The frames that stand right above an exception line whose traceback has lost its head."""
+    frames: list[Frame] = []
+    shown = ""
+    for line in reversed(lines):
+        frame = FRAME.match(line.text)
+        if frame:
+            frames.insert(0, Frame(frame["file"], frame["function"] or "<module>", shown))
+        elif not line.text.startswith("  ") and line.text.strip(" ~^"):
+            break
+        shown = "" if frame else line.text.strip(" ~^") or shown
+    return frames
+
+
+def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
+    """The innermost frames under "Fatal Python error", which prints the latest call first."""
+    frames: list[str] = []
+    for line in islice(lines, _MOST_CRASH_LINES):
+        frame = FRAME.match(line.text)
+        if frame:
+            frames.append(f"{frame['file'].rsplit('/', 1)[-1]}:{frame['function']}")
+        elif frames:
+            break
+    return tuple(frames[:_CRASH_FRAMES])
 
 
 def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
-    stack = " > ".join(frame.name for frame in traceback.frames)
-    raised = RaisedAt(traceback.innermost, traceback.own_line, stack)
+    names = traceback.names
+    stack = " > ".join(names)
+    own = traceback.own_frame
+    raised = RaisedAt(names[-1] if names else None, own.source if own else "", stack)
     known = registry.exception(traceback.exception, raised)
     line = traceback.line
     if known is None:
@@ -256,20 +402,19 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         event = event_of(*known, line, source)
     if event is None:
         return None
-    innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
-    frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
-    kind, _, message = traceback.headline.partition(":")
+    frames = RANDOM.sub("id", " > ".join(names[-_FRAMES_IN_SIGNATURE:]))
+    kind, _, message = line.text.partition(":")
     words = f"{kind}: {stable(message)}"
     return replace(
         event,
         signature=f"{frames} > {words}" if frames else words,
         is_exception=True,
-        place=traceback.place,
+        place=frame_name(own) if own else "",
         stack=stack,
         raised=traceback,
         survived=traceback.survived,
-        leads_on=traceback.link is not None,
-        is_torn=not traceback.frames and traceback.begins != line.offset,
+        leads_on=traceback.is_linked,
+        is_torn=not traceback.names and traceback.begins != line.offset,
     )
 
 

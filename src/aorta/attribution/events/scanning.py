@@ -18,10 +18,10 @@ from aorta.attribution.events.exceptions import (
     LITERALS,
     TORCHRUN_RANK,
     chained,
+    crash_frames,
     exceptions,
     whole_text,
 )
-from aorta.attribution.events.tracebacks import crash_frames
 from aorta.attribution.logs import (
     LogLine,
     Piece,

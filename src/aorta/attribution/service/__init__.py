@@ -1,6 +1,374 @@
 """The attribution service: agents report a failed cycle, one analysis runs, every reader gets the
-one answer.
+one answer. `store` keeps what must survive, `analyses` makes reports into one decision a cycle,
+`workers` run an analysis. Needs the extra `service`.
 
-`store` keeps what must survive, `analyses` turns reports into one decision a cycle, `workers` run
-an analysis, `api` has the two wires, `server` says who may ask. Needs the extra `service`.
+Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
+so that its launcher can use this service unchanged. There a cycle is known by the path of its log.
+`POST /logs` reports a log, `GET /logs` asks for its result; the caller acts on
+`recommendation.action`. Its launcher reports a log before the log is there, and that a cycle has
+ended before the last lines of it are written: a log is read when it has been still for a while.
 """
+
+import asyncio
+import hashlib
+import logging
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import Path as PathParameter
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, StrictInt
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from aorta.attribution.jail import (
+    ADMISSION,
+    PathChecker,
+    PathJail,
+    PathRefusedError,
+    SilentError,
+)
+from aorta.attribution.server import ERROR_RESPONSES, ApiError, Guard, RateLimit
+from aorta.attribution.service.analyses import Analyses, Metrics
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import Analysts, CycleReport, Id
+from aorta.version import __version__
+
+LONGEST_WAIT = 60.0
+_JobId = Annotated[Id, PathParameter()]
+_CycleId = Annotated[Id, PathParameter()]
+_logger = logging.getLogger(__name__)
+
+
+class Accepted(BaseModel):
+    job_id: str
+    cycle_id: str
+    status: Literal["pending", "decided"]
+    duplicate: bool  # this very report was there already
+
+
+class DecisionAnswer(BaseModel):
+    status: Literal["pending", "decided"]
+    decision: dict[str, Any] | None
+    finding: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    allowed_roots: tuple[Path, ...]
+    database_url: str
+    token: str | None = None
+    rate_limit: float = 5000.0  # requests a second from one address
+    keep_days: float = 30.0  # after a job's last report; 0: for good
+    no_progress_limit: int = 3
+
+
+def database_url(database: str) -> str:
+    """A URL as it is, a file name as SQLite."""
+    return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
+
+
+def create_app(settings: Settings) -> Guard:
+    store, metrics = Store(settings.database_url), Metrics()
+    jail = PathJail(settings.allowed_roots)
+    path_checker = PathChecker(jail)
+    analysts = Analysts(jail, settings.no_progress_limit)
+    analyses = Analyses(store, analysts, path_checker, metrics, settings.keep_days)
+    own = _routes(store, path_checker, analyses, metrics)
+    peer = _PeerWire(store, jail, path_checker, analyses)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await analyses.start()
+        yield
+        await analyses.close()
+        store.close()
+
+    app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    for router in (own, _peer_routes(peer)):
+        app.include_router(router)
+    return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
+
+
+def _routes(
+    store: Store, path_checker: PathChecker, analyses: Analyses, metrics: Metrics
+) -> APIRouter:
+    routes = APIRouter(responses=ERROR_RESPONSES)
+
+    @routes.post("/v1/cycles", status_code=202)
+    async def report_cycle(report: CycleReport) -> Accepted:
+        """Report what one agent knows about a failed cycle. Repeating a report changes nothing."""
+        await path_checker.admit(report.log_paths)
+        decided, duplicate = await analyses.report(report)
+        return Accepted(
+            job_id=report.job_id,
+            cycle_id=report.cycle_id,
+            status="decided" if decided else "pending",
+            duplicate=duplicate,
+        )
+
+    @routes.get("/v1/cycles/{job_id}/{cycle_id}/decision")
+    async def read_decision(
+        job_id: _JobId,
+        cycle_id: _CycleId,
+        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
+    ) -> DecisionAnswer:
+        """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
+        return _answer(await analyses.answer(CycleKey(job_id, cycle_id), wait))
+
+    @routes.get("/v1/jobs")
+    async def list_jobs(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        after: Annotated[str, Query(max_length=200, pattern=r"^[ -~]*$")] = "",
+    ) -> dict[str, Any]:
+        """Jobs by name; `after` is the last name of the page before."""
+        return {"jobs": await asyncio.wrap_future(store.jobs(limit, after))}
+
+    @routes.get("/v1/jobs/{job_id}")
+    async def read_job(job_id: _JobId) -> dict[str, Any]:
+        """All cycles of a job, oldest first."""
+        rows = await asyncio.wrap_future(store.cycles_of(job_id))
+        if not rows:
+            raise ApiError(404, "not_found", "nobody has reported a cycle of this job")
+        cycles = [
+            _answer(row.answer).model_dump()
+            | {"cycle_id": row.key.cycle_id, "created": row.created, "decided_at": row.decided}
+            for row in rows
+        ]
+        return {"job_id": job_id, "cycles": cycles}
+
+    @routes.get("/healthz")
+    async def health() -> dict[str, Any]:
+        issues = ["the database refuses"] if store.refuses else []
+        status = "degraded" if issues else "ok"
+        return {"status": status, "backend": "lib", "issues": issues, "version": __version__}
+
+    @routes.get("/metrics", response_class=Response)
+    async def read_metrics() -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return routes
+
+
+def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
+    if answer is None:
+        return DecisionAnswer(status="pending", decision=None, finding=None)
+    return DecisionAnswer(
+        status="decided", decision=answer["decision"], finding=answer.get("finding")
+    )
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _path_refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PathRefusedError)
+    status = 400 if error.code == "invalid_path" else 403
+    return ApiError(status, error.code, error.message).response()
+
+
+async def _store_refused(_request: Request, error: Exception) -> Response:
+    """Its words stay here: they may hold the database's address."""
+    _logger.warning("the database refuses (%s)", type(error).__name__)
+    message = "nothing can be kept at the moment; try again in a second"
+    return ApiError(503, "store_unavailable", message).response()
+
+
+async def _not_served(_request: Request, error: Exception) -> Response:
+    """What the framework refuses, in our form: no such route or method, no readable body."""
+    assert isinstance(error, HTTPException)
+    code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
+    response = ApiError(error.status_code, code or "refused", error.detail).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _malformed(_request: Request, error: Exception) -> Response:
+    """FastAPI's own form, without the input: it may hold a path or a secret."""
+    assert isinstance(error, RequestValidationError)
+    details = [
+        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
+        for problem in error.errors()
+    ]
+    return JSONResponse({"detail": details}, 422)
+
+
+_HANDLERS = {
+    ApiError: _refused,
+    PathRefusedError: _path_refused,
+    SQLAlchemyError: _store_refused,
+    HTTPException: _not_served,
+    RequestValidationError: _malformed,
+}
+
+
+# ---- the wire of NVIDIA's resiliency extension
+
+_PEER_WAIT = 60.0
+_LOOK = 0.25  # seconds between two looks at a log's size
+_STILL = 1.5  # seconds: the peer's log server writes once a second
+_STILL_AT_MOST = 10.0
+_CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
+_AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
+
+
+class LogSubmission(BaseModel):
+    log_path: _AnyPath
+    user: Annotated[str, Field(max_length=200)] = "unknown"
+    job_id: Id | None = None
+    cycle_id: Annotated[StrictInt, Field(ge=0, lt=1 << 31)] | None = None
+    analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
+
+
+class _PeerWire:
+    """What the peer's launcher can ask, apart from how HTTP spells it."""
+
+    def __init__(
+        self, store: Store, jail: PathJail, path_checker: PathChecker, analyses: Analyses
+    ) -> None:
+        self._store, self._jail = store, jail
+        self._path_checker, self._analyses = path_checker, analyses
+
+    async def submit(self, submission: LogSubmission) -> dict[str, Any]:
+        path = await self._admitted(submission.log_path)
+        key = _key(path, submission.job_id, submission.cycle_id)
+        if await asyncio.wrap_future(self._store.add_log(str(path), key)) != key:
+            raise ApiError(
+                400, "invalid_parameter", "this log was reported under another job or cycle"
+            )
+        finished = submission.analysis_intent == "terminal"
+        if finished:
+            await self._analyse(path, key)
+        return {
+            "submitted": True,
+            "normalized_path": str(path),
+            "mode": "single" if finished else "pending",
+            "logs_dir": None,
+            "sched_restarts": 0,
+            "files_analyzed": 0,
+        }
+
+    async def result(self, log_path: str, wait: float, wl_restart: int) -> dict[str, Any]:
+        path = await self._admitted(log_path)
+        key = await asyncio.wrap_future(self._store.owner_of(str(path)))
+        if key is None:
+            raise ApiError(404, "not_found", "nobody has reported this log")
+        if not await self._analyses.is_reported(key):
+            await self._analyse(path, key)
+        return _peer_result(await self._analyses.answer(key, wait), wl_restart)
+
+    async def _admitted(self, text: str) -> Path:
+        path = Path("/".join(self._jail.check_name(text)))
+        if any(seen.is_other for seen in await self._path_checker.admit([text])):
+            raise ApiError(400, "not_regular", "the log is not a regular file")
+        return path
+
+    async def _analyse(self, path: Path, key: CycleKey) -> None:
+        report = CycleReport(
+            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
+        )
+        await self._analyses.report(report, written=lambda: self._written(path))
+
+    async def _written(self, path: Path) -> None:
+        """Return when the log has been still for a while, or after the longest wait."""
+        began = still_since = time.monotonic()
+        size = -1
+        while (now := time.monotonic()) - began < _STILL_AT_MOST:
+            before = size
+            try:
+                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], ADMISSION)
+            except SilentError:
+                return
+            size = seen.size
+            if size != before:
+                still_since = now
+            if size and now - still_since >= _STILL:
+                return
+            await asyncio.sleep(_LOOK)
+
+
+def _peer_routes(wire: _PeerWire) -> APIRouter:
+    routes = APIRouter(responses=ERROR_RESPONSES)
+
+    @routes.post("/logs")
+    async def submit_log(submission: LogSubmission) -> dict[str, Any]:
+        """Report a cycle's log. Only a `terminal` one is finished and analysed at once."""
+        return await wire.submit(submission)
+
+    @routes.get("/logs")
+    async def read_log_result(
+        log_path: Annotated[_AnyPath, Query()],
+        wait: Annotated[bool, Query()] = True,  # as the peer does
+        file: Annotated[str | None, Query(max_length=4096)] = None,
+        wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
+    ) -> dict[str, Any]:
+        """The result for a known log; asking for one that was only tracked starts its analysis."""
+        return await wire.result(log_path, _PEER_WAIT if wait else 0.0, wl_restart or 0)
+
+    return routes
+
+
+def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
+    """Names where none are given: the logs of one job differ in their cycle number alone."""
+    number = _CYCLE_IN_NAME.search(path.name)
+    if job_id is None:
+        prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
+        job_id = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
+    if cycle_id is None:
+        cycle_id = int(number[1]) if number else 0
+    return CycleKey(job_id, str(cycle_id))
+
+
+def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, Any]:
+    pending = {"action": "UNKNOWN", "reason": "the analysis is not finished"}
+    decision = pending if answer is None else answer["decision"]
+    advice = {"action": decision["action"], "reason": decision["reason"], "source": "aorta"}
+    return {
+        "result": {} if answer is None else _restart_agent_response(answer),
+        "status": "in_flight" if answer is None else "completed",
+        "wl_restart": wl_restart,
+        "wl_restart_count": None,
+        "fr_dump_path": None,
+        "fr_analysis": None,
+        "llm_merged_summary": None,
+        "recommendation": advice,
+        "candidate_recommendation": advice,
+    }
+
+
+def _restart_agent_response(answer: dict[str, Any]) -> dict[str, Any]:
+    finding, decision = answer.get("finding") or {}, answer["decision"]
+    root = finding.get("root") or {}
+    lines = finding.get("evidence") or []
+    return {
+        "schema_version": "restart_agent_response.v1",
+        "decision": decision["action"],
+        "decision_basis": decision["rule"],
+        "justification": decision["reason"],
+        "primary_failure": {
+            "failure_class": finding.get("class", "unknown"),
+            "signature": finding.get("summary"),
+            "root_fingerprint": finding.get("fingerprint"),
+            "failure_iteration": finding.get("last_step"),
+            "line": lines[0]["line"] if lines else None,
+            "rank": root.get("rank"),
+            "node": root.get("node"),
+            "gpu": root.get("device"),
+        },
+        "cascades": finding.get("cascade") or [],
+        "evidence": [
+            {"line": line["line"], "quote": line["text"], "supports": "primary_failure"}
+            for line in lines
+        ],
+    }

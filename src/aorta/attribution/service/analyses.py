@@ -3,15 +3,13 @@ changes.
 
 An analysis starts when the reports are complete: all expected agents are heard, or, uncounted, none
 came for a moment. What comes while it runs starts it once more before the decision is given; what
-comes later is kept and changes nothing. Several services may share one store: the first decision
-that is committed is everybody's.
+comes later is kept and changes nothing.
 """
 
 import asyncio
 import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,22 +19,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.jail import PathChecker
-from aorta.attribution.service.store import CycleKey, Report, Store
-from aorta.attribution.service.workers import (
-    AnalysisLostError,
-    CycleReport,
-    StoredCycle,
-    WorkerPools,
-    paths_in,
-)
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.workers import AnalysisLostError, Analysts, CycleReport, paths_in
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
 _REMEMBERED = 20_000
 _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
-_LOOK_AGAIN = 0.25  # seconds between two looks for the decision of another service
-_TAKE_OVER = 5.0  # seconds after which another service is taken to have died over a cycle
 _TIDY = 3600.0  # seconds between two looks for jobs kept long enough
 _DAY = 86_400.0
 _logger = logging.getLogger(__name__)
@@ -108,23 +98,20 @@ class Analyses:
     def __init__(
         self,
         store: Store,
-        pools: WorkerPools,
+        analysts: Analysts,
         path_checker: PathChecker,
         metrics: Metrics,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._pools = store, pools
+        self._store, self._analysts = store, analysts
         self._path_checker, self._metrics = path_checker, metrics
         self._keep_days = keep_days
         self._tidying: asyncio.Task[None] | None = None
-        # One at a time: a hundred cycles that are complete together must not take the store from
-        # the reports.
-        self._reading = asyncio.Lock()
-        self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
+        self._cycles: dict[CycleKey, _Cycle] = {}
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
-        self._pools.start()
+        self._analysts.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
@@ -136,7 +123,6 @@ class Analyses:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._pools.close()
 
     async def report(
         self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
@@ -154,7 +140,7 @@ class Analyses:
         cycle = await self._cycle(key)
         duplicate = digest in cycle.digests
         if not duplicate:
-            await asyncio.wrap_future(self._store.add_reports([Report(key, digest, body)]))
+            await asyncio.wrap_future(self._store.add_report(key, digest, body))
             cycle.digests.add(digest)
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
@@ -181,27 +167,10 @@ class Analyses:
         its agents report.
         """
         cycle = await self._cycle(key)
-        began = time.monotonic()
-        while cycle.answer is None:
-            if cycle.task is None:
-                await self._look_for_others(key, cycle, time.monotonic() - began)
-            left = began + wait - time.monotonic()
-            if left <= 0 or cycle.answer is not None:
-                break
+        if cycle.answer is None and wait:
             with suppress(TimeoutError):
-                pause = left if cycle.task else min(left, _LOOK_AGAIN)
-                await asyncio.wait_for(cycle.answered.wait(), pause)
+                await asyncio.wait_for(cycle.answered.wait(), wait)
         return cycle.answer
-
-    async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
-        """A cycle not reported here may be another service's: its decision, or its remains."""
-        row = await asyncio.wrap_future(self._store.cycle(key))
-        if row is None or cycle.answer is not None:
-            return
-        if row.answer is not None:
-            cycle.decided(row.answer)
-        elif waited > _TAKE_OVER:
-            self._ensure_running(key, cycle)
 
     async def is_reported(self, key: CycleKey) -> bool:
         return await asyncio.wrap_future(self._store.cycle(key)) is not None
@@ -216,7 +185,6 @@ class Analyses:
             if row is not None and row.answer is not None and cycle.answer is None:
                 cycle.decided(row.answer)
             self._forget_old()
-        self._cycles.move_to_end(key)
         return cycle
 
     def _forget_decided(self) -> None:
@@ -260,21 +228,15 @@ class Analyses:
         return answer
 
     async def _analyse(self, key: CycleKey) -> dict[str, Any]:
-        async with self._reading:
-            reports = await asyncio.wrap_future(self._store.reports(key))
-            earlier = await asyncio.wrap_future(self._store.answers_before(key))
-            before = await asyncio.wrap_future(self._store.reports_before(key))
-        paths = await asyncio.to_thread(paths_in, [*reports, *before])
+        told = await asyncio.wrap_future(self._store.reported(key))
+        paths = await asyncio.to_thread(paths_in, told.reports)
         silent = await self._path_checker.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._pools.analyse(StoredCycle(reports, earlier, before, silent))
+                return await self._analysts.analyse(told, silent)
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
-            except Exception:
-                _logger.exception("an analysis failed")
-                return _no_answer("the analysis itself failed")
 
 
 def _no_answer(why: str) -> dict[str, Any]:

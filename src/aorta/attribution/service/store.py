@@ -1,21 +1,19 @@
 """What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
 
-One thread owns the database and commits what has queued up in one transaction, so that a thousand
-agents reporting at once cost a few commits. The SQL is plain: SQLite and PostgreSQL both take it.
-Its statements are constants: one put together anew for every call costs ten times what SQLite
-takes to answer it. A database that goes away is an error for requests meanwhile, and is there
-again when it is there again.
+One thread owns the database; what is asked of it runs there, one transaction each, and its result
+comes by a future once it is committed. The SQL is plain: SQLite and PostgreSQL both take it. A
+database that goes away is an error for requests meanwhile, and is there again when it is there
+again.
 """
 
 import functools
 import json
 import os
-import queue
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -26,10 +24,8 @@ from aorta.core.errors import InfrastructureError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work = Callable[[sa.Connection], T]
 
-_LARGEST_BATCH = 256
-_GOODBYE = 10.0  # seconds for the last commit: a disk that hangs is not waited for
+_LAST_COMMIT = 10.0  # seconds
 
 METADATA = sa.MetaData()
 sa.Table(
@@ -95,6 +91,19 @@ _ANSWERS_BEFORE = sa.text(
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
 )
+_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
+_FORGET = [
+    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
+    for table in METADATA.sorted_tables
+]
+_UNDECIDED = sa.text(
+    "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
+)
+_ANSWERS_BEFORE = sa.text(
+    "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
+    " AND created < (SELECT created FROM aorta_cycles"
+    "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
+)
 _BODIES_BEFORE = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
     " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
@@ -126,12 +135,11 @@ class CycleKey:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What one agent said, with the digest that makes it itself."""
+class Reported:
+    """All that an analysis of a cycle starts from, as JSON in the order it came."""
 
-    key: CycleKey
-    digest: str
-    body: str  # JSON
+    reports: Sequence[str]
+    earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,17 @@ def _queued(
 
     @functools.wraps(query)
     def submit(self: "Store", /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        return self.submit(lambda connection: query(self, connection, *arguments, **named))
+        def work() -> T:
+            try:
+                with self._engine.begin() as connection:
+                    result = query(self, connection, *arguments, **named)
+            except SQLAlchemyError:
+                self.refuses = True
+                raise
+            self.refuses = False
+            return result
+
+        return self._thread.submit(work)
 
     return submit
 
@@ -158,7 +176,6 @@ class Store:
     """The database at a URL. Raises InfrastructureError where it cannot be opened."""
 
     def __init__(self, url: str) -> None:
-        self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
         self.refuses = False  # whether the last thing asked of the database failed
         try:
             self._engine = sa.create_engine(
@@ -173,23 +190,22 @@ class Store:
             raise InfrastructureError(
                 f"the database cannot be opened ({kind}); check --db"
             ) from None
-        self._thread = threading.Thread(target=self._run, name="attribution-store", daemon=True)
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, "attribution-store")
 
     def close(self) -> None:
-        """Everything handed in is committed first."""
-        self._queue.put(None)
-        self._thread.join(_GOODBYE)
+        """Everything handed in is committed first; a disk that hangs is not waited for."""
+        with suppress(TimeoutError):
+            self._thread.submit(int).result(_LAST_COMMIT)
+        self._thread.shutdown(wait=False)
         self._engine.dispose()
 
     @_queued
-    def add_reports(self, connection: sa.Connection, reports: Sequence[Report]) -> None:
-        """Keep what agents reported; what is there already stays as it is."""
+    def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> None:
+        """Keep what an agent said (JSON); what is there already, by its digest, stays."""
         now = time.time()
-        cycles = {report.key: {**report.key.values, "now": now} for report in reports}
-        rows = [{**cycles[one.key], "digest": one.digest, "body": one.body} for one in reports]
-        connection.execute(_NEW_CYCLE, list(cycles.values()))
-        connection.execute(_NEW_REPORT, rows)
+        connection.execute(_NEW_CYCLE, {**key.values, "now": now})
+        values = {**key.values, "now": now, "digest": digest, "body": body}
+        connection.execute(_NEW_REPORT, values)
 
     @_queued
     def digests(self, connection: sa.Connection, key: CycleKey) -> set[str]:
@@ -197,20 +213,12 @@ class Store:
         return set(connection.execute(_DIGESTS, key.values).scalars())
 
     @_queued
-    def reports(self, connection: sa.Connection, key: CycleKey) -> list[str]:
-        """The bodies of a cycle's reports, in the order they came."""
-        return list(connection.execute(_BODIES, key.values).scalars())
-
-    @_queued
-    def reports_before(self, connection: sa.Connection, key: CycleKey) -> list[str]:
-        """The bodies of the reports of the job's cycle before this one."""
-        return list(connection.execute(_BODIES_BEFORE, key.values).scalars())
-
-    @_queued
-    def answers_before(self, connection: sa.Connection, key: CycleKey) -> list[tuple[str, str]]:
-        """Name and answer (JSON) of each decided cycle of the job before this one, oldest first."""
+    def reported(self, connection: sa.Connection, key: CycleKey) -> Reported:
         rows = connection.execute(_ANSWERS_BEFORE, key.values)
-        return [(row.cycle_id, row.answer) for row in rows]
+        return Reported(
+            tuple(connection.execute(_BODIES, key.values).scalars()),
+            tuple((row.cycle_id, row.answer) for row in rows),
+        )
 
     @_queued
     def decide(
@@ -260,51 +268,6 @@ class Store:
     @_queued
     def owner_of(self, connection: sa.Connection, path: str) -> CycleKey | None:
         return _owner(connection, path)
-
-    def submit(self, work: Work[T]) -> Future[T]:
-        future: Future[T] = Future()
-        self._queue.put((work, future))
-        return future
-
-    def _run(self) -> None:
-        while True:
-            batch, closing = self._batch()
-            if batch and not self._commit(batch) and len(batch) > 1:
-                for pair in batch:
-                    self._commit([pair])
-            if closing:
-                return
-
-    def _batch(self) -> tuple[list[tuple[Work[Any], Future[Any]]], bool]:
-        """What has queued up and is still waited for; and whether it is the last."""
-        batch: list[tuple[Work[Any], Future[Any]]] = []
-        asked = self._queue.get()
-        while asked is not None:
-            if asked[1].set_running_or_notify_cancel():
-                batch.append(asked)
-            if len(batch) == _LARGEST_BATCH:
-                return batch, False
-            try:
-                asked = self._queue.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
-
-    def _commit(self, batch: Sequence[tuple[Work[Any], Future[Any]]]) -> bool:
-        """Run and commit all or none. A batch of one answers its caller in every case."""
-        try:
-            with self._engine.begin() as connection:
-                results = [work(connection) for work, _ in batch]
-        # The caller hears of it, and the thread must outlive it.
-        except Exception as wrong:  # noqa: BLE001
-            if len(batch) == 1:
-                self.refuses = True
-                batch[0][1].set_exception(wrong)
-            return False
-        self.refuses = False
-        for (_, future), result in zip(batch, results, strict=True):
-            future.set_result(result)
-        return True
 
 
 def _owner(connection: sa.Connection, path: str) -> CycleKey | None:

@@ -1,10 +1,8 @@
-"""Reports of a cycle -> one answer, in processes beside the one that answers agents: neither a
+"""Reports of a cycle -> one answer, in a process beside the one that answers agents: neither a
 large log nor a slow file system nor a crash is felt there.
 
-A pool is one worker that does one analysis at a time. Two pools: everything begins in the quick
-one, and what takes longer there than an ordinary failure ever does starts again in the patient one.
-So one endless log delays nobody else's decision. The worker of the patient pool is started when
-something comes there: that is seldom, and half a second is nothing to it.
+Each analysis has a process of its own, forked from a server that has everything loaded. So an
+endless log delays nobody else's decision, and what hangs is killed.
 """
 
 import asyncio
@@ -13,11 +11,11 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -34,6 +32,7 @@ from aorta.attribution.nouns import (
     RankEnd,
     signal_number,
 )
+from aorta.attribution.service.store import Reported
 from aorta.core.errors import UsageError
 from aorta.executors.process_tree import die_with_parent
 
@@ -109,38 +108,19 @@ class CycleReport(_Body):
 
 
 N = TypeVar("N", int, float)
-
-_FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
-_BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
+T = TypeVar("T")
 
 
-def prepare(parent: int) -> None:
-    """Load what every analysis needs, leave Ctrl-C to the parent, die with it, stay behind it."""
-    if os.nice(0) < _BEHIND_THE_ANSWERS:
-        os.nice(_BEHIND_THE_ANSWERS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent(parent)
-    attribute(Evidence(tails=(LogTail(_FAILURE),)))  # compiles the patterns, 100 ms
-
-
-@dataclass(frozen=True)
-class StoredCycle:
-    """What the store holds of a cycle: its reports, and name and answer of those before. JSON."""
-
-    reports: Sequence[str]
-    earlier: Sequence[tuple[str, str]] = ()
-    before: Sequence[str] = ()  # the reports of the cycle before
-    silent: frozenset[str] = (
-        frozenset()
-    )  # paths that do not answer: who looks there does not return
-
-
-def analyse(told: StoredCycle, jail: PathJail, no_progress_limit: int) -> dict[str, Any]:
-    """Finding and decision of a cycle, as they are stored and sent."""
-    result = attribute(gather(told, jail), no_progress_limit=no_progress_limit)
+def analyse(
+    told: Reported, silent: frozenset[str], jail: PathJail, no_progress_limit: int
+) -> dict[str, Any]:
+    """Finding and decision of a cycle, as they are stored and sent. `silent` are paths that do not
+    answer: who looks there does not return.
+    """
+    result = attribute(gather(told, silent, jail), no_progress_limit=no_progress_limit)
     decision = decision_document(result.decision)
-    if told.silent:
-        words = f"{len(told.silent)} of the files reported did not answer: a mount may hang"
+    if silent:
+        words = f"{len(silent)} of the files reported did not answer: a mount may hang"
         decision["advice"].append({"kind": "storage", "text": words})
     return {"finding": finding_document(result.finding), "decision": decision}
 
@@ -153,23 +133,21 @@ def paths_in(reports: Iterable[str]) -> set[str]:
     return errors | {path for report in told for path in report.get("log_paths", ())}
 
 
-def gather(told: StoredCycle, jail: PathJail) -> Evidence:
+def gather(told: Reported, silent: frozenset[str], jail: PathJail) -> Evidence:
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
     failures = {
-        f.rank: replace(_failure(f, jail, told.silent), agent=r.agent)
+        f.rank: replace(_failure(f, jail, silent), agent=r.agent)
         for r in reports
         for f in r.failures
     }
     nodes = {rank: failure.node for rank, failure in failures.items()}
     paths = {path for r in reports for path in r.log_paths}
-    logs = tuple(_logs(paths - told.silent, jail, nodes))
-    before = {path for body in told.before for path in json.loads(body).get("log_paths", ())}
+    logs = tuple(_logs(paths - silent, jail, nodes))
     return Evidence(
         logs=logs,
         tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
         failures=tuple(failures.values()),
         history=tuple(_history(told.earlier)),
-        earlier_logs=tuple(_logs(before - paths - told.silent, jail, {})),
         heartbeat_step=_most(report.heartbeat_step for report in reports),
         lived_sec=_most(report.lifetime for report in reports),
         follow_links=False,
@@ -223,9 +201,11 @@ def _history(earlier: Iterable[tuple[str, str]]) -> Iterator[PastCycle]:
             yield cycle
 
 
-_QUICK = 3.0  # seconds: a log of one gigabyte takes one
-_PATIENT = 180.0
+_LONGEST = 180.0  # seconds
 _ATTEMPTS = 2
+_AT_ONCE = 4
+_NICENESS = 10  # of an analysis, beside the process that answers agents
+_context = multiprocessing.get_context("forkserver")
 _logger = logging.getLogger(__name__)
 
 
@@ -233,72 +213,60 @@ class AnalysisLostError(Exception):
     """No answer came of it. The message is a sentence without a path."""
 
 
-class WorkerPools:
+class Analysts:
+    """Analyses in processes of their own, a few at once."""
+
     def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
         self._jail, self._no_progress_limit = jail, no_progress_limit
-        self._pools = (_Pool(_QUICK), _Pool(_PATIENT))
-
-    async def analyse(self, told: StoredCycle) -> dict[str, Any]:
-        for pool in self._pools:
-            for _ in range(_ATTEMPTS):
-                try:
-                    return await pool.run(told, self._jail, self._no_progress_limit)
-                except BrokenProcessPool:  # the worker was killed: its log may be to blame
-                    _logger.warning("a worker died in the middle of an analysis")
-                except TimeoutError:
-                    break
-            else:
-                raise AnalysisLostError("the analysis was killed")
-        raise AnalysisLostError(f"the analysis took longer than {_PATIENT:.0f} s")
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def start(self) -> None:
-        """Have the worker of the quick pool ready before it is needed."""
-        self._pools[0].start()
+        """Have what every analysis needs loaded before the first, by a server that forks."""
+        _context.set_forkserver_preload(["__main__", "aorta.attribution.service.preloaded"])
+        forkserver.ensure_running()
 
-    def close(self) -> None:
-        for pool in self._pools:
-            pool.close()
+    async def analyse(self, told: Reported, silent: frozenset[str]) -> dict[str, Any]:
+        """Raises AnalysisLostError where it takes too long, or is killed again and again."""
+        async with self._turns:
+            for _ in range(_ATTEMPTS):
+                with suppress(EOFError):
+                    return await self._answer(
+                        analyse, told, silent, self._jail, self._no_progress_limit
+                    )
+                _logger.warning("the process of an analysis died in the middle of it")
+        raise AnalysisLostError("the analysis was killed")
 
-
-class _Pool:
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._turn = asyncio.Lock()
-        self._pool: ProcessPoolExecutor | None = None
-        self._pid: Future[int]
-
-    def start(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                1,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=prepare,
-                initargs=(os.getpid(),),
-            )
-            self._pid = self._pool.submit(os.getpid)
-        return self._pool
-
-    async def run(
-        self, told: StoredCycle, jail: PathJail, no_progress_limit: int
-    ) -> dict[str, Any]:
-        async with self._turn:
-            pool = self.start()
+    async def _answer(self, work: Callable[..., T], *arguments: object) -> T:
+        """What `work` returns in a new process. EOFError: it died."""
+        receiver, sender = _context.Pipe(duplex=False)
+        process = _context.Process(target=_run, args=(sender, work, arguments), daemon=True)
+        with receiver:
+            with sender:
+                await asyncio.to_thread(process.start)
             try:
-                # The clock starts when the worker is there.
-                await asyncio.shield(asyncio.wrap_future(self._pid))
-                work = asyncio.wrap_future(pool.submit(analyse, told, jail, no_progress_limit))
-                return await asyncio.wait_for(work, self._limit)
-            except (BrokenProcessPool, TimeoutError):
-                self.close()
-                raise
+                async with asyncio.timeout(_LONGEST):
+                    await _readable(receiver)
+                answer: T = receiver.recv()
+            except TimeoutError:
+                message = f"the analysis took longer than {_LONGEST:.0f} s"
+                raise AnalysisLostError(message) from None
+            finally:
+                process.kill()
+        return answer
 
-    def close(self) -> None:
-        """Let go of the worker, whatever it is doing; the next run starts another."""
-        if self._pool is None:
-            return
-        pid = self._pid.result() if self._pid.done() and not self._pid.exception() else None
-        for child in multiprocessing.active_children():
-            if child.pid == pid:
-                child.kill()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = None
+
+async def _readable(connection: Connection) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection.fileno())
+
+
+def _run(sender: Connection, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    """In the new process: leave Ctrl-C to the service, die with it, and stay behind it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(os.getppid())
+    os.nice(_NICENESS)
+    sender.send(work(*arguments))

@@ -2,9 +2,9 @@
 
 Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
 a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
-further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
-process say last that it had never said before? That is a hint, for failures that no rule file
-knows. `causes` orders all of it, `finding` says how sure the answer is.
+further steps, lines of ranks that ended well. And what did a process say last that it had never
+said before? That is a hint, for failures that no rule file knows. `causes` orders all of it,
+`finding` says how sure the answer is.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from aorta.attribution.classify import OF_THE_SCHEDULER, classified, said_of
+from aorta.attribution.classify import classified, said_of
 from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
@@ -103,27 +103,17 @@ _MANY_STEPS = 20  # without a step before it, fewer may be another stream that w
 Words = tuple[str, str]
 
 
-def without_noise(
-    events: Sequence[Event], ends: Iterable[RankEnd], earlier: Iterable[Event] = ()
-) -> tuple[Event, ...]:
-    """The events that were not seen in a healthy job too."""
+def without_noise(events: Sequence[Event], ends: Iterable[RankEnd]) -> tuple[Event, ...]:
+    """The events without what the job also wrote while it was healthy."""
     well = {end.rank for end in ends if end.exit_code == 0 and not end.failed}
     lines = [event for event in events if event.role in _CAUSES and not event.is_exception]
-    outlived = {_words(event) for event in lines if went_on(event)}
-    elsewhere = {_words(event) for event in events if event.rank in well and event.rank is not None}
-    elsewhere |= {_words(event) for event in earlier if event.role in _CAUSES and went_on(event)}
-    return tuple(event for event in events if not _is_noise(event, outlived, elsewhere))
+    outlived = {_words(event) for event in lines if event.rank in well or went_on(event)}
+    noise = {(line.source, line.offset) for line in lines if _is_noise(line, outlived)}
+    return tuple(e for e in events if (e.source, e.offset) not in noise or e not in lines)
 
 
-def _is_noise(event: Event, outlived: set[Words], elsewhere: set[Words]) -> bool:
-    if event.role not in _CAUSES:
-        return False
-    if event.level in _QUIET and not event.is_exception:
-        return True
-    words = _words(event)
-    if words in elsewhere:
-        return event.is_exception is False or not is_last_word(event)
-    return words in outlived and not event.is_exception and not is_last_word(event)
+def _is_noise(line: Event, outlived: set[Words]) -> bool:
+    return line.level in _QUIET or (_words(line) in outlived and not is_last_word(line))
 
 
 def _words(event: Event) -> Words:
@@ -186,7 +176,6 @@ def _bytes(event: Event, begin: int, stop: int) -> bytes:
 
 _TAIL = 32 << 10
 _LINES = 15
-_LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:errors?|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
     r"refused|denied|unhealthy|terminat\w+|cannot|"
@@ -201,9 +190,7 @@ _STATEMENT = re.compile(
 _OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
 _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
-_INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
-_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
@@ -226,6 +213,7 @@ _COUNT_OF = re.compile(
     r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
+_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _TELLS = 0.4  # confidence below which a line says nothing worth a word
 
 
@@ -249,11 +237,9 @@ def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> 
     offset = source.size - len(text.encode())
     found: list[tuple[float, Event]] = []
     for above, row in pairwise(["", *rows][-_LINES - 1 :]):
-        is_frame = _FRAME.search(row) or _FRAME.search(above)
-        if _VARYING.sub("#", row) in before or is_frame:
-            continue
         at = offset + len(text[: text.rfind(row)].encode())
-        if (source, at) in read or OF_THE_SCHEDULER.match(row):
+        is_frame = _FRAME.search(row) or _FRAME.search(above)
+        if _VARYING.sub("#", row) in before or (source, at) in read or is_frame:
             continue
         for line in cleaned(row.encode(), source, max(0, at)):
             told = _statement(line, source)
@@ -267,10 +253,9 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
     """The failure a line states in plain words, and how sure that is; never more than a hint."""
     if line.level in _QUIET or _HARMLESS.search(line.text) or _ended_well(line.text):
         return None
-    inner = _INNER.search(line.text)
-    if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
+    if _STATEMENT.search(line.text) is None:
         return None
-    guess = classified(said_of(inner[0] if inner else line.text, inner is not None))
+    guess = classified(said_of(line.text, raised=False))
     if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
         return None
     words = (line.text, stable(line.text))
@@ -316,6 +301,16 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
         words = "the log ends while steps are made: it may still be running"
         return CycleState.STILL_RUNNING, words
     return None
+
+
+def ended_well_after(event: Event) -> bool:
+    """Whether the same process made steps after this, and its log says in words that the work was
+    done. A word alone may be the script's that ran it.
+    """
+    after = _own_lines_after(event)
+    last = [line for line in after[-_LAST_FEW:] if len(line.split()) > 1]
+    said_so = any(map(_ended_well, last)) and not _fails_at_last(last)
+    return said_so and bool(steps_in("\n".join(after)))
 
 
 def _ended_well(line: str) -> bool:

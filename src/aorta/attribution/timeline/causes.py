@@ -17,6 +17,7 @@ from aorta.attribution.timeline import (
     FoundCause,
     as_hint,
     by_rank,
+    ended_well_after,
     how_it_ends,
     is_fatal,
     is_last_word,
@@ -57,7 +58,7 @@ def find_cause(facts: Facts) -> tuple[FoundCause, int]:
 
 
 def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
-    own = [cause for cause in _own_causes(facts) if not _is_long_past(cause, facts)]
+    own = [cause for cause in _own_causes(facts) if not _is_past(cause, facts)]
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
@@ -79,14 +80,17 @@ def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     return _silent(facts), 0
 
 
-def _is_long_past(cause: FoundCause, facts: Facts) -> bool:
-    """Whether its log goes on for longer than what a dying process leaves in its buffers, and ends
-    well or while steps are made, where no rank is known to have failed. Plain words, which may be
-    a warning, are past as soon as the log ends so.
+def _is_past(cause: FoundCause, facts: Facts) -> bool:
+    """Whether the job outlived it, where no rank is known to have failed: the process says later
+    that it ended well; or its log goes on for longer than what a dying process leaves in its
+    buffers, and ends well or while steps are made. Plain words, which may be a warning, are past as
+    soon as the log ends so.
     """
     if not cause.events or any(end.failed for end in facts.failures):
         return False
     event = cause.events[0]
+    if ended_well_after(event):
+        return True
     after = event.source.size - (event.offset if event.ends is None else event.ends)
     is_past = after > LOOK_AROUND or event.pattern == "last_words"
     return is_past and how_it_ends([event.source]) is not None
@@ -453,10 +457,16 @@ def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
 
 
 def _lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:
-    """Ranks lost a peer that says nothing: the one they name, or the one that is silent."""
+    """Ranks lost a peer that says nothing: the one they name, or the one that is silent. Who was
+    only ended by its launcher was there to the last: then the rank that lost its connection is all
+    that is known.
+    """
     events = list(cascades.values())
     event = next((each for each in events if each.blamed is not None), events[0])
     silent = _others(facts, cascades) if event.blamed is None else (event.blamed,)
+    tidied = {end.rank for end in facts.failures if _tidied_up(end, facts)}
+    if silent and tidied.issuperset(silent):
+        silent = () if event.rank is None else (event.rank,)
     kept = event.failure_class in {FailureClass.KILLED, FailureClass.UNKNOWN}
     cause = replace(
         of_events([event], min(silent, default=None)),

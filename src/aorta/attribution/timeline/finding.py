@@ -121,17 +121,14 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
     """
     kind = _certain_class(cause)
     if cause.events and cause.events[0].chain:
-        chain = [
-            (one.headline, [(frame.file, frame.function, frame.text) for frame in one.frames])
-            for one in cause.events[0].chain
-        ]
+        raised = cause_of([one.block for one in cause.events[0].chain])
         # A device reports an assertion at a later call; what was asserted stands in a line.
         asserted = {
             event.signature
             for event in facts.reading.events
             if kind is FailureClass.DEVICE_ASSERT is event.failure_class and not event.is_exception
         }
-        return Failure(causes=(cause_of(chain),), words=tuple(sorted(asserted)), failure_class=kind)
+        return Failure(causes=(raised,), words=tuple(sorted(asserted)), failure_class=kind)
     words = (cause.signature,) if cause.signature else ()
     end = next((end for end in facts.failures if end.rank == cause.rank), None)
     ended = Ended() if cause.events or end is None else Ended(end.exit_code, end.signal)
@@ -151,7 +148,7 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
         stops = cause.failure_class in {*USER_ERRORS, *_STOPS_TOO}
         share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
         raised = cause.events[0].raised if cause.events else None
-        if basis == "likely" and stops and raised and comes_and_goes(raised.headline):
+        if basis == "likely" and stops and raised and comes_and_goes(raised.line.text):
             share = _RIGHT[basis]
         return cause, min(0.99, share + surer), basis
     spoken = _said(cause, facts)

@@ -5,9 +5,7 @@ caller.
 """
 
 import asyncio
-import gc
 import hmac
-import ipaddress
 import os
 import resource
 import signal
@@ -19,14 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import uvicorn
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from aorta.attribution.client import user_of
 from aorta.core.errors import InfrastructureError
 
 Scope = MutableMapping[str, Any]
@@ -34,9 +29,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 8 << 20
-CALLER = (
-    "aorta.caller"  # in a scope: the user at the other end of the connection, where it is known
-)
 OPEN_TO_ALL = frozenset({"/healthz"})
 _MOST_CLIENTS = 4096
 
@@ -89,19 +81,12 @@ class RateLimit:
 
 
 class Guard:
-    """ASGI middleware: the token, the rate, and the size of bodies, before anything is parsed.
+    """ASGI middleware: the token, the rate, and the size of bodies, before anything is parsed."""
 
-    `own_user_is_free`: processes of the user who serves need no token over the loopback interface,
-    where the kernel says whose they are.
-    """
-
-    def __init__(
-        self, app: Any, *, token: str | None, limit: RateLimit, own_user_is_free: bool = False
-    ) -> None:
+    def __init__(self, app: Any, *, token: str | None, limit: RateLimit) -> None:
         self._app = app
         self._token = token.encode() if token else None
         self._limit = limit
-        self._own_user_is_free = own_user_is_free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -125,37 +110,13 @@ class Guard:
         headers = dict(scope["headers"])
         if not self._limit.take((scope.get("client") or ("local", 0))[0]):
             raise ApiError(429, "rate_limited", "too many requests; try again in a second")
-        if scope["path"] not in OPEN_TO_ALL:
-            self._check_caller(scope, headers)
+        given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        is_open = self._token is None or scope["path"] in OPEN_TO_ALL
+        if not is_open and not hmac.compare_digest(given, self._token or b""):
+            raise ApiError(401, "unauthorized", "a valid bearer token is needed")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > LARGEST_BODY:
             raise _too_large()
-
-    def _check_caller(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        if self._token is None:
-            return
-        given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        if hmac.compare_digest(given, self._token):
-            return
-        if not self._own_user_is_free or scope.get(CALLER) not in {os.getuid(), 0}:
-            raise ApiError(401, "unauthorized", "a valid bearer token is needed")
-        if b"origin" in headers or not _is_ours(headers.get(b"host", b"")):
-            raise ApiError(403, "web_page", "web pages may not ask without a bearer token")
-
-
-def _is_ours(host: bytes) -> bool:
-    """Whether a caller meant this machine: a web page may reach us under another name."""
-    try:
-        name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
-    except ValueError:
-        return False
-    if name in {"localhost", socket.gethostname().lower()}:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 class _Body:
@@ -180,7 +141,7 @@ def _too_large() -> ApiError:
 
 
 _BACKLOG = 4096  # a whole cluster may report at once
-_WHOLE_REQUEST = 30.0  # seconds for eight megabytes over a bad line
+_DEAD_AFTER = 60  # seconds of silence after which the kernel asks whether a peer is still there
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -188,6 +149,9 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # A node that lost its power never hangs up. Connections inherit this.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _DEAD_AFTER)
     try:
         listener.bind((host, port))
     except OSError as wrong:
@@ -207,7 +171,6 @@ def serve(app: Any, listener: socket.socket) -> None:
     _allow_many_connections()
     config = uvicorn.Config(
         app,
-        http=_Connection,
         ws="none",
         backlog=_BACKLOG,
         log_level="warning",
@@ -218,8 +181,6 @@ def serve(app: Any, listener: socket.socket) -> None:
     )
     server = _Server(config)
     _stop_when_told(server)
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays: looking through it again stops all answers for 50 ms
     with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve([listener]))
     if not server.started:
@@ -231,43 +192,6 @@ def leave() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-class _Connection(HttpToolsProtocol):
-    """A connection whose requests come whole within a time, so that none is held open."""
-
-    _late: asyncio.TimerHandle | None = None
-    _caller: int | None = None
-
-    # The type of a transport is uvicorn's.
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if self.client is not None:
-            self._caller = user_of(self.client)
-        self._expect()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        # ASGI lets a scope hold more.
-        self.scope[CALLER] = self._caller  # type: ignore[literal-required]
-        if self._late is None:
-            self._expect()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._forget()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget()
-
-    def _expect(self) -> None:
-        self._late = self.loop.call_later(_WHOLE_REQUEST, self.transport.abort)
-
-    def _forget(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
 
 
 class _Server(uvicorn.Server):
