@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
-from aorta.reduce.arrays import ARRAYS, array_rows
 from aorta.reduce.config_files import (
     BETWEEN,
     CONFIGS,
@@ -27,7 +26,7 @@ from aorta.reduce.config_files import (
     settings_in,
 )
 from aorta.reduce.launcher import python_of, ranks_of
-from aorta.reduce.structure import JsonTree, pieces_of
+from aorta.reduce.structure import ARRAYS, JsonTree, array_rows, pieces_of
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["']"""
