@@ -53,7 +53,7 @@ class TimeLimits:
 
     given: float | None = None
     hang_seconds: float = 0.0
-    _seen: list[tuple[float, bool]] = field(default_factory=list)
+    _seen: list[float] = field(default_factory=list)
     _original_timed_out: bool = False
     _hung: dict[Point, float] = field(default_factory=dict)
 
@@ -64,20 +64,15 @@ class TimeLimits:
     def learn(self, record: TrialRecord) -> None:
         if record.point.purpose is Purpose.CALIBRATE:
             self._original_timed_out |= record.timed_out
+            if record.outcome is not Outcome.ERROR:
+                self._seen.append(record.duration)
         elif record.timed_out and record.outcome is Outcome.ERROR:
             self._hung[record.point] = record.duration
-        if record.point.purpose is Purpose.CALIBRATE and record.outcome is not Outcome.ERROR:
-            self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
 
     def seconds_for(self, point: Point) -> float | None:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
             return self.given
-        ordered = sorted(duration for duration, _ in self._seen)
-        # One that was really seen, and rather the longer of two: a limit between them would end a
-        # candidate too early.
-        p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
-        slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return max(_LEAST_PATIENCE, 5 * max(p90, slowest_failing)) + self.hang_seconds
+        return max(_LEAST_PATIENCE, 5 * max(self._seen)) + self.hang_seconds
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:

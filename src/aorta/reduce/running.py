@@ -42,7 +42,7 @@ from aorta.reduce.experiment import (
     WatchedExperiment,
     clear_data,
 )
-from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
+from aorta.reduce.files import WorkloadFiles, watch_opened
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -460,9 +460,8 @@ class ReductionRun:
                 once = SameJudge(KOfN(1, 1))
                 self._ask("opened files", EveryPoint([point]), once, self.experiment)
             write_atomically(kept, json.dumps(sorted(opened)))
-        opened_names = json.loads(kept.read_text("utf-8"))
-        fuller = with_files(files, opened_names, self._apart())
-        return replace(reproducer, files=fuller) if fuller is not None else None
+        fuller, _ = files_of(self.plan, self._apart(), json.loads(kept.read_text("utf-8")))
+        return replace(reproducer, files=fuller) if fuller not in {None, files} else None
 
     def _apart(self) -> list[Path]:
         """Never copied as workload: reduced data, the spec, and the results themselves."""
