@@ -70,23 +70,22 @@ def test_a_choice_takes_the_most_wanted_that_fails(tmp_path: Path) -> None:
 
 def test_lines_of_a_file_are_reduced_and_pinned_ones_stay(tmp_path: Path) -> None:
     rows = [f"row{number}" for number in range(40)]
-    (tmp_path / "rows.csv").write_text("name\n# keep\n" + "\n".join(rows) + "\n")
+    (tmp_path / "rows.csv").write_text("name\nunit\n" + "\n".join(rows) + "\n")
     axis = {
         "name": "ROWS",
         "kind": "file_subset",
         "initial": "rows.csv",
-        "header": 1,
-        "comments": "#",
+        "header": 2,
     }
     script = (
-        'grep -qx name "$ROWS" && grep -q "# keep" "$ROWS" || exit 3\n'
+        'grep -qx name "$ROWS" && grep -qx unit "$ROWS" || exit 3\n'
         'grep -qx row7 "$ROWS" && grep -qx row31 "$ROWS" && echo BOOM\n'
     )
     report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
     assert finals(report) == {"ROWS": 2}
     assert report["axes"][0]["final_items"] == ["row7", "row31"]
     kept = run_dir_of(report, tmp_path) / "shrunken" / "rows.csv"
-    assert kept.read_text() == "name\n# keep\nrow7\nrow31\n"
+    assert kept.read_text() == "name\nunit\nrow7\nrow31\n"
 
 
 LOOKS = (

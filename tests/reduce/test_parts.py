@@ -13,7 +13,7 @@ from aorta.engine.events import TrialRecord
 from aorta.reduce.experiment import TimeLimits, patience_with
 from aorta.reduce.files import needed_files
 from support.aorta_cli import aorta
-from support.reductions import finals, numeric, reduce_spec, write_spec
+from support.reductions import numeric, write_spec
 
 ORIGINAL = Point.of({"N": 9}, Purpose.CALIBRATE)
 CANDIDATE = Point.of({"N": 1})
@@ -88,12 +88,6 @@ def test_a_spec_may_leave_the_axes_to_the_workload(tmp_path: Path) -> None:
     spec.write_text("workload: {name: half_nan}\nbudget: {max_trials: 4}\n")
     report = aorta("reduce", "--spec", spec, "--json", "-q", cwd=tmp_path).json()
     assert [axis["name"] for axis in report["axes"]] == ["NUM_STEPS", "BATCH_SIZE", "SHAPES_FILE"]
-
-
-def test_a_gate_may_ask_for_a_duration(tmp_path: Path) -> None:
-    script = 'sleep "0.$N"; echo BOOM'
-    spec = write_spec(tmp_path, script, [numeric("N", 8, 0)], gate={"min_duration": "400ms"})
-    assert finals(reduce_spec(spec).json())["N"] >= 3
 
 
 def test_a_full_disk_is_exit_5_and_one_document(tmp_path: Path, small_disk: Path) -> None:

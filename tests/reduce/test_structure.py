@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.reduce.arrays import array_rows
-from aorta.reduce.structure import JsonTree, pieces_of
+from aorta.reduce.structure import JsonTree, array_rows, pieces_of
 from support.aorta_cli import aorta
 from support.reductions import reduce_spec, run_dir_of, write_spec
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @options.oracle_options
 @options.running_trials
 @options.resumable
-@click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Say the plan; run nothing.")
 @options.displaying
 @options.command_words("[RUN_DIR|CASE] [-- COMMAND...]")
 def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:

@@ -31,7 +31,7 @@ from aorta.executors.evidence import read_end
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.records import CaseRequest, CycleEvidence
 from aorta.reduce.draft import pattern_for
-from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files, with_files
+from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files
 from aorta.reduce.proposals import proposal_for
 
 _WORKLOAD = "workload"
@@ -77,10 +77,12 @@ def write_case(request: CaseRequest) -> None:
 def _copy_workload(request: CaseRequest, target: Path) -> bool:
     """Files of the working directory that the job opened or names; False where too large."""
     apart = [request.log_dir]
-    files = needed_files(Path.cwd(), request.command, None, apart)
+    files = needed_files(Path.cwd(), request.command, None, apart, request.opened) or needed_files(
+        Path.cwd(), request.command, None, apart
+    )
     if files is None:
         return False
-    (with_files(files, request.opened, apart) or files).copy_to(target)
+    files.copy_to(target)
     target.mkdir(exist_ok=True)
     return True
 

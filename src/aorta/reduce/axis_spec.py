@@ -1,5 +1,5 @@
-"""The axes of a reduction spec as they are written, kind by kind. What they stand for on disk is
-`bindings`' affair.
+"""The axes of a reduction spec as they are written, kind by kind, and what each is to the search.
+What they stand for on disk is `bindings`' affair.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,14 +10,17 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    field_validator,
     model_validator,
 )
 
-from aorta.core.axis import Strategy
+from aorta.core import axis as axes
+from aorta.core.axis import Axis, AxisKind, Strategy, SubsetAxis
 from aorta.core.documents import UNKNOWN_KIND, StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
+
+MAX_ITEMS = 1_000_000
+_OTHER_SEPARATORS = (";", "|", ":", " ")
 
 
 def tuple_of(value: object) -> object:
@@ -33,6 +36,12 @@ def _variable(name: str) -> str:
     return name
 
 
+def _strategy(value: object) -> object:
+    if isinstance(value, str) and value in {known.value for known in Strategy}:
+        return Strategy(value)
+    raise UsageError(f"found {value!r}, expected one of: {', '.join(Strategy)}")
+
+
 Number = int | float
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -41,14 +50,8 @@ Variable = Annotated[str, AfterValidator(_variable)]
 Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int else n)]
 
 
-def _strategy(value: object) -> object:
-    if isinstance(value, str) and value in {known.value for known in Strategy}:
-        return Strategy(value)
-    raise UsageError(f"found {value!r}, expected one of: {', '.join(Strategy)}")
-
-
 class _Axis(StrictModel):
-    name: str
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
     strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.AUTO
     monotone: bool | None = None
     priority: int | None = None
@@ -56,17 +59,15 @@ class _Axis(StrictModel):
     # The strategies that fit it, besides AUTO.
     fitting: ClassVar[tuple[Strategy, ...]] = (Strategy.DD_MIN,)
 
-    @field_validator("name")
-    @classmethod
-    def _named(cls, name: str) -> str:
-        if not name.strip() or len(name) > 200:
-            raise UsageError("found no usable name, expected a short text")
-        return name
-
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables this axis sets."""
         return (self.name,)
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """What the search is told of any axis."""
+        return {"monotone": self.monotone, "priority": self.priority}
 
     @model_validator(mode="after")
     def _fits(self) -> "_Axis":
@@ -112,22 +113,11 @@ class EnvAxis(_InFile):
 
     @model_validator(mode="after")
     def _whole(self) -> "EnvAxis":
-        if self.is_choice:
+        if self.type == "choice" or (self.type is None and self.choices is not None):
             self._check_choices()
         else:
             self._check_numbers()
         return self
-
-    @property
-    def is_choice(self) -> bool:
-        return self.type == "choice" or (self.type is None and self.choices is not None)
-
-    @property
-    def is_float(self) -> bool:
-        given = (self.initial, self.floor, self.step)
-        return self.type == "float" or (
-            self.type is None and any(isinstance(value, float) for value in given)
-        )
 
     def _check_choices(self) -> None:
         if self.choices is None:
@@ -143,27 +133,54 @@ class EnvAxis(_InFile):
     def _check_numbers(self) -> None:
         if self.choices is not None:
             raise UsageError("choices need type: choice")
-        for name in ("initial", "floor"):
+        for name in ("initial", "floor", "step"):
             value = getattr(self, name)
-            if value is None:
+            if value is None and name != "step":
                 raise UsageError(f"the key {name} is required for a number")
             if isinstance(value, str):
                 raise UsageError(f"{name} is {value!r}, expected a number; remove the quotes")
-        if self.type == "int":
-            for name in ("initial", "floor", "step"):
-                if isinstance(getattr(self, name), float):
-                    raise UsageError(f"{name} is {getattr(self, name)}, expected a whole number")
+            if self.type == "int" and isinstance(value, float):
+                raise UsageError(f"{name} is {value}, expected a whole number")
+
+    def axis(self) -> Axis:
+        initial, floor = self.initial, self.floor
+        if self.choices is not None:
+            choices = self.choices[self.choices.index(initial) if initial is not None else 0 :]
+            return axes.choice(self.name, choices, priority=self.priority)
+        assert isinstance(initial, int | float)  # checked above
+        assert floor is not None
+        given = (initial, floor, self.step)
+        if self.type == "float" or (not self.type and any(isinstance(n, float) for n in given)):
+            initial, floor = float(initial), float(floor)
+        return axes.number(
+            self.name,
+            initial,
+            floor,
+            step=self.step,
+            tolerance=self.tolerance,
+            strategy=self.strategy,
+            **self.hints,
+        )
 
 
-class _InPlace(_Axis):
-    """With `in_place` the command runs in a copy of its working directory."""
+class _Subset(_Axis):
+    """Some of several items. `floor`: so many at least."""
 
-    in_place: bool = False
+    kind: str
+    floor: Annotated[int, Field(ge=0)] = 1
+
+    def axis(self, items: tuple[str, ...]) -> SubsetAxis:
+        if len(items) > MAX_ITEMS:
+            said = f"{len(items)} items are more than {MAX_ITEMS}; split it"
+            raise UsageError(said, where="initial")
+        kind = AxisKind(self.kind)
+        return axes.subset(self.name, items, kind=kind, floor=self.floor, **self.hints)
 
 
-class FileSubsetAxis(_InPlace):
+class FileSubsetAxis(_Subset):
     """Which lines of a file are needed, or rows, elements or entries, as its ending says. The path
-    of the reduced copy is given through the variable `name`.
+    of the reduced copy is given through the variable `name`; with `in_place` the command runs in a
+    copy of its working directory that has it.
     """
 
     kind: Literal["file_subset"]
@@ -171,34 +188,27 @@ class FileSubsetAxis(_InPlace):
     initial: Text
     # So many first lines always stay; None: the header of a CSV file, if it has one.
     header: Annotated[int | None, Field(ge=0)] = None
-    comments: str | None = None  # lines that begin so always stay
-    floor: Annotated[int, Field(ge=0)] = 1
-
-    @field_validator("comments")
-    @classmethod
-    def _some(cls, mark: str | None) -> str | None:
-        if mark is not None and not mark.strip():
-            raise UsageError("found an empty text, expected what comments begin with, such as '#'")
-        return mark
+    in_place: bool = False
 
 
-class DirSubsetAxis(_InPlace):
-    """Which files of a folder are needed. The variable `name` holds the reduced folder."""
+class DirSubsetAxis(_Subset):
+    """Which files of a folder are needed. The variable `name` holds the reduced folder; `in_place`
+    as for a file.
+    """
 
     kind: Literal["dir_subset"]
     name: Variable
     initial: Text
-    floor: Annotated[int, Field(ge=0)] = 1
+    in_place: bool = False
 
 
-class ListAxis(_InFile):
+class ListAxis(_InFile, _Subset):
     """Which parts of a variable that holds `a,b,c` are needed."""
 
     kind: Literal["list"]
     name: Variable
     initial: Text
     separator: Text = ","
-    floor: Annotated[int, Field(ge=0)] = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -210,6 +220,17 @@ class ListAxis(_InFile):
         if isinstance(mark, str) and all(isinstance(item, str) for item in items):
             return {**given, "initial": mark.join(items)}
         return given
+
+    def items(self) -> tuple[str, ...]:
+        items = tuple(filter(None, (part.strip() for part in self.initial.split(self.separator))))
+        other = next((mark for mark in _OTHER_SEPARATORS if mark in self.initial.strip()), None)
+        if len(items) == 1 and other is not None and self.separator == ",":
+            raise UsageError(
+                f"found one item in {self.initial!r}, expected items with a comma between them; "
+                f"say which other mark it is, as separator: {other!r}",
+                where="initial",
+            )
+        return items
 
 
 class WindowAxis(_Axis):
@@ -234,6 +255,12 @@ class WindowAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.start, self.length)
 
+    def axis(self) -> Axis:
+        start, length = self.initial
+        return axes.window(
+            self.name, start, length, floor=self.floor, tolerance=self.tolerance, **self.hints
+        )
+
 
 class WorldSizeAxis(_Axis):
     """How many ranks: in the launcher's options, and in the variable `name`."""
@@ -248,8 +275,14 @@ class WorldSizeAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.name,) if is_variable(self.name) else ()
 
+    def axis(self) -> Axis:
+        kind, strategy = AxisKind.WORLD_SIZE, self.strategy
+        return axes.number(
+            self.name, self.initial, self.floor, kind=kind, strategy=strategy, **self.hints
+        )
 
-class RanksAxis(_Axis):
+
+class RanksAxis(_Subset):
     """Which ranks are needed. The variable `name` holds those kept, `0,3`."""
 
     kind: Literal["ranks"]

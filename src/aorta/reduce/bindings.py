@@ -1,34 +1,22 @@
 """What binds an axis to the workload: from a value to variables and files, the same way for a trial
 and for what ships.
 
-A binding knows one axis, reads its original once, and lays a value out in a folder. It does not
-know why.
+A binding knows one axis, reads its original once, and writes a value where it is told to. It does
+not know why.
 """
 
 import fcntl
 import hashlib
 import os
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core import axis as axes
-from aorta.core.axis import (
-    Axis,
-    AxisKind,
-    Point,
-    SubsetAxis,
-    Value,
-    as_indexes,
-    as_single,
-    as_window,
-)
+from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.engine.rundir import writing
-from aorta.reduce.arrays import ARRAYS, ArrayRows, array_rows
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -40,24 +28,22 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.config_files import Setting, all_settings_in, rewritten
+from aorta.reduce.config_files import Setting, all_settings_in
 from aorta.reduce.launcher import python_of
 from aorta.reduce.spec import SpecFile
-from aorta.reduce.structure import JsonTree, Pieces, pieces_of
+from aorta.reduce.structure import ARRAYS, ArrayRows, JsonTree, Pieces, array_rows, pieces_of
 
 Placed = Mapping[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
 
 NONSENSE = "aorta-checks-whether-this-is-read"
-MAX_ITEMS = 1_000_000
 MAX_FILE_BYTES = 1 << 30
-_OTHER_SEPARATORS = (";", "|", ":", " ")
 _FICLONE = 0x40049409
 
 
 @dataclass(frozen=True)
-class AxisBinding(ABC):
-    """One axis, and how a value of it becomes variables and files."""
+class AxisBinding:
+    """One axis, and how its value becomes variables (`texts`), or a file or folder (`write`)."""
 
     axis: Axis
     source: Path | None = field(default=None, kw_only=True)  # the file or folder that is reduced
@@ -65,26 +51,15 @@ class AxisBinding(ABC):
     digest: str = field(default="", kw_only=True)
     # Its name in the working directory, where the command finds it there.
     inside: str | None = field(default=None, kw_only=True)
-    # Where a configuration says the value.
-    stands: "SettingInFile | None" = field(default=None, kw_only=True)
 
-    @property
-    def file_name(self) -> str | None:
-        """What lies in the folder afterwards; None for variables alone."""
-        return self.source.name if self.source is not None else None
+    def texts(self, value: Value) -> Mapping[str, str]:
+        """The variables that hold the value itself."""
+        return {}
 
-    @abstractmethod
-    def place(self, value: Value, folder: Path) -> Placed:
-        """Lay `value` out in `folder`; nothing there points out of it."""
-
-
-@dataclass(frozen=True)
-class SettingInFile:
-    """A value in a configuration: in which file of the working directory, and which part of it."""
-
-    name: str
-    text: str = field(repr=False)
-    setting: Setting
+    def write(self, value: Value | None, target: Path) -> None:
+        """The value as `target`, whose folder is there; nothing in it points elsewhere. None: what
+        is no value of it, so that a command which reads it cannot go on as before.
+        """
 
 
 @dataclass(frozen=True)
@@ -93,7 +68,7 @@ class _Plain(AxisBinding):
 
     variables: tuple[str, ...]
 
-    def place(self, value: Value, folder: Path) -> Placed:
+    def texts(self, value: Value) -> Mapping[str, str]:
         return {name: str(as_single(value)) for name in self.variables}
 
 
@@ -102,7 +77,7 @@ class _Window(AxisBinding):
     start: str
     length: str
 
-    def place(self, value: Value, folder: Path) -> Placed:
+    def texts(self, value: Value) -> Mapping[str, str]:
         span = as_window(value)
         return {self.start: str(span.start), self.length: str(span.length)}
 
@@ -114,9 +89,27 @@ class _Listed(AxisBinding):
     axis: SubsetAxis
     separator: str = ","
 
-    def place(self, value: Value, folder: Path) -> Placed:
+    def texts(self, value: Value) -> Mapping[str, str]:
         kept = [self.axis.items[index] for index in as_indexes(value)]
         return {self.axis.name: self.separator.join(kept)}
+
+
+@dataclass(frozen=True)
+class _InConfig(AxisBinding):
+    """A number or list that a configuration says, of which this is the text."""
+
+    variable: AxisBinding
+    setting: Setting
+    text: str = field(repr=False)
+
+    def texts(self, value: Value) -> Mapping[str, str]:
+        return self.variable.texts(value)
+
+    def write(self, value: Value | None, target: Path) -> None:
+        """In a file that may hold other values of it already, all of them further down."""
+        text = target.read_text("utf-8") if target.is_file() else self.text
+        said = f'"{NONSENSE}"' if value is None else self.texts(value)[self.axis.name]
+        target.write_text(self.setting.replaced(text, said), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -126,12 +119,9 @@ class _Lines(AxisBinding):
     axis: SubsetAxis
     pieces: Pieces | JsonTree | ArrayRows = field(repr=False)
 
-    def place(self, value: Value, folder: Path) -> Placed:
-        assert self.source is not None
-        path = folder / self.source.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.pieces.without_all_but(set(as_indexes(value))))
-        return {self.axis.name: path}
+    def write(self, value: Value | None, target: Path) -> None:
+        if value is not None:
+            target.write_bytes(self.pieces.without_all_but(set(as_indexes(value))))
 
 
 @dataclass(frozen=True)
@@ -140,16 +130,15 @@ class _Files(AxisBinding):
 
     axis: SubsetAxis
 
-    def place(self, value: Value, folder: Path) -> Placed:
+    def write(self, value: Value | None, target: Path) -> None:
+        if value is None:
+            return
         assert self.source is not None
-        place = folder / self.source.name
-        place.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True)
         for index in as_indexes(value):
             name = self.axis.items[index]
-            target = place / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _cheap_copy(self.source / name, target)
-        return {self.axis.name: place}
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            _cheap_copy(self.source / name, target / name)
 
 
 def _cheap_copy(source: Path, target: Path) -> None:
@@ -168,77 +157,70 @@ def _cheap_copy(source: Path, target: Path) -> None:
 def place_all(
     bindings: Sequence[AxisBinding], point: Point, folder: Path, taken: Collection[str] = ()
 ) -> dict[str, str | Path]:
-    """Every axis of the point in one folder, but for what lies in the working directory."""
+    """Every axis of the point in one folder, but for what lies in the working directory. What has
+    the name of another, or one that is `taken`, gets a folder of its own.
+    """
     placed: dict[str, str | Path] = {}
+    used = {*taken}
     with writing(folder):
-        for binding, inside in zip(bindings, folders_of(bindings, taken), strict=True):
-            if binding.inside is None:
-                placed.update(binding.place(point[binding.axis.name], folder / inside))
+        for binding in (one for one in bindings if one.inside is None):
+            name, value = binding.axis.name, point[binding.axis.name]
+            placed.update(binding.texts(value))
+            if binding.source is not None:
+                called = binding.source.name
+                target = folder / (name if called in used else "") / called
+                used.add(called)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                binding.write(value, target)
+                placed[name] = target
     return placed
 
 
 def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     """What of the working directory candidates change: names of files and folders."""
-    names = [m.inside for m in bindings if m.inside is not None]
-    return [*names, *dict.fromkeys(place.name for _, place in _in_files(bindings))]
+    return list(dict.fromkeys(b.inside for b in bindings if b.inside is not None))
 
 
 def place_inside(
     bindings: Sequence[AxisBinding], point: Point, place: Path, *, nonsense: str = ""
 ) -> dict[str, str | Path]:
     """Everything of the point that lies in the working directory, in its copy `place`; the axis
-    `nonsense` is left out, or turned into what is no value of it. Returns where subsets lie.
+    `nonsense` is left out, or turned into what is no value of it. Returns where subsets lie, and
+    what configurations say.
     """
     placed: dict[str, str | Path] = {}
+    # Several values of one file from its end on, so that those before stay where they were read.
+    ordered = sorted(
+        (binding for binding in bindings if binding.inside is not None),
+        key=lambda binding: -binding.setting.start if isinstance(binding, _InConfig) else 0,
+    )
     with writing(place):
-        for binding in bindings:
-            if binding.inside is not None and binding.axis.name != nonsense:
-                target = (place / binding.inside).parent
-                target.mkdir(parents=True, exist_ok=True)
-                placed.update(binding.place(point[binding.axis.name], target))
-        texts: dict[str, str] = {}
-        values: dict[str, dict[Setting, str]] = {}
-        for binding, stands in _in_files(bindings):
-            name = binding.axis.name
-            said = str(binding.place(point[name], place)[name])
-            text = f'"{NONSENSE}"' if name == nonsense else said
-            texts[stands.name] = stands.text
-            values.setdefault(stands.name, {})[stands.setting] = text
-        for name, text in texts.items():
-            target = place / name
+        for name in changed_names(ordered):
+            if (place / name).is_file():
+                (place / name).unlink()
+        for binding in ordered:
+            name, target = binding.axis.name, place / str(binding.inside)
+            value = point[name]
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(rewritten(text, values[name]), encoding="utf-8")
+            binding.write(None if name == nonsense else value, target)
+            placed.update(binding.texts(value))
+            placed.setdefault(name, target)
     return placed
-
-
-def _in_files(bindings: Sequence[AxisBinding]) -> list[tuple[AxisBinding, SettingInFile]]:
-    """Those whose value a configuration says, each with where."""
-    return [(binding, binding.stands) for binding in bindings if binding.stands is not None]
-
-
-def folders_of(bindings: Sequence[AxisBinding], taken: Collection[str] = ()) -> Iterator[str]:
-    """Where each lies in the common folder; one whose name is taken gets a folder."""
-    used: set[str] = set(taken)
-    for binding in bindings:
-        name = binding.file_name
-        yield binding.axis.name if name is not None and name in used else ""
-        if name is not None:
-            used.add(name)
 
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
     """The variables of a point that are no files: the same in every trial of it."""
-    nowhere = Path()
     return {
-        name: str(value)
+        name: text
         for binding in bindings
-        if binding.file_name is None
-        for name, value in binding.place(point[binding.axis.name], nowhere).items()
+        for name, text in binding.texts(point[binding.axis.name]).items()
     }
 
 
 def bindings_of(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
-    """Every axis of the spec, read and checked; an error names the place in the file."""
+    """Every axis of the spec but the source, read and checked; an error names the place in the
+    file.
+    """
     made = []
     python = python_of(spec.content.workload.command or ())
     for index, axis in enumerate(spec.content.axes):
@@ -256,44 +238,27 @@ def bindings_of(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
 def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisBinding:
     match spec:
         case EnvAxis():
-            return _Plain(_env_axis(spec), (spec.name,), stands=_stands(spec, cwd))
+            return _in_config(spec, _Plain(spec.axis(), spec.variables), cwd)
+        case ListAxis():
+            return _in_config(spec, _Listed(spec.axis(spec.items()), spec.separator), cwd)
+        case WindowAxis():
+            return _Window(spec.axis(), spec.start, spec.length)
+        case WorldSizeAxis():
+            return _Plain(spec.axis(), spec.variables)
+        case RanksAxis():
+            return _Listed(spec.axis(tuple(map(str, range(spec.initial)))))
         case FileSubsetAxis():
             return _lines_of(spec, _found(spec.initial, cwd, base), cwd, python)
         case DirSubsetAxis():
             return _files_of(spec, _found(spec.initial, cwd, base), cwd)
-        case ListAxis():
-            axis = _subset(spec, _listed(spec))
-            return _Listed(axis, spec.separator, stands=_stands(spec, cwd))
-        case WindowAxis():
-            window = axes.window(
-                spec.name,
-                *spec.initial,
-                floor=spec.floor,
-                tolerance=spec.tolerance,
-                monotone=spec.monotone,
-                priority=spec.priority,
-            )
-            return _Window(window, spec.start, spec.length)
-        case WorldSizeAxis():
-            size = axes.number(
-                spec.name,
-                spec.initial,
-                spec.floor,
-                kind=AxisKind.WORLD_SIZE,
-                strategy=spec.strategy,
-                monotone=spec.monotone,
-                priority=spec.priority,
-            )
-            return _Plain(size, spec.variables)
-        case RanksAxis():
-            return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
         case SourceAxis():
             raise UsageError("the source of a program has no value that could be laid out")
 
 
-def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
+def _in_config(spec: EnvAxis | ListAxis, variable: AxisBinding, cwd: Path) -> AxisBinding:
+    """The variable itself, where the spec names no file."""
     if spec.file is None:
-        return None
+        return variable
     path = cwd / spec.file
     there = [setting for setting in all_settings_in(path) if setting.line == spec.line]
     meant = [setting for setting in there if spec.key in {None, setting.key}]
@@ -309,7 +274,8 @@ def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
             f"found no whole number or plain list{named} in line {spec.line} of {spec.file!r}",
             where="file" if spec.key is None else "key",
         )
-    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), meant[0])
+    text, inside = path.read_text("utf-8"), _inside(path, cwd)
+    return _InConfig(variable.axis, variable, meant[0], text, inside=inside)
 
 
 def _inside(path: Path, cwd: Path) -> str:
@@ -317,54 +283,6 @@ def _inside(path: Path, cwd: Path) -> str:
     if not path.resolve().is_relative_to(cwd.resolve()) or path.resolve() == cwd.resolve():
         raise UsageError(f"{str(path)!r} does not lie in the working directory", where="initial")
     return path.resolve().relative_to(cwd.resolve()).as_posix()
-
-
-def _listed(spec: ListAxis) -> tuple[str, ...]:
-    items = tuple(filter(None, (part.strip() for part in spec.initial.split(spec.separator))))
-    other = next((mark for mark in _OTHER_SEPARATORS if mark in spec.initial.strip()), None)
-    if len(items) == 1 and other is not None and spec.separator == ",":
-        raise UsageError(
-            f"found one item in {spec.initial!r}, expected items with a comma between them; "
-            f"say which other mark it is, as separator: {other!r}",
-            where="initial",
-        )
-    return items
-
-
-def _env_axis(spec: EnvAxis) -> Axis:
-    if spec.is_choice:
-        choices = spec.choices or ()
-        if spec.initial is not None:
-            choices = choices[choices.index(spec.initial) :]
-        return axes.choice(spec.name, choices, priority=spec.priority)
-    initial, floor = spec.initial, spec.floor
-    assert isinstance(initial, int | float)  # the spec has checked both
-    assert floor is not None
-    return axes.number(
-        spec.name,
-        float(initial) if spec.is_float else initial,
-        float(floor) if spec.is_float else floor,
-        step=spec.step,
-        tolerance=spec.tolerance,
-        strategy=spec.strategy,
-        monotone=spec.monotone,
-        priority=spec.priority,
-    )
-
-
-def _subset(
-    spec: FileSubsetAxis | DirSubsetAxis | ListAxis | RanksAxis, items: tuple[str, ...]
-) -> SubsetAxis:
-    if len(items) > MAX_ITEMS:
-        raise UsageError(f"{len(items)} items are more than {MAX_ITEMS}; split it", where="initial")
-    return axes.subset(
-        spec.name,
-        items,
-        kind=AxisKind(spec.kind),
-        floor=spec.floor,
-        monotone=spec.monotone,
-        priority=spec.priority,
-    )
 
 
 def _found(name: str, cwd: Path, base: Path) -> Path:
@@ -384,14 +302,10 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -
             raise UsageError(f"{spec.initial!r} is larger than 1 GiB", where="initial")
         content = path.read_bytes()
     except OSError as wrong:
-        raise UsageError(
-            f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
-        ) from None
-    pieces: Pieces | JsonTree | ArrayRows | None
-    if path.suffix in ARRAYS:
-        pieces = array_rows(python, path)
-    else:
-        pieces = pieces_of(path.name, content, spec.header, spec.comments)
+        said = f"{spec.initial!r} cannot be read: {wrong.strerror}"
+        raise UsageError(said, where="initial") from None
+    is_array = path.suffix in ARRAYS
+    pieces = array_rows(python, path) if is_array else pieces_of(path.name, content, spec.header)
     if pieces is None:
         raise UsageError(
             f"{spec.initial!r} holds nothing that NumPy or torch of this command's Python could "
@@ -400,18 +314,16 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -
         )
     digest = hashlib.sha256(content).hexdigest()
     inside = _inside(path, cwd) if spec.in_place else None
-    axis = _subset(spec, pieces.items)
-    return _Lines(axis, pieces, source=path, digest=digest, inside=inside)
+    return _Lines(spec.axis(pieces.items), pieces, source=path, digest=digest, inside=inside)
 
 
 def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
     if not root.is_dir():
-        raise UsageError(
-            f"{spec.initial!r} is not a folder; a file is file_subset", where="initial"
-        )
+        said = f"{spec.initial!r} is not a folder; a file is file_subset"
+        raise UsageError(said, where="initial")
     names = tuple(str(path.relative_to(root)) for path in _files_in(root))
     inside = _inside(root, cwd) if spec.in_place else None
-    return _Files(_subset(spec, names), source=root, digest=_digest_of(root), inside=inside)
+    return _Files(spec.axis(names), source=root, digest=_digest_of(root), inside=inside)
 
 
 def _files_in(root: Path) -> Iterator[Path]:

@@ -1,8 +1,8 @@
 """Numbers and lists that stand in a configuration (YAML, JSON, TOML), and the same text with other
 values in their place.
 
-A setting is read line by line, so that whatever else the file holds, comments too, stays as it is.
-A list that took several lines leaves blank ones: every setting stays in its line.
+Only the characters of a value are replaced, so that whatever else the file holds, comments too,
+stays as it is. A list that took several lines leaves blank ones: every setting stays in its line.
 
 Numbers that are no sizes are known by their names: a seed, a port, a period. Made smaller they make
 a run another one, or a slower one, and nothing smaller.
@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,27 +22,16 @@ import yaml
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
 BETWEEN = ", "
 MOST_SETTINGS = 24
-_KEY = r"""^[ \t]*["']?(?P<key>[\w.\-]+)["']?[ \t]*"""
-_ITEM = r"""(?:"[\w.+ -]*"|'[\w.+ -]*'|[\w.+-]+)"""
-# `steps: 500`, `"steps": 500,` and `layers = [4, 8]`, whose items may have lines of their own.
-_SETTING = re.compile(
-    rf"{_KEY}[:=][ \t]*(?P<value>\d+|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})*\s*,?\s*\])"
-    r"[ \t]*,?[ \t]*(?:\#.*)?$",
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KEY = re.compile(r"[\w.\-]+")
+_ITEM = re.compile(r"""(?:"[\w.+ -]*"|'[\w.+ -]*'|[\w.+-]+)""")
+# `steps = 500` and `layers = [4, 8]`, whose items may have lines of their own.
+_OF_TOML = re.compile(
+    rf"""^[ \t]*["']?(?P<key>[\w.\-]+)["']?[ \t]*=[ \t]*"""
+    rf"(?P<value>\d+|\[\s*{_ITEM.pattern}(?:\s*,\s*{_ITEM.pattern})*\s*,?\s*\])"
+    r"[ \t]*(?:\#.*)?$",
     re.MULTILINE,
 )
-# `layers:` with `- 4` and `- 8` below it, and nothing else that belongs to it.
-_BLOCK = re.compile(
-    rf"{_KEY}:(?P<value>[ \t]*\n(?P<indent>[ \t]*)-[ \t]+{_ITEM}[ \t]*"
-    rf"(?:\n(?P=indent)-[ \t]+{_ITEM}[ \t]*)*)$(?!\n(?P=indent)[-# ])",
-    re.MULTILINE,
-)
-# `"width": 256` beside others in a line of JSON; or a text, which may hold what looks like one.
-_BESIDE = re.compile(
-    r'"(?P<key>[\w.\-]+)"\s*:\s*'
-    rf"(?P<value>\d+(?![\w.+-])|\[\s*{_ITEM}(?:\s*,\s*{_ITEM})*\s*\])"
-    r'|"(?:[^"\\]|\\.)*"'
-)
-_ROWS = re.compile(r"\[\s*\{")
 _MOST_BYTES = 1 << 18
 _MOST_LIST = 1 << 14  # characters
 _WORDS = (
@@ -62,7 +51,7 @@ _NO_SIZE = re.compile(
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: its key, its line from 1 on, and the part of the text that it takes."""
+    """One value: its key, the line of that from 1 on, and the part of the text that it takes."""
 
     key: str
     line: int
@@ -78,12 +67,12 @@ class Setting:
             return self.initial > 1
         return len(self.initial) > 1 and len(BETWEEN.join(self.initial)) <= _MOST_LIST
 
-    def written(self, value: str, text: str) -> str:
-        """What stands in its place: the value, in brackets where it is a list."""
-        if isinstance(self.initial, int):
-            return value
-        before = "" if text[self.start] == "[" else " "
-        return f"{before}[{value}]" + "\n" * text.count("\n", self.start, self.end)
+    def replaced(self, text: str, value: str) -> str:
+        """The text with this value in its place, in brackets where it is a list."""
+        if not isinstance(self.initial, int):
+            before = "" if text[self.start] == "[" else " "
+            value = f"{before}[{value}]" + "\n" * text.count("\n", self.start, self.end)
+        return f"{text[: self.start]}{value}{text[self.end :]}"
 
 
 def is_config(path: Path) -> bool:
@@ -97,62 +86,63 @@ def settings_in(path: Path) -> list[Setting]:
 
 
 def all_settings_in(path: Path) -> list[Setting]:
-    """With those that are as small as they can be, or are no sizes."""
+    """With those that are as small as they can be, or are no sizes; without those that share both
+    line and key with another.
+    """
     try:
         text = path.read_text("utf-8") if path.stat().st_size <= _MOST_BYTES else ""
-    except (OSError, UnicodeDecodeError):
+        found = list(_of_toml(text) if path.suffix == ".toml" else _of_yaml(text, path.suffix))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
-    if not _is_sound(path, text):
-        return []
-    found = [_setting(text, match) for match in _SETTING.finditer(text)]
-    if path.suffix in {".yaml", ".yml"}:
-        found += [_setting(text, match) for match in _BLOCK.finditer(text)]
-    if path.suffix == ".json":
-        found += _beside_others(text, {setting.start for setting in found})
-    return found
-
-
-def _beside_others(text: str, known: Collection[int]) -> list[Setting]:
-    """Those of a JSON document that share their line with others, each the only one of its key
-    there. A document that holds a list of objects is data: none.
-    """
-    if _ROWS.search(text):
-        return []
-    found = [_setting(text, match) for match in _BESIDE.finditer(text) if match["key"]]
     often = Counter((setting.line, setting.key) for setting in found)
-    return [
-        setting
-        for setting in found
-        if setting.start not in known and often[setting.line, setting.key] == 1
-    ]
+    alone = [setting for setting in found if often[setting.line, setting.key] == 1]
+    return sorted(alone, key=lambda setting: setting.start)
 
 
-def _setting(text: str, found: re.Match[str]) -> Setting:
-    value, line = found["value"], text.count("\n", 0, found.start("key")) + 1
-    items = re.findall(rf"(?<![\w.+-]){_ITEM}", re.sub(r"(?m)^[ \t]*-[ \t]", "", value))
-    initial = int(value) if value.isdecimal() else tuple(items)
-    return Setting(found["key"], line, initial, *found.span("value"))
+def _of_toml(text: str) -> Iterator[Setting]:
+    tomllib.loads(text)
+    for found in _OF_TOML.finditer(text):
+        value, line = found["value"], text.count("\n", 0, found.start("key")) + 1
+        items = tuple(_ITEM.findall(value))
+        initial = int(value) if value.isdecimal() else items
+        yield Setting(found["key"], line, initial, *found.span("value"))
 
 
-def rewritten(text: str, values: Mapping[Setting, str]) -> str:
-    """The text with these values in the place of the settings' own."""
-    for setting in sorted(values, key=lambda one: one.start, reverse=True):
-        new = setting.written(values[setting], text)
-        text = f"{text[: setting.start]}{new}{text[setting.end :]}"
-    return text
+def _of_yaml(text: str, suffix: str) -> Iterator[Setting]:
+    """Of its mappings at every depth, but for those in lists; a JSON document with a list of
+    objects is data. JSON is YAML but for its tabs.
+    """
+    if suffix == ".json":
+        json.loads(text)
+    waiting: list[Any] = [yaml.compose(text.replace("\t", " "), Loader=_LOADER)]
+    known = {id(waiting[0])}
+    for node in waiting:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        yield from filter(None, (_setting(text, key, value) for key, value in pairs))
+        inside = [value for _, value in pairs if id(value) not in known]  # or it is an alias
+        known.update(map(id, inside))
+        waiting += inside
+        is_list = suffix == ".json" and isinstance(node, yaml.SequenceNode)
+        if is_list and any(isinstance(item, yaml.MappingNode) for item in node.value):
+            raise ValueError("rows of data")
 
 
-def _is_sound(path: Path, text: str) -> bool:
-    try:
-        if path.suffix == ".json":
-            json.loads(text)
-        elif path.suffix == ".toml":
-            tomllib.loads(text)
-        else:
-            yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
-        return False
-    return True
+def _setting(text: str, key: Any, value: Any) -> Setting | None:
+    """A whole number, or a list of plain items: in brackets, or one a line below its key."""
+    if not isinstance(key, yaml.ScalarNode) or not _KEY.fullmatch(key.value):
+        return None
+    line, start, end = key.start_mark.line + 1, value.start_mark.index, value.end_mark.index
+    if isinstance(value, yaml.ScalarNode) and text[start:end].isdecimal():
+        return Setting(key.value, line, int(text[start:end]), start, end)
+    if not isinstance(value, yaml.SequenceNode) or not value.value:
+        return None
+    parts = [(item.start_mark.index, item.end_mark.index) for item in value.value]
+    items = tuple(text[begin:stop].strip() for begin, stop in parts)
+    if not all(map(_ITEM.fullmatch, items)):
+        return None
+    if not value.flow_style:
+        start, end = text.index(":", key.end_mark.index) + 1, parts[-1][1]
+    return Setting(key.value, line, items, start, end)
 
 
 def is_no_size(name: str) -> bool:

@@ -20,7 +20,6 @@ from aorta.reduce.bindings import (
     NONSENSE,
     AxisBinding,
     changed_names,
-    folders_of,
     place_all,
     place_inside,
     settings_of,
@@ -54,7 +53,7 @@ class TimeLimits:
 
     given: float | None = None
     hang_seconds: float = 0.0
-    _seen: list[tuple[float, bool]] = field(default_factory=list)
+    _seen: list[float] = field(default_factory=list)
     _original_timed_out: bool = False
     _hung: dict[Point, float] = field(default_factory=dict)
 
@@ -65,20 +64,15 @@ class TimeLimits:
     def learn(self, record: TrialRecord) -> None:
         if record.point.purpose is Purpose.CALIBRATE:
             self._original_timed_out |= record.timed_out
+            if record.outcome is not Outcome.ERROR:
+                self._seen.append(record.duration)
         elif record.timed_out and record.outcome is Outcome.ERROR:
             self._hung[record.point] = record.duration
-        if record.point.purpose is Purpose.CALIBRATE and record.outcome is not Outcome.ERROR:
-            self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
 
     def seconds_for(self, point: Point) -> float | None:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
             return self.given
-        ordered = sorted(duration for duration, _ in self._seen)
-        # One that was really seen, and rather the longer of two: a limit between them would end a
-        # candidate too early.
-        p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
-        slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return max(_LEAST_PATIENCE, 5 * max(p90, slowest_failing)) + self.hang_seconds
+        return max(_LEAST_PATIENCE, 5 * max(self._seen)) + self.hang_seconds
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
@@ -207,44 +201,35 @@ class AroundExperiment:
 
 @dataclass(frozen=True)
 class WatchedExperiment(AroundExperiment):
-    """The same trials. Of those that confirm the answer it records which of the files laid out for
-    them are opened.
+    """The same trials. Of those that confirm the answer, `opened` names the axes whose files or
+    folders they open, once `close` was called with the directory of the trial.
     """
 
-    _watches: dict[Path, ExitStack] = field(default_factory=dict)
-    _opened: list[Collection[str]] = field(default_factory=list)
+    opened: set[str] = field(default_factory=set)
+    _watches: dict[Path, tuple[ExitStack, Collection[str], TrialSpec]] = field(default_factory=dict)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
-        folder = (trial_dir / DATA).absolute()
-        if point.purpose is Purpose.CONFIRM and folder.is_dir():
-            watch = self._watches[trial_dir] = ExitStack()
-            self._opened.append(watch.enter_context(watch_opened(folder)))
+        if point.purpose is Purpose.CONFIRM:
+            watch = ExitStack()
+            opened = watch.enter_context(watch_opened((trial_dir / DATA).absolute()))
+            self._watches[trial_dir] = watch, opened, trial
         return trial
 
     def close(self, trial_dir: Path | None = None) -> None:
         """Watch this trial no longer, or none: clearing its files away opens their folders."""
         for place in [trial_dir] if trial_dir else list(self._watches):
-            if place in self._watches:
-                self._watches.pop(place).close()
-
-    def opened(self) -> list[str]:
-        """The axes whose file or folder was opened by trials that are not watched any more."""
-        bindings = self.inner.bindings
-        return [
-            binding.axis.name
-            for binding, inside in zip(bindings, folders_of(bindings), strict=True)
-            if (name := binding.file_name) is not None
-            and any(
-                _is_at(found, f"{PLACE}/{binding.inside}" if binding.inside else f"{inside}{name}")
-                for seen in self._opened
-                for found in seen
-            )
-        ]
-
-
-def _is_at(opened: str, name: str) -> bool:
-    return opened == name or opened.startswith(f"{name}/")
+            if place not in self._watches:
+                continue
+            watch, opened, trial = self._watches.pop(place)
+            watch.close()
+            folder = (place / DATA).absolute()
+            for binding in (one for one in self.inner.bindings if one.source is not None):
+                name = binding.axis.name
+                laid = trial.cwd / binding.inside if binding.inside else Path(trial.env[name])
+                inside = laid.relative_to(folder).as_posix()
+                if any(found == inside or found.startswith(f"{inside}/") for found in opened):
+                    self.opened.add(name)
 
 
 @dataclass(frozen=True)
@@ -281,8 +266,6 @@ class GatedOracle:
 
     def watch(self) -> Watch:
         watch = self.inner.watch()
-        if self.gate.min_step_time_ms is None:
-            return watch
         times = WatchedPattern(self.gate.pattern, self.gate.stream, stop=False, keep_last=True)
         return replace(watch, patterns=(*watch.patterns, times))
 
@@ -290,20 +273,11 @@ class GatedOracle:
         found = self.inner.judge_end(end)
         if found is None or found.outcome is not Outcome.REPRODUCED:
             return found
-        reason = self._not_under_load(end)
-        return found if reason is None else Classified(Outcome.OTHER, f"not under load: {reason}")
-
-    def _not_under_load(self, end: TrialEnd) -> str | None:
-        least, seconds = self.gate.min_step_time_ms, self.gate.min_duration
-        if seconds is not None and end.duration < seconds:
-            took, least_time = show_duration(end.duration), show_duration(seconds)
-            return f"it took {took}, the gate asks for {least_time}"
-        if least is None:
-            return None
-        time = self._step_time(end)
+        least, time = self.gate.min_step_time_ms, self._step_time(end)
         if time is None:
-            return "no step time was seen"
-        return None if time >= least else f"a step took {time:g} ms, the gate asks for {least:g} ms"
+            return Classified(Outcome.OTHER, "not under load: no step time was seen")
+        said = f"a step took {time:g} ms, the gate asks for {least:g} ms"
+        return found if time >= least else Classified(Outcome.OTHER, f"not under load: {said}")
 
     def _step_time(self, end: TrialEnd) -> float | None:
         times = (end.result or {}).get("step_times_ms")

@@ -2,23 +2,28 @@
 so on. A guess by reading, never by running: whether it is enough, a trial of the copy says.
 
 And a command as it runs elsewhere: programs by name, files inside the bundle, and what cannot be
-moved named as such. And which files a run opens, as the kernel tells it (inotify).
+moved named as such. And which files a run opens, as the kernel tells it (inotify), and what they
+import.
 """
 
+import ast
 import ctypes
 import importlib.util
+import json
 import os
 import re
 import select
 import shutil
 import struct
+import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
@@ -58,24 +63,23 @@ def needed_files(
     command: Sequence[str],
     globs: Sequence[str] | None,
     apart: Sequence[Path],
+    opened: Collection[str] = (),
 ) -> WorkloadFiles | None:
-    """What to copy of `root`; None where it is too much. `apart` is never copied."""
+    """What to copy of `root`; None where it is too much. `apart` is never copied. `opened`: names
+    that a run was seen to open, which are needed too.
+    """
     files = dict(_walk(root, apart))
     if globs is not None:
-        names = [name for name in files if any(fnmatchcase(name, glob) for glob in globs)]
+        names = {name for name in files if any(fnmatchcase(name, glob) for glob in globs)}
     else:
-        names = _named(root, files, " ".join(command).replace(f"{root}/", ""))
-    names = [*names, *_packages_of(names, files)]
+        names = set(_named(root, files, " ".join(command).replace(f"{root}/", "")))
+    names |= files.keys() & set(opened)
+    # The `__init__.py` of every package that a module lies in: importing it imports them.
+    folders = {parent for name in names for parent in Path(name).parents} - {Path()}
+    names |= files.keys() & {(folder / _PACKAGE).as_posix() for folder in folders}
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
-    return WorkloadFiles(root, tuple(sorted({*names})))
-
-
-def _packages_of(names: Sequence[str], files: dict[str, int]) -> list[str]:
-    """The `__init__.py` of every package that a module lies in: importing it imports them."""
-    folders = {parent for name in names for parent in Path(name).parents}
-    inits = {(folder / _PACKAGE).as_posix() for folder in folders if folder != Path()}
-    return sorted(inits & files.keys())
+    return WorkloadFiles(root, tuple(sorted(names)))
 
 
 def module_root(place: str, paths: Sequence[str]) -> Path | None:
@@ -115,18 +119,6 @@ def _is_no_workload(folder: Path) -> bool:
     if folder.name in _SKIPPED or folder.name.startswith("."):
         return True
     return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT) or is_output(folder)
-
-
-def with_files(
-    files: WorkloadFiles, more: Sequence[str], apart: Sequence[Path]
-) -> WorkloadFiles | None:
-    """The same with more files of the same folder; None where that adds none, or too much."""
-    allowed = dict(_walk(files.root, apart))
-    names = sorted({*files.names, *(name for name in more if name in allowed)})
-    names = sorted({*names, *_packages_of(names, allowed)})
-    if len(names) == len(files.names) or sum(allowed[n] for n in names) > MOST_BYTES_TAKEN:
-        return None
-    return WorkloadFiles(files.root, tuple(names))
 
 
 def _named(root: Path, files: dict[str, int], command: str) -> list[str]:
@@ -229,7 +221,12 @@ def made_portable(
 
 def secret_variables(variables: dict[str, str]) -> dict[str, str]:
     """Those that may not be written down: by their name, or by what they hold."""
-    return {name: value for name, value in variables.items() if _is_secret(name, value)}
+    return {
+        name: value
+        for name, value in variables.items()
+        if (announces_secret(name) and is_secret_value(name, value))
+        or any(True for _ in secrets_in(f"{name}={value}"))
+    }
 
 
 def lines_with(script: str, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -246,12 +243,6 @@ def baked(value: str, root: Path, here: str, quote: Callable[[str], str]) -> str
     pattern = re.compile(rf"(?<![\w./\-]){re.escape(str(root))}(?=/|:|\Z)")
     between = f'"{here}"'
     return between.join(quote(part) if part else "" for part in pattern.split(value)) or "''"
-
-
-def _is_secret(name: str, value: str) -> bool:
-    if announces_secret(name) and is_secret_value(name, value):
-        return True
-    return any(True for _ in secrets_in(f"{name}={value}"))
 
 
 def _is_small_text(path: Path) -> bool:
@@ -326,3 +317,62 @@ def _note(events: bytes, folders: dict[int, Path], root: Path, opened: set[str])
         if watch in folders and len(opened) < _MOST_NAMES:
             place = str((folders[watch] / os.fsdecode(name)).relative_to(root))
             opened.add(f"{place}/" if mask & _IN_ISDIR else place)
+
+
+# -- the installed packages that Python files import, in the releases that they had when it failed
+
+_ASK = """\
+import importlib.metadata as m, json
+print(json.dumps({n: [[d, m.version(d)] for d in sorted(set(ds))]
+                  for n, ds in m.packages_distributions().items()}))
+"""
+_SECONDS_TO_LIST = 60
+
+
+def requirements(files: Sequence[Path], python: str | None) -> dict[str, list[str]]:
+    """By the module that is imported: the packages that bring it, as `name==version`. Without the
+    standard library and the files themselves; empty where that Python does not say what it has.
+    """
+    own = {file.stem for file in files} | {file.parent.name for file in files}
+    wanted = {name for file in files for name in _imported(file)} - own - sys.stdlib_module_names
+    installed = _installed(python) if python and wanted else {}
+    return {
+        name: [f"{package}=={version}" for package, version in installed[name]]
+        for name in sorted(wanted & installed.keys())
+    }
+
+
+def requirements_text(found: Mapping[str, Sequence[str]]) -> str:
+    """As a `requirements.txt`, one package a line."""
+    return "".join(f"{line}\n" for line in sorted({line for one in found.values() for line in one}))
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """The packages at the top of what a file imports; of one that does not parse, none."""
+    if file.suffix != ".py":
+        return
+    try:
+        tree = ast.parse(file.read_text("utf-8", "replace"))
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+@lru_cache(4)
+def _installed(python: str) -> dict[str, list[tuple[str, str]]]:
+    """By what is imported: the packages that bring it, with their versions."""
+    try:
+        done = subprocess.run(
+            (python, "-c", _ASK),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_TO_LIST,
+            check=False,
+        )
+        return dict(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {}

@@ -71,7 +71,6 @@ class ReducePlan:
     bindings: Sequence[AxisBinding]
     budget: Budget
     scrub: tuple[str, ...] = ()
-    bare: bool = False
     ticket: str | None = None
     seen: HitCount = NOTHING
 
@@ -152,7 +151,6 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
             max_seconds=overrides.max_wall_clock or content.budget.max_wall_clock,
         ),
         scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
-        bare=overrides.bare,
         ticket=content.ticket or overrides.ticket,
         seen=overrides.seen,
     )

@@ -10,12 +10,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
-from aorta.reduce.arrays import ARRAYS, array_rows
 from aorta.reduce.config_files import (
     BETWEEN,
     CONFIGS,
@@ -27,7 +27,7 @@ from aorta.reduce.config_files import (
     settings_in,
 )
 from aorta.reduce.launcher import python_of, ranks_of
-from aorta.reduce.structure import JsonTree, pieces_of
+from aorta.reduce.structure import ARRAYS, JsonTree, array_rows, pieces_of
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["']"""
@@ -65,6 +65,7 @@ _MOST_BYTES = 1 << 26
 _MOST_LINES = 1 << 28  # bytes
 _MOST_FILES = 6
 _LONG = 40  # entries
+_FEW = 3  # files
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,11 @@ class _CommandLine:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
                 names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-                given = {k.arg: k.value for k in node.keywords}
                 plain = {
-                    key: value.value if isinstance(value, ast.Constant) else None
-                    for key, value in given.items()
+                    keyword.arg: keyword.value.value
+                    if isinstance(keyword.value, ast.Constant)
+                    else None
+                    for keyword in node.keywords
                 }
                 yield [name for name in names if isinstance(name, str)], plain
 
@@ -247,7 +249,7 @@ class _CommandLine:
             name = self._name_of_position()
             return f'"${name}"' if self._add(name, self._axis(name, word)) else word
         mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
-        name = _variable(path, "FILE" if (self.cwd / path).is_file() else "DIR", set())
+        name = _stem(path, "FILE" if (self.cwd / path).is_file() else "DIR")
         # What stands behind the program is what it works on, whatever its ending says.
         axis = self._axis(name, path, any_ending=True)
         if axis is None or axis["kind"] == "env" or not self._add(name, axis):
@@ -332,19 +334,19 @@ def propose_files(
     names = set(taken)
     data = [name for name in sorted(opened) if _is_data(cwd / name)]
     folders = _folders(data, cwd)
-    alone = [name for name in data if not any(name.startswith(f"{f}/") for f in folders)]
     found = [[_in_place(folder, "DIR", "dir_subset", names)] for folder in folders]
-    for name in alone:
+    for name in data:
+        if any(name.startswith(f"{folder}/") for folder in folders):
+            continue
         if name.endswith(CONFIGS) and not _is_long(cwd / name):
             found.append(_settings(name, cwd, names))
         elif may_lose_parts(cwd / name, python):
             found.append([_in_place(name, "FILE", "file_subset", names)])
-    found = [axes for axes in found if axes]
-    return [axis for axes in found[:_MOST_FILES] for axis in axes]
+    return [axis for axes in list(filter(None, found))[:_MOST_FILES] for axis in axes]
 
 
 def _in_place(path: str, ending: str, kind: str, taken: set[str]) -> Mapping[str, Any]:
-    name = _variable(path, ending, taken)
+    name = _free(_stem(path, ending), taken)
     return {"name": name, "kind": kind, "initial": path, "in_place": True}
 
 
@@ -353,10 +355,7 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
     axes: Axes = []
     in_lines = Counter(setting.line for setting in all_settings_in(cwd / name))
     for setting in settings_in(cwd / name)[:MOST_SETTINGS]:
-        variable = "CONFIG_" + re.sub(r"\W+", "_", setting.key, flags=re.ASCII).strip("_").upper()
-        while variable in taken:
-            variable += "_2"
-        taken.add(variable)
+        variable = _free(f"CONFIG_{_plain(setting.key)}", taken)
         initial = setting.initial
         value: dict[str, Any] = {"kind": "env", "type": "int", "initial": initial, "floor": 1}
         if isinstance(initial, tuple):
@@ -369,12 +368,10 @@ def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    if _CODE.search(path.name):
-        return False
-    try:
-        return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
-    except OSError:
-        return False
+    with suppress(OSError):
+        is_some = path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
+        return is_some and not _CODE.search(path.name)
+    return False
 
 
 def _is_long(path: Path) -> bool:
@@ -393,11 +390,10 @@ def may_lose_parts(path: Path, python: str | None) -> bool:
     """Whether it is a file that can lose lines, or rows of arrays that this Python can read."""
     if path.name.endswith(ARRAYS):
         return path.is_file() and array_rows(python, path.absolute()) is not None
-    try:
+    with suppress(OSError):
         content = path.read_bytes() if path.stat().st_size <= _MOST_LINES else b""
-    except OSError:
-        return False
-    return b"\0" not in content[:4096] and len(content.splitlines()) > 1
+        return b"\0" not in content[:4096] and len(content.splitlines()) > 1
+    return False
 
 
 def _folders(data: Sequence[str], cwd: Path) -> list[str]:
@@ -405,26 +401,31 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
     opens many YAML or TOML files puts its configuration together from them: each has numbers of its
     own.
     """
-    counted: dict[str, int] = {}
-    for name in data:
-        if name.endswith(_ALWAYS_CONFIGS):
-            continue
-        parent = str(Path(name).parent)
-        counted[parent] = counted.get(parent, 0) + 1
-    found = []
-    for folder, count in counted.items():
-        if folder == "." or count < 3:
-            continue
-        inside = [entry for entry in (cwd / folder).iterdir() if not entry.name.startswith(".")]
-        if all(entry.is_file() and not _CODE.search(entry.name) for entry in inside):
-            found.append(folder)
-    return found
+    parents = (str(Path(name).parent) for name in data if not name.endswith(_ALWAYS_CONFIGS))
+    return [
+        folder
+        for folder, count in Counter(parents).items()
+        if folder != "." and count >= _FEW and all(map(_is_part, (cwd / folder).iterdir()))
+    ]
 
 
-def _variable(path: str, kind: str, taken: set[str]) -> str:
-    plain = re.sub(r"\W+", "_", Path(path).name.partition(".")[0], flags=re.ASCII)
-    stem = plain.strip("_").upper() or "DATA"
-    name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
+def _is_part(entry: Path) -> bool:
+    """Of a folder of data; hidden files are no matter."""
+    return entry.name.startswith(".") or (entry.is_file() and not _CODE.search(entry.name))
+
+
+def _plain(text: str) -> str:
+    """Letters and digits, as in the name of a variable."""
+    return re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
+
+
+def _stem(path: str, ending: str) -> str:
+    """`data/rows.csv` as `ROWS_FILE`."""
+    stem = _plain(Path(path).name.partition(".")[0]) or "DATA"
+    return f"{stem}_{ending}" if not stem[0].isdigit() else f"DATA_{stem}_{ending}"
+
+
+def _free(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "_2"
     taken.add(name)

@@ -42,7 +42,6 @@ class Shipped:
     reproduces: bool | None = None
     in_place: bool | None = None
     tally: Tally = field(default_factory=Tally)
-    files: Sequence[str] = ()
     why: str = ""  # of the last trial that did not fail the same way
 
     @property

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import UsageError
+from aorta.core.errors import ResumeError, UsageError
 from aorta.engine.events import Listener
 from aorta.engine.rundir import find_resumable
-from aorta.engine.session import Resume, Session
+from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.executors.choosing import ExecutorChoice
 from aorta.reduce.plan import Overrides, ReducePlan, make_plan
 from aorta.reduce.report import ReduceReport
@@ -30,7 +30,6 @@ from aorta.workloads.base import COMMAND
 
 VERB = "reduce"
 _DEFAULT_OUTPUT = Path(VERB)
-_OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload declared its axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,45 +81,44 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
     if request.resume is not None:
         return Session.resuming(output, VERB, request.resume)
     file = Path(plan.spec.file)  # of a workload that declares its axes there is none
-    return Session.fresh(
+    session = Session.fresh(
         output,
         VERB,
         name=request.run_dir.name if request.run_dir else None,
         private_beside=True,
         ticket=plan.ticket,
         spec=str(file.absolute()) if file.is_file() else plan.spec.file,
-        jobs=request.executor.jobs or 1,
-        command=list(request.command),
-        source=request.source,
-        fixed_by=str(request.fixed_by.absolute()) if request.fixed_by else None,
     )
+    paths = {
+        name: path.absolute()
+        for name in ("spec", "fixed_by")
+        if (path := getattr(request, name)) is not None
+    }
+    files = tuple(file.absolute() for file in request.layers.mitigations_files)
+    layers = replace(request.layers, mitigations_files=files)
+    keep_request(session.run, replace(request, layers=layers, **paths))
+    return session
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:
-    """With what the run that is resumed was begun with, wherever the request leaves it open."""
+    """What the run that is resumed was begun with, and over it whatever the request says. What may
+    be spent it alone says.
+    """
     if request.dry_run:
         raise UsageError("--dry-run leaves nothing to resume; give one of them")
     run = find_resumable(_output(request), VERB, resume.run)
     if resume.run is None:
         say(f"resuming {run.path}")
-    about = run.about()
-    begun = str(about.get("spec", ""))
-    spec, workload = request.spec, request.workload
-    command = request.command or tuple(about.get("command", ()))
-    if begun and spec is None and workload is None and not command:
-        if begun.startswith(_OF_A_WORKLOAD):
-            workload = begun.removeprefix(_OF_A_WORKLOAD)
-        else:
-            spec = Path(begun)
-    executor, fixed_by = request.executor, about.get("fixed_by")
+    begun = request
+    try:
+        begun = kept_request(run, request)
+    except ResumeError:  # killed before that was written
+        if request.spec is None and request.workload is None and not request.command:
+            raise
     return replace(
-        request,
-        spec=spec,
-        workload=workload,
-        command=command,
-        source=request.source or bool(about.get("source")),
-        fixed_by=request.fixed_by or (Path(fixed_by) if fixed_by else None),
-        executor=replace(executor, jobs=executor.jobs or about.get("jobs")),
+        begun,
+        max_trials=request.max_trials,
+        max_wall_clock=request.max_wall_clock,
         resume=replace(resume, run=run.path),
     )
 

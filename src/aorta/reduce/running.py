@@ -27,8 +27,8 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import NOTHING, HitCount, Judge, KOfN, SameJudge, misses_that_tell
-from aorta.engine.question import Answer, Budget, Experiment, Keep, Question
+from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, misses_that_tell
+from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
@@ -41,7 +41,7 @@ from aorta.reduce.experiment import (
     WatchedExperiment,
     clear_data,
 )
-from aorta.reduce.files import WorkloadFiles, watch_opened, with_files
+from aorta.reduce.files import WorkloadFiles, watch_opened
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -56,7 +56,6 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
-_OPENED_AXES = "opened_axes.json"  # those whose files the answer was seen to open
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
 _MOST_UNDONE = 4  # steps that lost what a known fix repairs
@@ -77,7 +76,16 @@ def reduce_workload(
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners, sees_opened_files)
     trace = Trace(plan.axes, partial(settings_of, plan.bindings))
-    report = run.search(trace, BestSoFar(partial(_keep_best, run, output, trace)))
+
+    def write(report: ReduceReport, reproducer: Reproducer | None) -> None:
+        output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
+
+    def keep_best(records: Sequence[TrialRecord]) -> None:
+        """`shrunken/`, result.json and SHIP.md as if the search ended here."""
+        report = run.report_so_far(records)
+        write(report, run.reproducer(report, output.scrubber.file_name))
+
+    report = run.search(trace, BestSoFar(keep_best))
     reproducer = run.reproducer(report, output.scrubber.file_name)
     if reproducer is not None:
         report, reproducer = run.rehearse(report, reproducer, output)
@@ -88,7 +96,7 @@ def reduce_workload(
         # Trials get copies: somebody else did that, and the answer may rest on both.
         said = f"{', '.join(map(str, changed))} changed while it was reduced"
         report = replace(report, hint="; ".join(filter(None, [report.hint, said])))
-    output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
+    write(report, reproducer)
     return report
 
 
@@ -115,17 +123,10 @@ class BestSoFar:
                 self._write(self._records)
 
 
-def _keep_best(
-    run: "ReductionRun", output: Output, trace: Trace, records: Sequence[TrialRecord]
-) -> None:
-    """`shrunken/`, result.json and SHIP.md as if the search ended here."""
-    report = run.report_so_far(records)
-    reproducer = run.reproducer(report, output.scrubber.file_name)
-    output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
-
-
 class ReductionRun:
-    """One reduction in one run directory."""
+    """One reduction in one run directory: the questions it asks, one after the other, and what
+    their answers amount to.
+    """
 
     def __init__(
         self,
@@ -150,36 +151,129 @@ class ReductionRun:
 
     def search(self, *watching: Listener) -> ReduceReport:
         watched = WatchedExperiment(self.experiment)
-        opened = self.session.run.private / _OPENED_AXES
 
         def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
             watched.close(self.session.run.private / record.path)
             if record.point.purpose is Purpose.CONFIRM:
-                write_atomically(opened, json.dumps(watched.opened()))
+                write_atomically(self._opened_axes, json.dumps(sorted(watched.opened)))
             return self._keep(record, end)
 
-        question = Question(
-            search=self._descent,
-            judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
-            experiment=watched if self._sees_opened_files else self.experiment,
-            fingerprint=self.plan.fingerprint,
-            budget=self._budget(),
-            expected=known_failure(self.plan.oracle),
-            keep=keep,
-            learn=self.experiment.patience.learn,
-            warm=True,
-            private_trials=True,
-        )
-        others = OtherEnds(self._say_other)
         with closing(watched):
-            answer = self._answer(question, (*watching, *self.listeners, others))
+            answer = self._ask(
+                "main",
+                self._descent,
+                ImpatientJudges(self.plan.judges(), self.experiment.patience),
+                watched if self._sees_opened_files else self.experiment,
+                listeners=(*watching, *self.listeners, OtherEnds(self._say_other)),
+                budget=self._budget(),
+                expected=known_failure(self.plan.oracle),
+                keep=keep,
+                learn=self.experiment.patience.learn,
+                warm=True,
+            )
         report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
+
+    def _ask(
+        self,
+        name: str,
+        search: Search,
+        judges: Judges,
+        experiment: Experiment,
+        *,
+        listeners: Sequence[Listener] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """One question, within what those before have left of the time; beside the search no limit
+        of trials keeps it from being asked. `more`: other fields of the `Question`.
+        """
+        question = Question(
+            search=search,
+            judges=judges,
+            experiment=experiment,
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self._budget(), max_trials=None),
+            keep=self._keep,
+            name=name,
+            private_trials=True,
+        )
+        executor = self._open_executor()
+        self._look_inside(executor)
+        listeners = self.listeners if listeners is None else listeners
+        answer = self.session.answer(replace(question, **more), executor, listeners)
+        self._seconds += answer.ending.seconds
+        return answer
+
+    def _budget(self) -> Budget:
+        """What the questions before have left."""
+        given = self.plan.budget
+        if given.max_seconds is None:
+            return given
+        spent = time.monotonic() - self._began if given.anew else self._seconds
+        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
+
+    def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
+        clear_data(self.session.run.private / record.path)
+        if self._machine is None:
+            self._machine = self._inside or host_snapshot(self.plan.base.env)
+        settings = settings_of(self.plan.bindings, record.point)
+        return {ENV_FINGERPRINT: fingerprint_of(self._machine, settings)}
+
+    def _look_inside(self, executor: Executor) -> None:
+        """Once: the inside of a container does not change between candidates."""
+        base = self.plan.base
+        if base.environment.isolated and self._inside is None:
+            scratch = self.session.run.private / "snapshot"
+            self._inside = snapshot_of(
+                base.environment, base.env, executor, scratch, base.subject.cwd
+            )
+
+    def env_at(self, point: Point) -> dict[str, Any]:
+        """env.json as the workload at this point sees it."""
+        if self._inside is not None:
+            return dict(self._inside)
+        return host_snapshot({**self.plan.base.env, **settings_of(self.plan.bindings, point)})
 
     def _say_other(self, found: Failure) -> None:
         said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
         for listener in self.listeners:
             listener(Note(f"{said} for; if it is, let the oracle say so"))
+
+    # -- axes that do not matter, and the program itself
+
+    @property
+    def _opened_axes(self) -> Path:
+        """Those whose files the answer was seen to open."""
+        return self.session.run.private / "opened_axes.json"
+
+    def _without_ignored(self, report: ReduceReport) -> ReduceReport:
+        """An axis at its floor may be one that the command never looks at: whether it fails the
+        same with nonsense in its place is said.
+        """
+        reduction, kept = report.reduction, self._opened_axes
+        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
+        suspects = [
+            facts.axis.name
+            for facts in reduction.axes
+            if facts.moved
+            and facts.at_floor
+            and facts.axis.kind not in _OF_THE_LAUNCHER
+            and not isinstance(facts.axis, ChoiceAxis)
+            and facts.axis.name not in read
+        ]
+        if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
+            return report
+        search = EveryPoint([Point.of({IGNORED: name}) for name in suspects])
+        answer = self._ask(
+            "ignored axes",
+            search,
+            SameJudge(KOfN(1, _enough(reduction, self.plan.seen))),
+            IgnoredExperiment(self.experiment, reduction.best),
+            expected=report.failure,
+            keep=lambda record, _end: clear_data(self.session.run.private / record.path),
+        )
+        found = [str(p[IGNORED]) for p, verdict in search.verdicts.items() if verdict.reproduces]
+        return report.with_more(answer, reduction=reduction.with_ignored(found))
 
     def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
         """The program itself, at what the other axes were reduced to."""
@@ -189,67 +283,54 @@ class ReductionRun:
         source = SourceRun(
             self.plan, self.experiment, self.session.run.private, report.reduction, report.failure
         )
-        keep = source.keeping(self._keep)
-        originals, once = EveryPoint(source.originals), KOfN(1, 1)
-        answer = self._ask(
-            "source: original", originals, once, source.traced, keep=keep, expected=report.failure
-        )
-        report = report.with_more(answer)
+        keep, once = source.keeping(self._keep), SameJudge(KOfN(1, 1))
+
+        def ask(name: str, search: Search, judges: Judges, **more: Any) -> None:
+            nonlocal report
+            more = {"keep": keep, "guard_signature": False, **more}
+            answer = self._ask(f"source{name}", search, judges, source.traced, **more)
+            report = report.with_more(answer)
+
+        def go_on(name: str) -> None:
+            assert source.search is not None
+            most = self.plan.budget.max_trials
+            left = None if most is None else max(0, most - len(report.records))
+            ask(
+                name,
+                source.search,
+                source.judges(),
+                listeners=(*watching, *self.listeners),
+                budget=replace(self._budget(), max_trials=left),
+                learn=self.experiment.patience.learn,
+            )
+
+        def ends_well(point: Point) -> bool:
+            search = EveryPoint([point])
+            ask(f": {point[AXIS]}", search, once)
+            return point in search.verdicts and search.verdicts[point].tally.clean > 0
+
+        originals = EveryPoint(source.originals)
+        ask(": original", originals, once, guard_signature=True, expected=report.failure)
         why = source.begin() if report.ending.reason is Reason.DONE else ""
         if why or source.search is None:
             return replace(report, hint=why)
         self._source = source
-        spent = self.plan.budget.max_trials
-        left = None if spent is None else max(0, spent - len(report.records))
-        question = Question(
-            search=source.search,
-            judges=source.judges(),
-            experiment=source.traced,
-            fingerprint=self.plan.fingerprint,
-            budget=replace(self._budget(), max_trials=left),
-            guard_signature=False,
-            keep=keep,
-            learn=self.experiment.patience.learn,
-            name="source",
-            private_trials=True,
-        )
-        answer = self._answer(question, (*watching, *self.listeners))
-        report = report.with_more(answer)
+        go_on("")
         for number in range(_MOST_UNDONE if source.fixes else 0):
-            report, again = self._undone(report, source, keep)
-            if not again:
+            is_done = report.ending.reason is Reason.DONE and source.best is not None
+            # Without the steps after which the known fix does not help any more.
+            if not is_done or not source.undo(ends_well):
                 break
-            more = replace(question, name=f"source {number + 2}", budget=self._budget())
-            report = report.with_more(self._answer(more, (*watching, *self.listeners)))
+            go_on(f" {number + 2}")
         source.count([r for r in report.records if AXIS in dict(r.point.values)])
         if source.to_confirm is not None and report.ending.reason is Reason.DONE:
-            last, sure = EveryPoint([source.to_confirm]), source.to_be_sure
-            answer = self._ask(
-                "source: confirm", last, sure, source.traced, keep=keep, guard_signature=False
-            )
+            last = EveryPoint([source.to_confirm])
+            ask(": confirm", last, SameJudge(source.to_be_sure))
             source.confirmation = last.verdicts.get(source.to_confirm)
-            report = report.with_more(answer)
-        is_over = report.ending.reason is Reason.DONE
-        reduction = source.reduction(is_over=is_over)
+        reduction = source.reduction(is_over=report.ending.reason is Reason.DONE)
         return replace(report, reduction=reduction, source=source.row)
 
-    def _undone(
-        self, report: ReduceReport, source: SourceRun, keep: Keep
-    ) -> tuple[ReduceReport, bool]:
-        """Without the steps after which the known fix does not help any more."""
-        answers: list[Answer] = []
-
-        def ends_well(point: Point) -> bool:
-            search, name = EveryPoint([point]), f"source: {point[AXIS]}"
-            more = {"keep": keep, "guard_signature": False}
-            answers.append(self._ask(name, search, KOfN(1, 1), source.traced, **more))
-            return point in search.verdicts and search.verdicts[point].tally.clean > 0
-
-        done = report.ending.reason is Reason.DONE and source.best is not None
-        again = done and source.undo(ends_well)
-        for answer in answers:
-            report = report.with_more(answer)
-        return report, again
+    # -- what it amounts to, and whether that works elsewhere
 
     def report_so_far(self, records: Sequence[TrialRecord]) -> ReduceReport:
         """While the search goes on."""
@@ -263,49 +344,6 @@ class ReductionRun:
             report = self._report(reduction, Answer(ending, records, seen))
             return replace(report, source=self._source.row, failure=self._source.failure)
         return self._report(self._descent.result, Answer(ending, records, seen))
-
-    def _budget(self) -> Budget:
-        """What the questions before have left."""
-        given = self.plan.budget
-        if given.max_seconds is None:
-            return given
-        spent = time.monotonic() - self._began if given.anew else self._seconds
-        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
-
-    def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at: whether it fails the
-        same with nonsense in its place is said.
-        """
-        reduction = report.reduction
-        suspects = [
-            facts.axis.name
-            for facts in reduction.axes
-            if facts.moved
-            and facts.at_floor
-            and facts.axis.kind not in _OF_THE_LAUNCHER
-            and not isinstance(facts.axis, ChoiceAxis)
-        ]
-        if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
-            return report
-        kept = self.session.run.private / _OPENED_AXES
-        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
-        suspects = [name for name in suspects if name not in read]
-        if not suspects:
-            return report
-        points = [Point.of({IGNORED: name}) for name in suspects]
-        search = EveryPoint(points)
-        answer = self._ask(
-            "ignored axes",
-            search,
-            KOfN(1, _enough(reduction, self.plan.seen)),
-            IgnoredExperiment(self.experiment, reduction.best),
-            expected=report.failure,
-            keep=lambda record, _end: clear_data(self.session.run.private / record.path),
-        )
-        found = [
-            name for name, point in zip(suspects, points, strict=True) if _failed(search, point)
-        ]
-        return report.with_more(answer, reduction=reduction.with_ignored(found))
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -342,68 +380,62 @@ class ReductionRun:
     ) -> tuple[ReduceReport, Reproducer]:
         """Whether what ships, as it ships, fails like the original from somewhere else.
 
-        Where it does not, the files that a run opens are added; where that does not help, it runs
-        in the original place.
+        Where it does not, the files that a run opens are added; where that does not help, what is
+        written runs in the original directory, and whether that fails is tried too.
         """
         most = self.plan.budget.max_trials
-        trials_left = most is None or len(report.records) < most
-        if report.ending.reason is Reason.BUDGET and trials_left:
-            tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 6, KOfN(1, 1))
+        if report.ending.reason is Reason.BUDGET and (most is None or len(report.records) < most):
+            tried = self._rehearsed(report, reproducer, output, 6, once=True)
             ending = replace(tried.ending, reason=Reason.BUDGET, detail=report.ending.detail)
             return replace(tried, ending=ending), reproducer
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
-        report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
+        report = self._rehearsed(report, reproducer, output, 0)
         alone = self._source is not None and self._source.best is not None
         if report.shipped.reproduces is not False or reproducer.files is None or alone:
             return report, reproducer
         fuller = self._with_opened(report, reproducer, reproducer.files)
         if fuller is not None:
-            report = self._rehearsed(report, fuller, output, COPY_REPLICA + 2)
+            report = self._rehearsed(report, fuller, output, 2)
             if report.shipped.reproduces is not False:
                 return report, fuller
-        return self._in_place(report, replace(reproducer, files=None), output)
-
-    def _in_place(
-        self, report: ReduceReport, reproducer: Reproducer, output: Output
-    ) -> tuple[ReduceReport, Reproducer]:
-        """What is written where no copy fails: whether that does, in the original directory."""
-        tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 4)
+        in_place = replace(reproducer, files=None)
+        tried = self._rehearsed(report, in_place, output, 4)
         shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
-        return replace(tried, shipped=shipped), reproducer
+        return replace(tried, shipped=shipped), in_place
 
     def _rehearsed(
         self,
         report: ReduceReport,
         reproducer: Reproducer,
         output: Output,
-        replica: int,
-        once: KOfN | None = None,
+        number: int,
+        *,
+        once: bool = False,
     ) -> ReduceReport:
-        point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
+        """The report with trials of this copy. `once`: one trial, whatever the budget says."""
+        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + number)
         search = EveryPoint([point])
-        copy = CopyExperiment(self.experiment, reproducer, output)
-        judge = once or KOfN(1, _enough(report.reduction, self.plan.seen))
+        enough = 1 if once else _enough(report.reduction, self.plan.seen)
         answer = self._ask(
-            f"copy {replica}",
+            f"copy {COPY_REPLICA + number}",
             search,
-            judge,
-            copy,
+            SameJudge(KOfN(1, enough)),
+            CopyExperiment(self.experiment, reproducer, output),
             guard_signature=self.plan.is_command,
             expected=self._expected(report),
-            **({"budget": Budget()} if once else {}),
+            budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
         verdict = search.verdicts.get(point)
         found = verdict.reproduces if verdict is not None else None
-        found = found or None if once else found  # one that did not fail may be chance
-        names = reproducer.files.names if reproducer.files else ()
         tried = [record for record in answer.records if record.point == point]
-        if verdict is not None and found is None and not once and tried and tried[-1].exit_code:
+        if once:
+            found = found or None  # one that did not fail may be chance
+        elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
         shipped = Shipped(
             found,
             tally=verdict.tally if verdict else Tally(),
-            files=names,
             why=tried[-1].why if tried and found is False else "",
         )
         return report.with_more(answer, shipped=shipped)
@@ -424,56 +456,11 @@ class ReductionRun:
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
             with watch_opened(files.root) as opened:
-                self._ask("opened files", EveryPoint([point]), KOfN(1, 1), self.experiment)
+                once = SameJudge(KOfN(1, 1))
+                self._ask("opened files", EveryPoint([point]), once, self.experiment)
             write_atomically(kept, json.dumps(sorted(opened)))
-        opened_names = json.loads(kept.read_text("utf-8"))
-        fuller = with_files(files, opened_names, self._apart())
-        return replace(reproducer, files=fuller) if fuller is not None else None
-
-    def _ask(
-        self, name: str, search: Search, judge: Judge, experiment: Experiment, **more: Any
-    ) -> Answer:
-        """A question beside the search, which no limit of trials keeps from being asked."""
-        question = Question(
-            search=search,
-            judges=SameJudge(judge),
-            experiment=experiment,
-            fingerprint=self.plan.fingerprint,
-            budget=replace(self._budget(), max_trials=None),
-            keep=self._keep,
-            name=name,
-            private_trials=True,
-        )
-        return self._answer(replace(question, **more), self.listeners)
-
-    def env_at(self, point: Point) -> dict[str, Any]:
-        """env.json as the workload at this point sees it."""
-        if self._inside is not None:
-            return dict(self._inside)
-        return host_snapshot({**self.plan.base.env, **settings_of(self.plan.bindings, point)})
-
-    def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
-        executor = self._open_executor()
-        self._look_inside(executor)
-        answer = self.session.answer(question, executor, listeners)
-        self._seconds += answer.ending.seconds
-        return answer
-
-    def _look_inside(self, executor: Executor) -> None:
-        """Once: the inside of a container does not change between candidates."""
-        base = self.plan.base
-        if base.environment.isolated and self._inside is None:
-            scratch = self.session.run.private / "snapshot"
-            self._inside = snapshot_of(
-                base.environment, base.env, executor, scratch, base.subject.cwd
-            )
-
-    def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
-        clear_data(self.session.run.private / record.path)
-        if self._machine is None:
-            self._machine = self._inside or host_snapshot(self.plan.base.env)
-        settings = settings_of(self.plan.bindings, record.point)
-        return {ENV_FINGERPRINT: fingerprint_of(self._machine, settings)}
+        fuller, _ = files_of(self.plan, self._apart(), json.loads(kept.read_text("utf-8")))
+        return replace(reproducer, files=fuller) if fuller not in {None, files} else None
 
     def _apart(self) -> list[Path]:
         """Never copied as workload: reduced data, the spec, and the results themselves."""
@@ -496,11 +483,6 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
     key = reduction.best.config_key
     why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
     return named_failure(ORACLE, why[-1]) if why else None
-
-
-def _failed(search: EveryPoint, point: Point) -> bool:
-    verdict = search.verdicts.get(point)
-    return verdict is not None and verdict.reproduces is True
 
 
 def _enough(reduction: Reduction, before: HitCount) -> int:

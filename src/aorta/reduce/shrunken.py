@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,11 +31,12 @@ from aorta.reduce.files import (
     made_portable,
     module_root,
     needed_files,
+    requirements,
+    requirements_text,
     secret_variables,
 )
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.requirements import requirements, requirements_text
 from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
@@ -46,7 +47,6 @@ ORDER, REQUIREMENTS = "order.json", "requirements.txt"
 WORKLOAD = "workload"
 _OURS = "aorta."
 _TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD)
-_SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,25 @@ class Module:
     root: Path
 
 
-def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | None, Module | None]:
-    """What a command needs; or a registered workload's own uninstalled code."""
+def files_of(
+    plan: ReducePlan, apart: Sequence[Path], opened: Collection[str] = ()
+) -> tuple[WorkloadFiles | None, Module | None]:
+    """What a command needs; or a registered workload's own uninstalled code. `opened`: files that a
+    run was seen to open.
+    """
     cwd, variables = plan.base.subject.cwd, plan.base.env
     globs = plan.spec.content.workload.files
     if plan.is_command:
         command = plan.request.config["command"]
         words = [command] if isinstance(command, str) else command
-        return needed_files(cwd, [*words, *variables.values()], globs, apart), None
+        return needed_files(cwd, [*words, *variables.values()], globs, apart, opened), None
     place = workload_place(plan.request.workload)
     named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
     root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
     if root is None:
         return None, None
     words = [place.partition(":")[0], *variables.values()]
-    return needed_files(root, words, globs, apart), Module(place, root)
+    return needed_files(root, words, globs, apart, opened), Module(place, root)
 
 
 @dataclass(frozen=True)
@@ -186,8 +190,7 @@ class Reproducer:
         environment = self.plan.request.environment
         if environment.isolated or not self.plan.is_command:
             return None
-        given = self.plan.request.config["command"]
-        words = _words_of(given)
+        words = _words_of(self.plan.request.config["command"])
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
         named = next((w for w in words if _PYTHON.fullmatch(w.rpartition("/")[2])), None)
         if named is None:  # a program of Python's own kind lies beside the Python that runs it
@@ -195,16 +198,8 @@ class Reproducer:
             beside = Path(found).parent / "python" if found else None
             if beside is not None and beside.is_file():
                 return str(beside)
-            named = "python" if self._scripts_call_python(words) else None
+            named = "python" if "python" in self._texts else None
         return shutil.which(named, path=path) if named else None
-
-    def _scripts_call_python(self, words: Sequence[str]) -> bool:
-        """Whether a file that the command names calls it by its name."""
-        files = (self.plan.base.subject.cwd / word for word in words)
-        return any(
-            file.is_file() and file.stat().st_size < _MOST_SCRIPT and b"python" in file.read_bytes()
-            for file in files
-        )
 
     @cached_property
     def requirements(self) -> dict[str, list[str]]:
@@ -311,21 +306,19 @@ class Reproducer:
 
     def _command_lines(self) -> list[str]:
         command = self.command()
-        words = command if isinstance(command, list) else command.split()
+        words = list(map(shlex.quote, command))
         is_python = any(map(_PYTHON.fullmatch, _words_of(command)))
         lines = [_FIND_PROGRAMS]
         if is_python and self.requirements:
             check = f'"${{PYTHON:-python3}}" -c {shlex.quote(_LACKS)}'
             lines.append(f"{check} {' '.join(self.requirements)} || exit 127")
-        if isinstance(command, list):
-            lines += [_AS_PYTHON] if is_python and not _PYTHON.fullmatch(words[0]) else []
-            first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else shlex.quote(words[0])
-            return [*lines, f"exec {' '.join([first, *map(shlex.quote, words[1:])])}"]
-        if _SIMPLE.fullmatch(command) and "=" not in words[0]:
-            first = '"${PYTHON:-python3}"' if _PYTHON.fullmatch(words[0]) else words[0]
-            return [*lines, f"exec {' '.join([first, *words[1:]])}"]
-        lines += [_AS_PYTHON] if is_python else []
-        return [*lines, f"exec /bin/bash -c {shlex.quote(command)}"]
+        if isinstance(command, str):
+            words = ["/bin/bash", "-c", shlex.quote(command)]
+        if _PYTHON.fullmatch(words[0]):
+            words[0] = '"${PYTHON:-python3}"'
+        elif is_python:
+            lines.append(_AS_PYTHON)
+        return [*lines, f"exec {' '.join(words)}"]
 
 
 def _words_of(command: str | Sequence[str]) -> list[str]:
@@ -342,7 +335,6 @@ def _or_say(what: str) -> str:
 
 _NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
 _PYTHON = re.compile(r"python[\d.]*")
-_MOST_SCRIPT = 1 << 20
 # The programs of that Python are found beside it.
 _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'

@@ -97,8 +97,7 @@ class BudgetSpec(StrictModel):
 class Gate(StrictModel):
     """What a failing trial must also show to count: the bug may only matter under load."""
 
-    min_step_time_ms: Real | None = Field(default=None, gt=0, allow_inf_nan=False)
-    min_duration: Seconds = None
+    min_step_time_ms: Real = Field(gt=0, allow_inf_nan=False)
     pattern: str = (
         r"step[ _-]?time(?:[ _-]?ms)?\s*[=:]?\s*([0-9.]+)"  # where a command says its step time
     )
@@ -110,12 +109,6 @@ class Gate(StrictModel):
         if re.compile(checked_pattern(pattern)).groups != 1:
             raise UsageError("the pattern of a gate needs exactly one group around the number")
         return pattern
-
-    @model_validator(mode="after")
-    def _some(self) -> "Gate":
-        if self.min_step_time_ms is None and self.min_duration is None:
-            raise UsageError("a gate needs min_step_time_ms or min_duration")
-        return self
 
 
 class ReduceSpec(StrictModel):

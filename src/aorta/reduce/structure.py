@@ -1,17 +1,19 @@
-"""A text as pieces that may go, by its own structure: the rows of a CSV file below their header,
-the elements of a JSON document at every depth, else lines. It reads bytes and gives bytes; it knows
-no axis and no trial. What the indentation of lines tells, of YAML too, the search sees itself.
+"""A data file as pieces that may go, by its own structure: the rows of a CSV file below their
+header, the elements of a JSON document at every depth, the rows of arrays, else lines. It gives the
+bytes of what is left; it knows no axis and no trial. What the indentation of lines tells, of YAML
+too, the search sees itself.
 """
 
 import csv
 import io
 import json
 import re
+import subprocess
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import count
+from functools import cached_property, lru_cache
+from pathlib import Path
 
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -19,57 +21,41 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True)
 class Pieces:
-    """`parts` in their order; those that do not always stay may go.
+    """`parts` in their order; those behind the header may go.
 
     >>> pieces_of("a.txt", b"1\\n2\\n3\\n").without_all_but({0, 2})
     b'1\\n3\\n'
     """
 
     parts: Sequence[bytes] = field(repr=False)
-    stays: Sequence[bool] = field(repr=False)
+    header: int = 0
 
     @property
     def items(self) -> tuple[str, ...]:
         """What may go, for people."""
-        return tuple(
-            part.decode("utf-8", "replace").rstrip("\r\n")
-            for part, stays in zip(self.parts, self.stays, strict=True)
-            if not stays
-        )
+        behind = self.parts[self.header :]
+        return tuple(part.decode("utf-8", "replace").rstrip("\r\n") for part in behind)
 
     def without_all_but(self, kept: Collection[int]) -> bytes:
         """The text with only these of its items."""
-        numbers = count()
-        kept_parts = (
-            part
-            for part, stays in zip(self.parts, self.stays, strict=True)
-            if stays or next(numbers) in kept
-        )
-        return b"".join(kept_parts)
+        first = -self.header
+        numbered = enumerate(self.parts, first)
+        return b"".join(part for number, part in numbered if number < 0 or number in kept)
 
 
-def pieces_of(
-    name: str, content: bytes, header: int | None = None, comments: str | None = None
-) -> "Pieces | JsonTree":
+def pieces_of(name: str, content: bytes, header: int | None = None) -> "Pieces | JsonTree":
     """By the ending of `name`; by lines where its content is not what the ending says. `header`: so
-    many first lines always stay (None: those that look like one); `comments`: lines that begin so
-    do.
+    many first lines always stay (None: those that look like one).
     """
     ending = name.rpartition(".")[2].lower()
-    if comments is None and not header:
-        found = _of_json(content) if ending == "json" else None
-        if found is not None:
-            return found
+    found = _of_json(content) if ending == "json" and not header else None
+    if found is not None:
+        return found
     rows = content.splitlines(keepends=True)
     if ending in {"csv", "tsv"}:
         rows = _records(rows)
         header = _has_header(rows, "\t" if ending == "tsv" else ",") if header is None else header
-    mark = comments.encode() if comments else None
-    stays = [
-        number < (header or 0) or (mark is not None and row.lstrip().startswith(mark))
-        for number, row in enumerate(rows)
-    ]
-    return Pieces(rows, stays)
+    return Pieces(rows, header or 0)
 
 
 def _records(lines: Sequence[bytes]) -> list[bytes]:
@@ -218,3 +204,93 @@ def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
+
+
+# -- arrays that NumPy or torch wrote, as rows along their first dimension. The Python that runs the
+# trials reads and writes them: it has the library that its program needs.
+
+ARRAYS = (".npy", ".npz", ".pt")
+_SERVER = """
+import io, json, sys
+path = sys.argv[1]
+if path.endswith(".pt"):
+    import torch
+    data, save = torch.load(path, map_location="cpu", weights_only=True), torch.save
+else:
+    import numpy
+    data = numpy.load(path)
+    data = dict(data) if path.endswith(".npz") else data
+    def save(data, out):
+        numpy.savez(out, **data) if isinstance(data, dict) else numpy.save(out, data)
+def is_array(part):
+    return getattr(part, "ndim", 0) > 0
+parts = [] if is_array(data) else list(data.values() if isinstance(data, dict) else data)
+lengths = [len(part) for part in parts if is_array(part)]
+# A checkpoint of torch has tensors of many lengths, and no rows.
+alike = len(lengths) == len(parts) and len({*lengths}) == 1
+columns = bool(lengths) and (alike or path.endswith(".npz"))
+length = 0 if isinstance(data, dict) else len(data)
+if columns:
+    length = max(lengths, key=lambda n: (lengths.count(n), n))
+def select(part, kept):
+    if columns and not (is_array(part) and len(part) == length):
+        return part
+    if is_array(part):
+        return part[kept].clone() if hasattr(part, "clone") else part[kept]
+    return type(part)(part[i] for i in kept)
+def only(kept):
+    if not columns:
+        return select(data, kept)
+    if isinstance(data, dict):
+        return {key: select(part, kept) for key, part in data.items()}
+    return type(data)(select(part, kept) for part in data)
+print(length, flush=True)
+for line in sys.stdin:
+    out = io.BytesIO()
+    save(only(json.loads(line)), out)
+    sys.stdout.buffer.write(b"%d\\n" % out.tell() + out.getvalue())
+    sys.stdout.buffer.flush()
+"""
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """The rows of an array, of arrays of one length beside each other, or the elements of a list. A
+    process of that interpreter holds them, and ends with this one.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    length: int
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        return tuple(f"row {number}" for number in range(self.length))
+
+    def without_all_but(self, kept: Collection[int]) -> bytes:
+        """The file with only these rows."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps(sorted(kept)).encode() + b"\n")
+        stdin.flush()
+        return stdout.read(int(stdout.readline()))
+
+
+@lru_cache(8)
+def array_rows(python: str | None, path: Path) -> ArrayRows | None:
+    """None where that Python lacks the library, or the file has nothing along a first dimension."""
+    if python is None:
+        return None
+    process = subprocess.Popen(
+        (python, "-c", _SERVER, str(path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline().strip()
+    if said.isdigit() and int(said) > 1:
+        return ArrayRows(process, int(said))
+    process.kill()
+    process.communicate()
+    return None

@@ -1,5 +1,5 @@
-"""`solve`: the stages one after the other, each written down before the next begins; and which of
-them are worth their cost: how many trials and how long each takes, and what a budget leaves out.
+"""`solve`: the stages one after the other, each written down before the next begins; and what
+each may spend of a budget.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
-from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.engine.session import Resume, begun_with, keep_request
@@ -38,65 +37,55 @@ _SHARE = {
     "diverge": 0.1,
     "source": 0.3,
 }
-"""Of the time that is left after the failure is known, where there is too little for everything."""
+"""Of the time that is left, among the stages that have something to do."""
 
-_QUESTIONS = {"isolate": 12, "reduce": 25, "triage": 6, "bisect": 12, "diverge": 6, "source": 150}
-"""Points that a stage judges, as a rule."""
-
-_SMALLER = 0.5  # of the original's time, after a usual reduction: much of it is start-up
-_ALL_OR_NOTHING = frozenset({"triage", "diverge"})
-"""Stages that have nothing to say before their last trials."""
+_FEWEST = {"isolate": 3, "triage": 6, "bisect": 3, "diverge": 6, "source": 3}
+"""Points that a stage judges before it can say anything. A reduction can after each: whatever time
+there is makes something smaller.
+"""
 
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """What a stage is expected to cost, and why it is left out."""
+    """A stage that will run, unless something is in its way."""
 
     name: str
-    trials: int
-    seconds: float | None  # None: how long a trial takes is not known yet
-    left_out: str = ""
+    left_out: str = ""  # why it will not run
     only_if: str = ""  # what must be found out first
 
     def to_json(self) -> dict[str, Any]:
-        seconds = None if self.seconds is None else round(self.seconds, 1)
-        return {
-            "name": self.name,
-            "expected": {"trials": self.trials, "seconds": seconds},
-            "left_out": self.left_out or None,
-            "only_if": self.only_if or None,
-        }
+        return {name: text or None for name, text in vars(self).items()}
 
     @property
     def line(self) -> str:
-        time = f", about {show_duration(self.seconds)}" if self.seconds is not None else ""
-        said = f"about {counted(self.trials, 'trial')}{time}"
-        said += f", only if {self.only_if}" if self.only_if else ""
-        return f"  {self.name:<10} {f'left out: {self.left_out}' if self.left_out else said}"
+        condition = f"only if {self.only_if}" if self.only_if else ""
+        said = f"left out: {self.left_out}" if self.left_out else condition
+        return f"  {self.name:<10} {said}".rstrip()
 
 
-def plan_of(state: State) -> list[PlannedStage]:
-    """Of the stages that are still to come, from what is known now."""
-    rate = state.known("reproduce").get("rate") or {"reproduced": 1, "of": 1}
-    seconds = state.known("reproduce").get("median_sec")
-    small = (state.known("reduce").get("final") or {}).get("median_sec")
+def _too_long(stage: Stage, state: State) -> str:
+    """Why its share of what is left of a budget is too little for a stage; empty where it is not,
+    and then all it may spend. A stage that does not run leaves its share to the others.
+    """
+    left = state.seconds_left("plan")
+    if left is None or stage.name not in _SHARE:
+        return ""
+    waiting = [
+        name
+        for name, other in _EVERY.items()
+        if name in _SHARE and name in {stage.name, *state.request.stages}
+        if name not in state.results and not other.why_not(state)
+    ]
+    share = left * _SHARE[stage.name] / sum(_SHARE[name] for name in waiting)
+    known, reduced = state.known("reproduce"), state.known("reduce").get("final") or {}
+    one = (stage.name != "isolate" and reduced.get("median_sec")) or known.get("median_sec") or 0.0
+    rate = known.get("rate") or {"reproduced": 1, "of": 1}
     each = _trials_for_one(rate["reproduced"] / rate["of"] if rate["of"] else 1.0)
-    plan: list[PlannedStage] = []
-    for name, stage in _EVERY.items():
-        if name in state.results or name not in state.request.stages:
-            continue
-        if name == "isolate" and not state.request.on_several_nodes:
-            continue
-        trials = {"reproduce": 5, "bundle": 1}.get(name, _QUESTIONS.get(name, 1) * each)
-        one = seconds
-        if seconds is not None and name not in {"reproduce", "isolate", "reduce"}:
-            one = small if small is not None else seconds * _SMALLER
-        cost = None if one is None else trials * one / state.request.jobs
-        unknown = stage.only_if if not state.results else ""
-        why = "" if unknown else stage.why_not(state)
-        plan.append(PlannedStage(name, trials, cost, why, unknown))
-    gone = _left_out(state, [stage for stage in plan if not stage.left_out])
-    return [replace(p, left_out=gone[p.name]) if p.name in gone else p for p in plan]
+    least = _FEWEST.get(stage.name, 0) * each * one / state.request.jobs
+    if share < least:
+        return f"it takes {show_duration(least)} at least, and {show_duration(left)} are left"
+    state.allowed = {stage.name: share}
+    return ""
 
 
 def _trials_for_one(rate: float) -> int:
@@ -104,29 +93,6 @@ def _trials_for_one(rate: float) -> int:
     if rate >= 0.95:
         return 1
     return max(2, math.ceil(math.log(0.02) / math.log(1 - max(rate, 0.02)) / 2))
-
-
-def _left_out(state: State, plan: Sequence[PlannedStage]) -> dict[str, str]:
-    """The stages share what is left of a budget. One that could not answer in its share, or not
-    even begin to, goes, and leaves it to the others; a reduction never does: whatever time there is
-    makes something smaller.
-    """
-    left = state.seconds_left("plan")
-    known = {p.name: p.seconds for p in plan if p.name in _SHARE and p.seconds is not None}
-    trials = {p.name: p.trials for p in plan}
-    state.allowed.clear()
-    if left is None or sum(known.values()) <= left:
-        return {}
-    gone: dict[str, str] = {}
-    for name in sorted(known, key=lambda name: _SHARE[name]):
-        share = left * _SHARE[name] / sum(_SHARE[n] for n in known if n not in gone)
-        least = known[name] if name in _ALL_OR_NOTHING else 3 * known[name] / trials[name]
-        if name != "reduce" and share < least:
-            takes = f"it takes about {show_duration(known[name])}"
-            gone[name] = f"{takes}, and {show_duration(left)} are left"
-        else:
-            state.allowed[name] = share
-    return gone
 
 
 VERB = "solve"
@@ -172,12 +138,17 @@ def solve(
 
 
 def dry_run(request: SolveRequest) -> list[PlannedStage]:
-    """What would be done, and what it should cost as far as can be told."""
+    """What would be done, as far as can be told before it is known how it fails."""
     request = request.checked()
     check_good(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
         (Path(scratch) / ".aorta").mkdir()
-        return plan_of(State(RunDir(Path(scratch)), request, Views()))
+        state = State(RunDir(Path(scratch)), request, Views())
+        return [
+            PlannedStage(name, "" if stage.only_if else stage.why_not(state), stage.only_if)
+            for name, stage in _EVERY.items()
+            if name in request.stages and (name != "isolate" or request.on_several_nodes)
+        ]
 
 
 def _solve(
@@ -271,8 +242,7 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why:
         return StageResult(stage.name, "skipped", why)
     if stage.name != "reproduce" and stage.name != "bundle":
-        planned = {one.name: one.left_out for one in plan_of(state)}
-        why = state.is_spent or planned.get(stage.name, "")
+        why = state.is_spent or _too_long(stage, state)
         if why:
             return StageResult(stage.name, "budget", why)
     state.views.say(f"{stage.name} ...")

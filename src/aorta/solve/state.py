@@ -72,6 +72,15 @@ class StageResult:
         }
 
 
+def status_of(ending: Ending, is_answer: bool, why: str) -> tuple[Status, str]:
+    """Of a stage whose verb ended so; `why` it has no answer."""
+    if ending.reason is Reason.INFRASTRUCTURE:
+        return "failed", why
+    if ending.reason is Reason.BUDGET:
+        return "budget", why
+    return ("done", "") if is_answer else ("no_answer", why)
+
+
 class Stage(ABC):
     """One verb, queried once."""
 
@@ -255,6 +264,17 @@ class State:
     def executor(self, stage: str) -> ExecutorChoice:
         chosen = self.request.executor
         return SharedExecutor(**vars(chosen), inner=self._executor, store=self.shared, stage=stage)
+
+    def how(self, stage: str, folder: Path) -> dict[str, Any]:
+        """What every verb is asked alike: where and how long its trials run, and whether it goes on
+        with what lies in its directory.
+        """
+        return {
+            "timeout": self.request.timeout,
+            "max_wall_clock": self.seconds_left(stage),
+            "executor": self.executor(stage),
+            "resume": self.resume(folder),
+        }
 
     def close(self) -> None:
         """No trial is started any more."""

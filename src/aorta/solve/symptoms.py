@@ -43,24 +43,19 @@ class Symptom:
 
 
 def symptom_of(end: TrialEnd) -> Symptom | None:
-    """Of a run that did not fail; None where it looks healthy."""
+    """Of a run, whether it failed or not; None where it looks healthy."""
     for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
         line = NOT_A_NUMBER.search(stream.tail)
         if line is not None:
             pattern = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
             oracle = {"kind": "regex", "pattern": pattern, "stream": name}
-            return Symptom(
-                "printed a number that is none", oracle, FailureClass.NAN, 0.9, nan_words(line)
-            )
+            said = f"a number that is none: {line[0].strip()[:160]}"
+            return Symptom("printed a number that is none", oracle, FailureClass.NAN, 0.9, said)
     for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
         slow = next(_slow(stream, name), None)
         if slow is not None:
             return slow
     return None
-
-
-def nan_words(line: re.Match[str]) -> str:
-    return f"a number that is none: {line[0].strip()[:160]}"
 
 
 def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:

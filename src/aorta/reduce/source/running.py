@@ -21,9 +21,8 @@ from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import DATA, PLACE, ImpatientJudges, ReductionExperiment
-from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.files import WorkloadFiles, requirements, requirements_text
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.requirements import requirements, requirements_text
 from aorta.reduce.shrunken import Reproducer
 from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
 from aorta.reduce.source.program import TraceFacts, UserModule

@@ -22,20 +22,18 @@ from aorta.core.trial import Tally
 from aorta.engine.question import Budget
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import Repository, laid_out
-from aorta.solve.reproducer import (
-    ReproducerFound,
-    original,
-    reduced_command,
-    reduced_spec,
-    run_command,
-    smallest,
-)
 from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import (
+    ReproducerFound,
     environment_of,
     good_containers,
     good_environment,
+    original,
+    reduced_command,
+    reduced_spec,
     repository_of,
+    run_command,
+    smallest,
     subject_of,
 )
 

@@ -7,9 +7,8 @@ from aorta.core.errors import Exit
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
-from aorta.solve.reproducer import ReproducerFound, original, reduced_command, smallest
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import environment_of
+from aorta.solve.subject import ReproducerFound, environment_of, original, reduced_command, smallest
 
 NUMERIC = frozenset({"nan"})
 
@@ -36,12 +35,9 @@ class Diverge(Stage):
             bad_set=bad.env,
             **_good_side(state),
             mitigations_files=state.request.mitigations_files,
-            timeout=state.request.timeout,
-            max_wall_clock=state.seconds_left(self.name),
-            executor=state.executor(self.name),
             output=state.path,
             name=folder.name,
-            resume=state.resume(folder),
+            **state.how(self.name, folder),
         )
         report = diverge(request, state.listeners(self.name))
         if report.ended in {Reason.INTERRUPTED, Reason.TERMINATED}:

@@ -5,9 +5,8 @@ from dataclasses import replace
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.request import IsolateRequest, isolate
 from aorta.registry.environments import EnvironmentLayers
-from aorta.solve.reproducer import original
 from aorta.solve.state import SharedExecutor, Stage, StageResult, State, Status, Stopped
-from aorta.solve.subject import oracle_of, subject_of
+from aorta.solve.subject import oracle_of, original, subject_of
 
 
 class Isolate(Stage):
@@ -40,12 +39,9 @@ class Isolate(Stage):
                         subject_of(asked).environment, (), asked.mitigations_files, first.env
                     ),
                     oracle=oracle_of(first.oracle),
-                    timeout=asked.timeout,
-                    max_wall_clock=state.seconds_left(self.name),
-                    executor=shared,
                     output=state.path,
                     name=folder.name,
-                    resume=state.resume(folder),
+                    **{**state.how(self.name, folder), "executor": shared},
                 ),
                 state.listeners(self.name),
             )

@@ -15,17 +15,16 @@ from typing import Any
 from aorta.core.documents import dump_yaml
 from aorta.core.oracle import naming
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Event, Reason, TrialStarted
+from aorta.engine.events import Event, TrialStarted
 from aorta.engine.judge import HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
-from aorta.solve.reproducer import reduced_spec
 from aorta.solve.solution import Solution, write_summary
-from aorta.solve.state import Stage, StageResult, State, Status, Stopped
-from aorta.solve.subject import Command, Subject, subject_of
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped, status_of
+from aorta.solve.subject import Command, Subject, reduced_spec, subject_of
 
 _GIT_SECONDS = 30
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
@@ -110,9 +109,9 @@ class Reduce(Stage):
         known = subject_of(state.request).known.get(self.name)
         if known is not None:
             answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
-            return StageResult(
-                self.name, *status_of(answer, Reason.DONE), str(known), answer=answer
-            )
+            status: Status = "done" if answer["status"] == "reduced" else "no_answer"
+            why = "" if status == "done" else answer["why"]
+            return StageResult(self.name, status, why, str(known), answer=answer)
         result = self._reduced(state, state.folder(self.name), plain=False)
         drafted = subject_of(state.request).spec is None
         if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
@@ -147,27 +146,14 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         run_dir=folder,
         ticket=asked.ticket,
         layers=layers,
-        timeout=asked.timeout,
-        max_wall_clock=state.seconds_left(stage),
-        executor=state.executor(stage),
-        resume=state.resume(folder),
+        **state.how(stage, folder),
         **more,
     )
     report = reduce(request, lambda: [*state.views.listeners(stage), SummaryOfBest(state, folder)])
     Stopped.check(report.ending)
     answer = report.to_json()
-    status = status_of(answer, report.ending.reason)
+    status = status_of(report.ending, answer["status"] == "reduced", answer["why"])
     return StageResult(stage, *status, str(report.run_dir), answer=answer)
-
-
-def status_of(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
-    if reason is Reason.INFRASTRUCTURE:
-        return "failed", answer["why"]
-    if reason is Reason.BUDGET:
-        return "budget", answer["why"]
-    if answer["status"] == "reduced":
-        return "done", ""
-    return "no_answer", answer["why"]
 
 
 class Source(Stage):

@@ -4,7 +4,7 @@ from then on.
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,14 +32,12 @@ from aorta.reduce.draft import oracle_from
 from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
-from aorta.solve.reproducer import run_command
 from aorta.solve.state import Stage, StageResult, State, Status
-from aorta.solve.subject import Subject, subject_of
+from aorta.solve.subject import Subject, run_command, subject_of
 from aorta.solve.symptoms import (
     NOT_A_NUMBER,
     STACKS_ON_ABORT,
     end_after,
-    nan_words,
     stands_at,
     symptom_of,
 )
@@ -189,23 +187,20 @@ def _drafted(subject: Subject, end: TrialEnd) -> tuple[str, Mapping[str, Any]]:
     """What counts as the failure: what was said beforehand, else what this one shows."""
     if subject.oracle is not None:
         return "showed the failure", subject.oracle
-    shown = None if _has_failed(end) else symptom_of(end)
+    shown = None if end.failed or end.timed_out else symptom_of(end)
     return oracle_from(end) if shown is None else (shown.said, shown.oracle)
 
 
-def _keep_opened(state: State, opened: set[str]) -> None:
-    """Which files of its working directory it opens; none where it ran on another machine."""
-    inside = state.path.name
-    names = sorted(name for name in opened if inside not in Path(name).parts)
-    if names:
-        known = set(_opened(state))
-        place = state.run.private / _OPENED
-        write_atomically(place, json.dumps(sorted({*known, *names})))
-
-
-def _opened(state: State) -> list[str]:
+def _opened(state: State, more: Collection[str] = ()) -> list[str]:
+    """Which files of its working directory it was seen to open, with these, which are kept; none
+    where it ran on another machine.
+    """
     place = state.run.private / _OPENED
-    return list(json.loads(place.read_bytes())) if place.is_file() else []
+    known = json.loads(place.read_bytes()) if place.is_file() else []
+    names = sorted({*known, *(name for name in more if state.path.name not in Path(name).parts)})
+    if len(names) > len(known):
+        write_atomically(place, json.dumps(names))
+    return names
 
 
 def _failing_ends(state: State, report: RunReport, *, symptoms: bool) -> list[TrialEnd]:
@@ -247,7 +242,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
             retries=0,
             listeners=[watch],
         )
-    _keep_opened(state, opened)
+    _opened(state, opened)
     if ended.is_set() and limit is not None:
         raise _StillRunning(_still_running(report, limit))
     _check_possible(state, report)
@@ -281,10 +276,6 @@ def _check_possible(state: State, report: RunReport) -> None:
         raise InfrastructureError(report.ending.detail)
 
 
-def _has_failed(end: TrialEnd) -> bool:
-    return end.failed or end.timed_out
-
-
 def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     """The class of the failure, from its logs or from what a launch already found."""
     if subject.finding is not None:
@@ -301,16 +292,14 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
     if finding.state is not CycleState.FAILED:  # the oracle says that it failed, its exit does not
         summary = f"{kind.value}: it exited with code 0"
-    line = NOT_A_NUMBER.search(end.stdout.tail) or NOT_A_NUMBER.search(end.stderr.tail)
-    shown = None if _has_failed(end) or subject.oracle is not None else symptom_of(end)
+    shown, failed = symptom_of(end), end.failed or end.timed_out
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
-    elif shown is not None:
+    elif shown is not None and not failed:
         kind, confidence, summary = shown.kind, shown.confidence, shown.summary
-    elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
-        kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
-        summary = nan_words(line)
+    elif shown is not None and kind is FailureClass.UNKNOWN and shown.kind is FailureClass.NAN:
+        kind, confidence, summary = shown.kind, max(0.6, confidence), shown.summary
     elif kind is FailureClass.UNKNOWN and (words := failure_of(end)).headline:
         summary = words.text
     if not is_launched(subject.words):

@@ -10,9 +10,8 @@ from aorta.probe.gpus import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
-from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
-from aorta.solve.state import Stage, StageResult, State, Status, Stopped
-from aorta.solve.subject import environment_of
+from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
+from aorta.solve.subject import ReproducerFound, environment_of, original, run_command, smallest
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.request import TriageRequest, triage
 from aorta.triage.stacks import StackReport
@@ -40,19 +39,18 @@ class Triage(Stage):
             TriageRequest(
                 recipe=_recipe(state, subject, candidates(state)),
                 mode="optimize",
-                timeout=state.request.timeout,
-                max_wall_clock=state.seconds_left(self.name),
-                executor=state.executor(self.name),
                 output_dir=state.path,
                 run_dir=folder,
-                resume=state.resume(folder),
+                **state.how(self.name, folder),
             ),
             state.listeners(self.name),
         )
         assert isinstance(finished, StackReport)
         Stopped.check(finished.ending)
         answer: dict[str, Any] = {"optimize": finished.content(), "on": _where(subject)}
-        status, why = _status(finished)
+        is_over = finished.ending.reason is Reason.DONE
+        detail = (finished.no_answer or finished.status) if is_over else finished.ending.detail
+        status, why = status_of(finished.ending, finished.status == "found", detail)
         if finished.recommended is not None:
             seen, works, why = self._verified(state, subject, finished.recommended.to_json())
             answer["cure" if works else "refuted"] = seen
@@ -148,14 +146,3 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
 
 def _where(subject: ReproducerFound) -> str:
     return "reduced" if subject.is_reduced else "original"
-
-
-def _status(finished: StackReport) -> tuple[Status, str]:
-    ending = finished.ending
-    if ending.reason is Reason.INFRASTRUCTURE:
-        return "failed", ending.detail
-    if ending.reason is Reason.BUDGET:
-        return "budget", ending.detail
-    if finished.status == "found":
-        return "done", ""
-    return "no_answer", finished.no_answer or finished.status
