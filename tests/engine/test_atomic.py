@@ -1,5 +1,6 @@
 """A file that is written whole: what its readers, a full disk and a killed writer may see of it."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -63,6 +64,32 @@ def test_a_reader_never_sees_half_a_file_even_when_the_writer_is_killed(tmp_path
         writer.send_signal(signal.SIGKILL)
     seen = path.read_text()
     assert (len(seen), len(set(seen))) == (200_000, 1)
+
+
+def test_the_draft_of_a_killed_writer_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / ".file.draft").write_text("what a killed one left, and more than is written now")
+    write_whole(tmp_path / "file", "x")
+    assert (tmp_path / "file").read_text() == "x"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_draft_that_another_writer_moved_into_its_place_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening and locking it, which no test can hit from outside."""
+    path, draft = tmp_path / "file", tmp_path / ".file.draft"
+    real, locked = fcntl.flock, list[int]()
+
+    def late(handle: int, how: int) -> None:
+        if not locked:
+            draft.replace(path)
+        locked.append(handle)
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert len(locked) == 2
 
 
 def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:

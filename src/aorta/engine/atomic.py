@@ -4,6 +4,7 @@ Standard library only, and little of it: it also runs inside the user's own proc
 containers.
 """
 
+import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -13,26 +14,42 @@ _LONGEST_BEGINNING = 100  # of a name that has more to carry
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Readers see the old file or the new one, also after a kill, a full disk or a power cut; the
-    new one is there to stay when this returns. A writer that is killed may leave a draft beside it.
-    Raises OSError.
+    new one is there to stay when this returns. Two writers wait for each other; what a killed one
+    left is written over. Raises OSError.
 
     Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back
     as the same word.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    name = f".{path.name[:_LONGEST_BEGINNING]}.{os.urandom(4).hex()}.draft"  # nobody else's
-    draft = path.with_name(name)
-    try:
-        with draft.open("xb") as file:
+    draft = path.with_name(f".{path.name[:_LONGEST_BEGINNING]}.draft")
+    with os.fdopen(_locked(draft), "wb") as file:
+        try:
+            file.truncate(0)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
+            draft.replace(path)  # while the draft is still locked: it is nobody else's
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
     _sync_directory(path.parent)
+
+
+def _locked(draft: Path) -> int:
+    """A handle of the draft, which no other writer has."""
+    while True:
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # The writer before us may have moved it into its place meanwhile.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(draft.stat(), os.fstat(handle)):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def whole_lines(path: Path) -> list[bytes]:
