@@ -204,11 +204,3 @@ def test_a_bad_sidecar_is_one_line_in_the_lists_too(tmp_path: Path, noun: str) -
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "bad.json: version: found 2, expected 1" in done.stderr
-
-
-def test_triage_without_run_is_triage_run(tmp_path: Path) -> None:
-    done = aorta(
-        "triage", "--mode", "optimize", "--trials", "5", "--dry-run", "--", "false", cwd=tmp_path
-    )
-    assert done.exit_code == 0
-    assert "nothing was run" in done.stderr

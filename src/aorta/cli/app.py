@@ -26,12 +26,12 @@ class _LazyVerbs(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in OTHER_NAMES:
-            click.echo(f"aorta: `{name}` is `aorta {OTHER_NAMES[name]}` here", err=True)
-            verb_name, _, inner = OTHER_NAMES[name].partition(" ")
-            group = self.get_command(ctx, verb_name)
-            return (
-                group.get_command(ctx, inner) if isinstance(group, click.Group) and inner else group
-            )
+            say(f"aorta: `{name}` is `aorta {OTHER_NAMES[name]}` here")
+            verb, _, inner = OTHER_NAMES[name].partition(" ")
+            group = self.get_command(ctx, verb)
+            if isinstance(group, click.Group) and inner:
+                return group.get_command(ctx, inner)
+            return group
         if name not in COMMANDS:
             near = difflib.get_close_matches(name, COMMANDS, 1)
             if near:

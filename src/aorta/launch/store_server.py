@@ -137,14 +137,12 @@ def connect(meeting: Meeting) -> tuple[JobStore, WorkerStore]:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except (RendezvousConnectionError, DistError, StoreLostError) as unreachable:
         correct = "correct --rdzv-endpoint (or --master-addr and --master-port)"
-        what = (
-            f"no rendezvous store at {meeting.endpoint}; start the agent that hosts it, "
-            f"or {correct}"
-        )
+        none = f"no rendezvous store at {meeting.endpoint}"
+        what = f"{none}; start the agent that hosts it, or {correct}"
         if meeting.rank == 0:
             what = (
-                f"no rendezvous store can be opened at {meeting.endpoint}: another program has the "
-                f"port, or another agent --node-rank 0 too; {correct} or --node-rank"
+                f"{none} can be opened: another program has the port, or another agent "
+                f"--node-rank 0 too; {correct} or --node-rank"
             )
         raise StoreLostError(what) from unreachable
 

@@ -28,7 +28,7 @@ class TerminalProgress:
         self._began = time.monotonic()
         self._running: dict[tuple[Point, int], float] = {}
         self._outcomes: Counter[str] = Counter()
-        self._settled: deque[Text] = deque(maxlen=_RECENT)
+        self._verdicts: deque[Text] = deque(maxlen=_RECENT)
         self._best: Point | None = None
         self._judged, self._left = 0, ""
         self._live = Live(
@@ -55,7 +55,7 @@ class TerminalProgress:
                 if point.values:
                     word = {True: "reproduces", False: "does not", None: "cannot tell"}
                     line = f"{word[verdict.reproduces]:<11} {self._describe(point)} ({verdict.why})"
-                    self._settled.append(Text(line, overflow="ellipsis", no_wrap=True))
+                    self._verdicts.append(Text(line, overflow="ellipsis", no_wrap=True))
             case events.Note(text):
                 self._console.print(Text(text))
             case events.RunEnded():
@@ -75,7 +75,7 @@ class TerminalProgress:
         for (point, index), since in list(self._running.items()):
             what = f"running {show_duration(now - since):>6}  #{index} {self._describe(point)}"
             rows.add_row(Text(what, style="cyan", overflow="ellipsis", no_wrap=True))
-        lines: list[Text | Table] = [*self._settled, rows, counts]
+        lines: list[Text | Table] = [*self._verdicts, rows, counts]
         if self._best is not None and self._best.values:
             best = f"best so far: {self._describe(self._best)}"
             lines.append(Text(best, style="bold", overflow="ellipsis", no_wrap=True))
