@@ -16,10 +16,8 @@ from aorta.bisect.watching import StepsLeft
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
-from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import write_json
-from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings, Candidates
@@ -175,29 +173,22 @@ def search_versions(
     if not place.exists():  # the first search is over all changes, later ones over a part of them
         write_json(place, "aorta.timeline/1", search.timeline.to_json())
     listeners: list[Listener] = [StepsLeft(search, run.say)]
-
-    def drive(asked: Search, judges: Judges | None = None) -> Answer:
-        return run.drive(name, asked, experiment, sets, listeners, judges)
-
+    ends = alone = None
     if metric:
         listeners.append(metric.listen)
         ends = _measured_ends(metric, setting, name, search)
-        answer = drive(ends or search, metric)
-        undecided = {**impossible, **metric.undecided}
-        alike = ends.alike if ends else None
-        return FinishedSearch(name, search, packages, answer, before, alike, undecided)
-    alone = None
-    if partner_of is not None:
+    elif partner_of is not None:
         good, bad = partner_of.search.sides()
         alone = AloneFirst(search, search.timeline, good, bad, setting.spec.confidence)
-    answer = drive(alone or search)
+    answer = run.drive(name, ends or alone or search, experiment, sets, listeners, metric)
     return FinishedSearch(
         name,
         search,
         packages,
         answer,
         before,
-        undecided=impossible,
+        alike=ends.alike if ends else None,
+        undecided={**impossible, **metric.undecided} if metric else impossible,
         fails_alone=bool(alone and alone.fails),
     )
 

@@ -4,11 +4,13 @@ believed about the culprit, replayed from the timeline and the journal.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.report import HEADLINES, compared_logs, headline, sides_words
+from aorta.bisect.report import HEADLINES, headline, sides_words
 from aorta.core.stats import counted
+from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.report.charts.timeline import Probe, Strip, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -303,14 +305,18 @@ def _logs(run: OpenedRun) -> list[Section]:
 
 
 def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[TextLine], list[TextLine]]:
-    """Both logs with what only one of them says marked."""
+    """Both logs with what only one of them says marked; what differs from run to run, such as
+    addresses and times, is no difference.
+    """
     left: list[TextLine] = []
     right: list[TextLine] = []
-    for stretch in compared_logs(good, bad):
-        mark = "" if stretch.alike else "only"
-        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
-        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
-        more = len(stretch.bad) - len(stretch.good)
+    folded = [[template(line) for line in side] for side in (good, bad)]
+    matcher = SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        mark = "" if tag == "equal" else "only"
+        left += [TextLine(good[i], i + 1, mark) for i in range(a, b)]
+        right += [TextLine(bad[i], i + 1, mark) for i in range(c, d)]
+        more = (d - c) - (b - a)
         (left if more > 0 else right).extend([TextLine("")] * abs(more))
     return left, right
 
