@@ -23,7 +23,7 @@ from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings, Candidates
 from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
-_SENTINELS = 2
+_SANITY_PROBES = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
@@ -216,7 +216,7 @@ def _bisection(
         trust_ends=setting.run.metric is None,
         confirm=setting.run.request.checks,
         confirmations=setting.spec.confirmations if name == MAIN else None,
-        sanity_probes=_SENTINELS if name == MAIN and setting.run.request.checks else 0,
+        sanity_probes=_SANITY_PROBES if name == MAIN and setting.run.request.checks else 0,
         probe_steady=buildless,
     )
     if graph is not None:
