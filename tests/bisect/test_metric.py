@@ -53,6 +53,16 @@ def test_a_noisy_number_leads_to_the_commit_without_any_sample_given(tmp_path: P
     assert "`step_ms` is" in (tmp_path / "out" / "report.md").read_text()
 
 
+def test_stopped_it_goes_on_by_its_directory_alone(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    words = ("--good", shas[0], "--max-trials", "3", *measuring("(n < 5 ? 10 : 20)", 0.1))
+    assert bisect(repository, tmp_path / "out", *words).exit_code == 4
+    done = aorta("bisect", "--resume", tmp_path / "out", "--json", cwd=repository.path)
+    assert done.exit_code == 0, done.stderr
+    assert done.json()["culprits"][0]["bad"] == shas[5]
+    assert done.json()["resumed_trials"] == 3
+
+
 def test_ends_that_the_number_does_not_tell_apart_are_said_to_be_so_in_one_line(
     tmp_path: Path,
 ) -> None:

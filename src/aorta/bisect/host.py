@@ -3,7 +3,7 @@ and the checkouts.
 
 Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a
 build, every version set has trees of its own, built once and shared by its trials. Where none does,
-the test command itself may build in place, so each running trial has a lane of trees to itself,
+the test command itself may build in place, so each running trial has a slot of trees to itself,
 moved to its commits and cleaned before it runs.
 """
 
@@ -240,16 +240,16 @@ class HostTrees(VersionSets):
     ) -> None:
         super().__init__(root, packages, build_timeout)
         self._own = own
-        self._lanes: dict[str, int] = {}
+        self._slots: dict[str, int] = {}
 
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
         builds = any(package.spec.build for package in self._packages)
         if not builds:
-            lane = next(n for n in range(10_000) if n not in self._lanes.values())
-            self._lanes[trial.id] = lane
-            places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
-            key = f"lane-{lane}"
+            slot = next(n for n in range(10_000) if n not in self._slots.values())
+            self._slots[trial.id] = slot
+            places = {p.name: self._root / f"slot-{slot}" / p.name for p in self._git()}
+            key = f"slot-{slot}"
             job: TreesJob | None = self._job(versions, places, None)
         else:
             key = set_key(self._packages, versions)
@@ -262,7 +262,7 @@ class HostTrees(VersionSets):
         return PreparedTest(key, build, self._at(trial, places, versions), what)
 
     def finished(self, trial_id: str) -> None:
-        self._lanes.pop(trial_id, None)
+        self._slots.pop(trial_id, None)
 
     def remove(self) -> None:
         """Every worktree of this run, from the disk and from git's own list."""

@@ -16,16 +16,14 @@ from aorta.bisect.watching import StepsLeft
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
-from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import write_json
-from aorta.search import Search
 from aorta.search.belief import Counts
 from aorta.search.bisection import Bisection, BisectionSettings, Candidates
 from aorta.search.ends import EndsVerdict, SeenRates
 from aorta.search.timeline import GraphTimeline, Timeline, Vector
 
-_SENTINELS = 2
+_SANITY_PROBES = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
@@ -163,7 +161,7 @@ def search_versions(
     not worth trying. `partner_of`: the search whose culprit is tried alone first.
     """
     alone = None
-    if partner_of is not None:
+    if partner_of is not None and setting.run.metric is None:
         alone = SeenRates(*partner_of.search.sides(), setting.spec.confidence)
     search = _bisection(
         setting,
@@ -184,25 +182,19 @@ def search_versions(
     if not place.exists():  # the first search is over all changes, later ones over a part of them
         write_json(place, "aorta.timeline/1", search.timeline.to_json())
     listeners: list[Listener] = [StepsLeft(search, run.say)]
-
-    def drive(asked: Search, judges: Judges | None = None) -> Answer:
-        return run.drive(name, asked, experiment, sets, listeners, judges)
-
+    ends = None
     if metric:
         listeners.append(metric.listen)
         ends = _measured_ends(metric, setting, name, search)
-        answer = drive(ends or search, metric)
-        undecided = {**impossible, **metric.undecided}
-        alike = ends.alike if ends else None
-        return FinishedSearch(name, search, packages, answer, before, alike, undecided)
-    answer = drive(search)
+    answer = run.drive(name, ends or search, experiment, sets, listeners, metric)
     return FinishedSearch(
         name,
         search,
         packages,
         answer,
         before,
-        undecided=impossible,
+        alike=ends.alike if ends else None,
+        undecided={**impossible, **metric.undecided} if metric else impossible,
         fails_alone=alone is not None and search.ends is EndsVerdict.GOOD_FAILS_TOO,
     )
 
@@ -231,7 +223,7 @@ def _bisection(
         trust_ends=setting.run.metric is None,
         confirm=setting.run.request.checks,
         confirmations=setting.spec.confirmations if name == MAIN else None,
-        sanity_probes=_SENTINELS if name == MAIN and setting.run.request.checks else 0,
+        sanity_probes=_SANITY_PROBES if name == MAIN and setting.run.request.checks else 0,
         probe_steady=buildless,
         alone=alone,
     )

@@ -1,10 +1,9 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.stats import counted
-from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.rundir import write_atomically, write_json
@@ -100,10 +98,15 @@ def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator
     yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
     yield ""
     yield from _culprits(findings)
-    yield from _warnings(findings)
-    yield from _versions(findings)
-    yield from _reproduce(findings)
-    yield from _probes(records)
+    yield from _section("Warnings", [f"- {warning}" for warning in findings.warnings])
+    yield from _section("Versions", list(_versions(findings)))
+    yield from _section("Reproduce", list(_reproduce(findings)))
+    yield from _section("Probes", list(_probes(records)))
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Nothing where there is nothing to say."""
+    yield from (f"## {title}", "", *lines, "") if lines else ()
 
 
 def _culprits(findings: Findings) -> Iterator[str]:
@@ -142,19 +145,9 @@ def _culprits(findings: Findings) -> Iterator[str]:
     yield ""
 
 
-def _warnings(findings: Findings) -> Iterator[str]:
-    if findings.warnings:
-        yield "## Warnings"
-        yield ""
-        yield from (f"- {warning}" for warning in findings.warnings)
-        yield ""
-
-
 def _versions(findings: Findings) -> Iterator[str]:
     if not findings.good:
         return
-    yield "## Versions"
-    yield ""
     yield "| package | last good | first bad |"
     yield "|---|---|---|"
     for name in findings.good:
@@ -162,55 +155,24 @@ def _versions(findings: Findings) -> Iterator[str]:
     containers = findings.containers
     if containers["last_good"] or containers["first_bad"]:
         yield f"| container | {containers['last_good']} | {containers['first_bad']} |"
-    yield ""
 
 
 def _reproduce(findings: Findings) -> Iterator[str]:
-    if not findings.reproduce:
-        return
-    yield "## Reproduce"
-    yield ""
     for side, what in (("good", "passes"), ("bad", "fails")):
         if side in findings.reproduce:
-            yield f"This {what}:"
-            yield ""
-            yield "```sh"
-            yield findings.reproduce[side]
-            yield "```"
-            yield ""
+            yield from (f"This {what}:", "", "```sh", findings.reproduce[side], "```")
 
 
 def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
-    if not records:
-        return
-    yield "## Probes"
-    yield ""
-    yield "| # | state | asked for | outcome | why | time |"
-    yield "|---|---|---|---|---|---|"
+    if records:
+        yield "| # | state | asked for | outcome | why | time |"
+        yield "|---|---|---|---|---|---|"
     for number, record in enumerate(records, 1):
         why = record.why.replace("|", "/")[:80]
         yield (
             f"| {number} | {short(record.point)} | {record.point.purpose.value} | "
             f"{record.outcome.value} | {why} | {show_duration(record.duration)} |"
         )
-    yield ""
-
-
-@dataclass(frozen=True)
-class LogStretch:
-    """A part of two logs: lines that both have, or what stands in place of each other."""
-
-    alike: bool
-    good: range
-    bad: range
-
-
-def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretch]:
-    """What differs from run to run, such as addresses and times, is no difference."""
-    folded = [[template(line) for line in side] for side in (good, bad)]
-    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        yield LogStretch(tag == "equal", range(a, b), range(c, d))
 
 
 def summary_lines(findings: Findings) -> Iterator[str]:

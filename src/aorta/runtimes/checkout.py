@@ -127,11 +127,7 @@ def _writable(repository: str, tree: str) -> str:
         return repository
     own = f"{tree}.git"
     if not os.path.exists(own):
-        _git(os.path.dirname(tree), "init", "--quiet", "--bare", own)
-        with open(f"{own}/objects/info/alternates", "w", encoding="utf-8") as alternates:
-            alternates.write(f"{shared}/objects\n")
-        if os.path.exists(f"{shared}/shallow"):
-            _copy(f"{shared}/shallow", f"{own}/shallow")
+        _git(os.path.dirname(tree), "clone", "--quiet", "--bare", "--shared", repository, own)
     return own
 
 

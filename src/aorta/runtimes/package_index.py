@@ -186,7 +186,7 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
     found: dict[Version, list[IndexFile]] = {}
     for file in files:
         fits = file.runs_on is None or not usable.isdisjoint(file.runs_on)
-        if fits and _allows(file.requires_python, python):
+        if fits and allows(file.requires_python, python):
             found.setdefault(file.version, []).append(file)
     return {
         version: Release(
@@ -198,7 +198,8 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
     }
 
 
-def _allows(requires: str | None, python: str) -> bool:
+def allows(requires: str | None, python: str) -> bool:
+    """Whether a package that says so of its Pythons runs with this one."""
     try:
         return not requires or SpecifierSet(requires).contains(python, prereleases=True)
     except InvalidSpecifier:

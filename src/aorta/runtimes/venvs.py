@@ -42,15 +42,12 @@ _QUIETLY = ("--quiet", "--no-config")
 # -- Pythons
 
 
-def find_uv() -> str | None:
-    """The one beside this Python, where its wheel puts it, else on the path."""
-    beside = Path(sys.executable).parent / "uv"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
-
-
 def uv_program() -> str:
-    """Raises `InfrastructureError` where there is none."""
-    if found := find_uv():
+    """The one beside this Python, where its wheel puts it, else on the path; raises
+    `InfrastructureError` where there is none.
+    """
+    beside = Path(sys.executable).parent / "uv"
+    if found := str(beside) if os.access(beside, os.X_OK) else shutil.which("uv"):
         return found
     raise InfrastructureError(
         "uv makes the environments, and it is not installed; install it with: "
@@ -234,6 +231,12 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
     ways = [(job.requirements, False)]
     ways += [(job.loose, False)] if job.loose else []
     ways += [(job.requirements, True)] if job.no_deps else []
+    # As variables: command lines can be read by other users. Indexes are alike, as pip has it.
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    if job.indexes:
+        variables |= {"UV_DEFAULT_INDEX": job.indexes[0], "UV_INDEX": " ".join(job.indexes[1:])}
+    if job.overrides:
+        variables["UV_OVERRIDE"] = _file(beside / "overrides.txt", job.overrides)
     first = ""
     for requirements, no_deps in ways:
         shutil.rmtree(job.place, ignore_errors=True)
@@ -242,9 +245,6 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
             print(failed, file=sys.stderr)
             raise SystemExit(1)
         words = _installing(job, requirements, beside, no_deps=no_deps)
-        variables = index_variables(job.indexes)
-        if job.overrides:
-            variables["UV_OVERRIDE"] = _file(beside / "overrides.txt", job.overrides)
         said = _failure(words, variables) if words else None
         if said is None:
             return
@@ -287,14 +287,6 @@ def _conflict(said: str) -> list[str]:
 def installer(python: str) -> list[str]:
     """The words that install into the environment of this Python, up to what is installed."""
     return [uv_program(), "pip", "install", *_QUIETLY, "--python", python]
-
-
-def index_variables(indexes: Sequence[str]) -> dict[str, str]:
-    """Which indexes are asked, as variables: command lines can be read by other users."""
-    said = {"UV_DEFAULT_INDEX": next(iter(indexes), ""), "UV_INDEX": " ".join(indexes[1:])}
-    # Several indexes are alike, as pip has it.
-    said["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    return {name: value for name, value in said.items() if value}
 
 
 def _file(path: Path, lines: Sequence[str]) -> str:

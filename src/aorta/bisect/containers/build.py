@@ -75,7 +75,6 @@ class Images(VersionSets):
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._build_env = {**self._cache_option, **spec.env}
-        self._made: set[str] = set()
 
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -98,7 +97,7 @@ class Images(VersionSets):
         if place.kind in ENGINES and not any(o.startswith("--entrypoint") for o in place.options):
             first = replace(test, environment=replace(place, container=f"{_TAG}-{key}"))
         step = None
-        if key not in self._made and not self._is_there(target):
+        if not self._is_there(target):
             steps, push = self._steps(versions), self._pushed(key)
             job = _image_job(self._base, steps, self._root, self._build_env, first, push)
             step = self._build(job, key)
@@ -110,9 +109,6 @@ class Images(VersionSets):
         if not registry:
             return None
         return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
-
-    def built(self, key: str) -> None:
-        self._made.add(key)
 
     def _is_there(self, target: str) -> bool:
         """As this run made it before it was cut short; nobody else makes its images."""

@@ -111,7 +111,7 @@ def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
 
 
 _GIT = "git -c safe.directory='*'"
-_FAREWELL = 10.0  # seconds for a shell that has nothing more to read
+_CLOSING = 10.0  # seconds for a shell that has nothing more to read
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class ImageReader:
             return
         self._shell = None
         try:
-            shell.communicate(timeout=_FAREWELL)
+            shell.communicate(timeout=_CLOSING)
         except subprocess.TimeoutExpired:
             shell.kill()
             shell.communicate()

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from packaging.markers import UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -30,7 +29,7 @@ from aorta.bisect.trials import PreparedTest, VersionSets, build_step, run_step
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.package_index import Sources
+from aorta.runtimes.package_index import Sources, allows
 from aorta.runtimes.venvs import EnvironmentJob, distributions, other_versions, search_path
 
 # The version of a package that is not installed, and of a variable that is not set.
@@ -224,19 +223,11 @@ def must_move_with(
             if other in needs and other not in tolerated and not bad.satisfies(wanted):
                 needs[other].add(name)
         if PYTHON in needs and name != PYTHON:
-            if not _runs_with(bad, name, good.python):
+            if not allows(bad.requires_python.get(name), good.python):
                 needs[name].add(PYTHON)
-            if not _runs_with(good, name, bad.python):
+            if not allows(good.requires_python.get(name), bad.python):
                 needs[PYTHON].add(name)
     return _closed(needs)
-
-
-def _runs_with(end: EnvironmentEnd, name: str, python: str) -> bool:
-    try:
-        wanted = end.requires_python.get(name)
-        return not wanted or SpecifierSet(wanted).contains(python, prereleases=True)
-    except InvalidSpecifier:
-        return True
 
 
 def _closed(needs: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:

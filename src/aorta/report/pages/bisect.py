@@ -1,11 +1,13 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.report import HEADLINES, compared_logs, headline, sides_words
+from aorta.bisect.report import HEADLINES, headline, sides_words
 from aorta.core.stats import counted
+from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.report.charts import Curve
 from aorta.report.page import (
@@ -226,16 +228,19 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
 
 
 def _logs(run: OpenedRun) -> list[Section]:
-    """The log of the first that fails, with what the last that passes says in its place."""
+    """The log of the first that fails, with what the last that passes says in its place; what
+    differs from run to run, such as addresses and times, is no difference.
+    """
     logs = run.documents.section("logs")
     good, bad = ([str(line) for line in logs.array(end)] for end in _ENDS)
+    was, now = ([template(line) for line in log] for log in (good, bad))
     lines: list[TextLine] = []
-    for stretch in compared_logs(good, bad):
-        if stretch.alike:
-            lines += [TextLine(f"  {bad[i]}", i + 1) for i in stretch.bad]
+    for tag, a, b, c, d in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        if tag == "equal":
+            lines += [TextLine(f"  {bad[i]}", i + 1) for i in range(c, d)]
             continue
-        lines += [TextLine(f"- {good[i]}", i + 1, "removed") for i in stretch.good]
-        lines += [TextLine(f"+ {bad[i]}", i + 1, "added") for i in stretch.bad]
+        lines += [TextLine(f"- {good[i]}", i + 1, "removed") for i in range(a, b)]
+        lines += [TextLine(f"+ {bad[i]}", i + 1, "added") for i in range(c, d)]
     listing = Listing("- the last that passes, + the first that fails", lines)
     return [Section("What its log says otherwise", [listing])] if lines else []
 
