@@ -89,7 +89,7 @@ def conclude(facts: Facts) -> Finding:
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=digest_of(f"{failure.failure_class or ''} | {failure.text}"),
+        fingerprint=_fingerprint(cause, failure),
         failure=failure,
         summary=_summary(cause),
         first_step=facts.progress.first,
@@ -108,6 +108,12 @@ def conclude(facts: Facts) -> Finding:
 def _no_failure(state: CycleState, words: str, facts: Facts) -> Finding:
     steps = (facts.progress.first, facts.progress.last)
     return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
+
+
+def _fingerprint(cause: FoundCause, failure: Failure) -> str:
+    """A short name of the bug, which accidents of host, rank and step do not change."""
+    frames = failure.causes[0].first.frames if failure.causes else ()
+    return digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature]))
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
