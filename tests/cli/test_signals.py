@@ -67,7 +67,7 @@ def test_a_service_in_the_background_stays_deaf_to_ctrl_c_and_ends_with_sigterm(
     try:
         line = next(line for line in process.stderr if b"attribution service at" in line)
         url = line.split()[-1].decode()
-        assert httpx.get(f"{url}/metrics", timeout=patience()).status_code == 200
+        assert httpx.get(f"{url}/healthz", timeout=patience()).status_code == 200
         assert ignores(process.pid, signal.SIGINT)
         os.kill(process.pid, signal.SIGTERM)
         wait_until(lambda: process.poll() is not None, "the end of the service")

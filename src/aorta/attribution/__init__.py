@@ -14,6 +14,7 @@ from aorta.attribution.classify import Said, named
 from aorta.attribution.events import Event, Reading, Registry, built_in
 from aorta.attribution.events.scanning import read_ends, read_whole
 from aorta.attribution.evidence import (
+    earlier_sources,
     failures_with_times,
     kernel_sources,
     read_dumps,
@@ -95,17 +96,25 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading)
-    finding = conclude(facts)
+    finding = conclude(_without_noise(facts, evidence, registry))
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    return conclude(_facts(evidence, logs, read_whole(everything, registry)))
+    whole = _facts(evidence, logs, read_whole(everything, registry))
+    return conclude(_without_noise(whole, evidence, registry))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
     logs, registry = readable_sources(evidence), built_in()
     reading = read_whole([*logs, *kernel_sources(evidence)], registry)
-    return said(_facts(evidence, logs, reading))
+    return said(_without_noise(_facts(evidence, logs, reading), evidence, registry))
+
+
+def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
+    """The facts without what the job also wrote while it was healthy."""
+    earlier = read_ends(earlier_sources(evidence), registry).events
+    events = without_noise(facts.reading.events, facts.failures, earlier)
+    return replace(facts, reading=replace(facts.reading, events=events))
 
 
 def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
@@ -120,7 +129,7 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
-        reading=replace(reading, events=without_noise(events, failures)),
+        reading=replace(reading, events=events),
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),

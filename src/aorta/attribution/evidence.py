@@ -48,6 +48,10 @@ def kernel_sources(evidence: Evidence) -> list[ReadableLog]:
     ]
 
 
+def earlier_sources(evidence: Evidence) -> list[ReadableLog]:
+    return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
+
+
 def _of_file(log: LogSource, follow_links: bool, most: int = MOST_KEPT) -> ReadableLog:
     return ReadableLog(
         str(log.path), log.rank, log.node, log.path, follow_links=follow_links, most_kept=most
@@ -194,8 +198,9 @@ class Stragglers:
 
 
 @dataclass(frozen=True)
-class _Entry:
-    group: str
+class _Call:
+    """The last collective that a rank entered in a group."""
+
     sequence: int
     operation: str
     sizes: str
@@ -205,10 +210,12 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Dump:
+    """What one rank recorded, by group."""
+
     rank: int
-    entries: tuple[_Entry, ...]
-    members: Mapping[str, tuple[int, ...]]  # of each group, where the dump tells
-    completed: Mapping[str, int]  # the last collective each group finished
+    last: Mapping[str, _Call]
+    members: Mapping[str, tuple[int, ...]]  # where the dump tells
+    completed: Mapping[str, int]  # the last collective that the group finished
 
 
 def find_dumps(directory: Path) -> tuple[Path, ...]:
@@ -234,7 +241,7 @@ def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
 def stragglers(dumps: Sequence[Dump]) -> Stragglers:
     """Whom the earliest unfinished collective of all groups was waiting for."""
     found: list[tuple[int, Stragglers]] = []
-    for group in sorted({entry.group for dump in dumps for entry in dump.entries}):
+    for group in sorted({group for dump in dumps for group in dump.last}):
         blamed = _stragglers_of(group, dumps)
         if blamed is not None:
             found.append(blamed)
@@ -242,8 +249,7 @@ def stragglers(dumps: Sequence[Dump]) -> Stragglers:
 
 
 def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] | None:
-    last = {dump.rank: _last(dump, group) for dump in dumps}
-    came = {rank: entry for rank, entry in last.items() if entry is not None}
+    came = {dump.rank: dump.last[group] for dump in dumps if group in dump.last}
     members = {rank for dump in dumps for rank in dump.members.get(group, ())} or set(came)
     furthest = max(came.values(), key=lambda entry: entry.sequence)
     if all(_finished(dump, group, furthest.sequence) for dump in dumps if dump.rank in members):
@@ -265,22 +271,15 @@ def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] 
     )
 
 
-def _another_operation(entries: Mapping[int, _Entry]) -> set[int]:
+def _another_operation(calls: Mapping[int, _Call]) -> set[int]:
     """The minority that called another operation, or the same one with other sizes."""
-    calls = Counter((entry.operation, entry.sizes) for entry in entries.values())
-    if len(calls) < 2:
-        return set()
-    usual = calls.most_common(1)[0][0]
-    return {rank for rank, entry in entries.items() if (entry.operation, entry.sizes) != usual}
-
-
-def _last(dump: Dump, group: str) -> _Entry | None:
-    own = [entry for entry in dump.entries if entry.group == group]
-    return max(own, key=lambda entry: entry.sequence, default=None)
+    called = {rank: (call.operation, call.sizes) for rank, call in calls.items()}
+    usual = Counter(called.values()).most_common(1)[0][0]
+    return {rank for rank, what in called.items() if what != usual}
 
 
 def _finished(dump: Dump, group: str, sequence: int) -> bool:
-    last = _last(dump, group)
+    last = dump.last.get(group)
     if last is None or last.sequence < sequence:
         return False
     return last.state == _COMPLETED or dump.completed.get(group, -1) >= sequence
@@ -319,36 +318,35 @@ def _load(path: Path) -> Any:
 
 
 def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
-    names = {
-        str(key): str(value.get("name", key)) for key, value in _mapping(data, "pg_config").items()
-    }
-    members = {
-        str(value.get("name", key)): _ranks(value.get("ranks"))
-        for key, value in _mapping(data, "pg_config").items()
-    }
+    groups, status = (
+        data[key] if isinstance(data.get(key), Mapping) else {}
+        for key in ("pg_config", "pg_status")
+    )
+    names = {str(key): str(group.get("name", key)) for key, group in groups.items()}
+    members = {names[str(key)]: _ranks(group.get("ranks")) for key, group in groups.items()}
     completed = {
         names.get(str(key), str(key)): int(value.get("last_completed_collective", -1))
-        for key, value in _mapping(data, "pg_status").items()
+        for key, value in status.items()
     }
-    entries = tuple(_entry(entry) for entry in data.get("entries") or () if not entry.get("is_p2p"))
-    return Dump(rank, entries, {k: v for k, v in members.items() if v}, completed)
+    last: dict[str, _Call] = {}
+    for entry in data.get("entries") or ():
+        if not entry.get("is_p2p"):
+            group = str((entry.get("process_group") or (entry.get("pg_id", ""),))[0])
+            last[group] = max(last.get(group, _NO_CALL), _call(entry), key=lambda c: c.sequence)
+    return Dump(rank, last, {k: v for k, v in members.items() if v}, completed)
 
 
-def _mapping(data: Mapping[str, Any], key: str) -> Mapping[Any, Any]:
-    value = data.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _entry(entry: Mapping[str, Any]) -> _Entry:
-    group = entry.get("process_group") or (entry.get("pg_id", ""),)
-    return _Entry(
-        group=str(group[0]),
+def _call(entry: Mapping[str, Any]) -> _Call:
+    return _Call(
         sequence=int(entry["collective_seq_id"]),
         operation=str(entry.get("profiling_name", "")).split(":")[-1],
         sizes=str(entry.get("input_sizes", "")),
         state=str(entry.get("state", "")),
         created=int(entry.get("time_created_ns", 0)),
     )
+
+
+_NO_CALL = _Call(-1, "", "", "", 0)
 
 
 def _ranks(value: object) -> tuple[int, ...]:

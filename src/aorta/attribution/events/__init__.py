@@ -291,7 +291,6 @@ class Event:
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
-    place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first
     raised: Traceback | None = None  # of an exception: all of it
     chain: tuple[Traceback, ...] = ()  # the exceptions that it was raised with

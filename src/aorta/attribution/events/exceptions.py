@@ -14,13 +14,11 @@ from aorta.attribution.events import (
     ANY_EXCEPTION,
     BLOCK,
     QUOTED,
-    RANDOM,
     Event,
     RaisedAt,
     Registry,
     Traceback,
     event_of,
-    frame_name,
     occurrences,
     stable,
     weak_event,
@@ -45,7 +43,6 @@ _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
 LITERALS = (_HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
-_FRAMES_IN_SIGNATURE = 3
 TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
@@ -402,14 +399,11 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         event = event_of(*known, line, source)
     if event is None:
         return None
-    frames = RANDOM.sub("id", " > ".join(names[-_FRAMES_IN_SIGNATURE:]))
     kind, _, message = line.text.partition(":")
-    words = f"{kind}: {stable(message)}"
     return replace(
         event,
-        signature=f"{frames} > {words}" if frames else words,
+        signature=f"{kind}: {stable(message)}",
         is_exception=True,
-        place=frame_name(own) if own else "",
         stack=stack,
         raised=traceback,
         survived=traceback.survived,
@@ -439,11 +433,9 @@ def _told_by(chain: list[Event]) -> Event:
     best = max(chain, key=lambda event: (event.role is not Role.CASCADE, event.certainty.weight))
     reader = next((event for event in chain if event.pattern == LOADER_WORKER), None)
     if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:
-        best = replace(reader, signature=chain[-1].signature)
-    place = best.place or next((event.place for event in chain if event.place), "")
+        best = reader
     return replace(
         best,
-        signature=f"{place} > {best.signature}" if place else best.signature,
         survived=chain[0].survived,
         chain=tuple(event.raised for event in chain if event.raised is not None),
         ends=chain[-1].offset,

@@ -310,7 +310,6 @@ def _peer_routes(wire: _PeerWire) -> APIRouter:
     async def read_log_result(
         log_path: Annotated[_AnyPath, Query()],
         wait: Annotated[bool, Query()] = True,  # as the peer does
-        file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> dict[str, Any]:
         """The result for a known log; asking for one that was only tracked starts its analysis."""
@@ -335,7 +334,7 @@ def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, An
     decision = pending if answer is None else answer["decision"]
     advice = {"action": decision["action"], "reason": decision["reason"], "source": "aorta"}
     return {
-        "result": {} if answer is None else _restart_agent_response(answer),
+        "result": answer or {},  # what else was found, in our own form
         "status": "in_flight" if answer is None else "completed",
         "wl_restart": wl_restart,
         "wl_restart_count": None,
@@ -344,31 +343,4 @@ def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, An
         "llm_merged_summary": None,
         "recommendation": advice,
         "candidate_recommendation": advice,
-    }
-
-
-def _restart_agent_response(answer: dict[str, Any]) -> dict[str, Any]:
-    finding, decision = answer.get("finding") or {}, answer["decision"]
-    root = finding.get("root") or {}
-    lines = finding.get("evidence") or []
-    return {
-        "schema_version": "restart_agent_response.v1",
-        "decision": decision["action"],
-        "decision_basis": decision["rule"],
-        "justification": decision["reason"],
-        "primary_failure": {
-            "failure_class": finding.get("class", "unknown"),
-            "signature": finding.get("summary"),
-            "root_fingerprint": finding.get("fingerprint"),
-            "failure_iteration": finding.get("last_step"),
-            "line": lines[0]["line"] if lines else None,
-            "rank": root.get("rank"),
-            "node": root.get("node"),
-            "gpu": root.get("device"),
-        },
-        "cascades": finding.get("cascade") or [],
-        "evidence": [
-            {"line": line["line"], "quote": line["text"], "supports": "primary_failure"}
-            for line in lines
-        ],
     }

@@ -91,6 +91,12 @@ _ANSWERS_BEFORE = sa.text(
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
 )
+_BODIES_BEFORE = sa.text(
+    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
+    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
+    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
+    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
+)
 _JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
 _FORGET = [
     sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
@@ -140,6 +146,7 @@ class Reported:
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
+    before: Sequence[str] = ()  # the reports of the cycle just before
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,7 @@ class Store:
         return Reported(
             tuple(connection.execute(_BODIES, key.values).scalars()),
             tuple((row.cycle_id, row.answer) for row in rows),
+            tuple(connection.execute(_BODIES_BEFORE, key.values).scalars()),
         )
 
     @_queued

@@ -2,8 +2,9 @@
 
 Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
 a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
-further steps, lines of ranks that ended well. And what did a process say last that it had never
-said before? That is a hint, for failures that no rule file knows. `causes` orders all of it,
+further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
+process say last that it had never said before? That is a hint, for failures that no rule file
+knows. `causes` orders all of it,
 `finding` says how sure the answer is.
 """
 
@@ -103,17 +104,27 @@ _MANY_STEPS = 20  # without a step before it, fewer may be another stream that w
 Words = tuple[str, str]
 
 
-def without_noise(events: Sequence[Event], ends: Iterable[RankEnd]) -> tuple[Event, ...]:
-    """The events without what the job also wrote while it was healthy."""
+def without_noise(
+    events: Sequence[Event], ends: Iterable[RankEnd], earlier: Iterable[Event] = ()
+) -> tuple[Event, ...]:
+    """The events that were not seen in a healthy job too."""
     well = {end.rank for end in ends if end.exit_code == 0 and not end.failed}
     lines = [event for event in events if event.role in _CAUSES and not event.is_exception]
-    outlived = {_words(event) for event in lines if event.rank in well or went_on(event)}
-    noise = {(line.source, line.offset) for line in lines if _is_noise(line, outlived)}
-    return tuple(e for e in events if (e.source, e.offset) not in noise or e not in lines)
+    outlived = {_words(event) for event in lines if went_on(event)}
+    elsewhere = {_words(event) for event in events if event.rank in well and event.rank is not None}
+    elsewhere |= {_words(event) for event in earlier if event.role in _CAUSES and went_on(event)}
+    return tuple(event for event in events if not _is_noise(event, outlived, elsewhere))
 
 
-def _is_noise(line: Event, outlived: set[Words]) -> bool:
-    return line.level in _QUIET or (_words(line) in outlived and not is_last_word(line))
+def _is_noise(event: Event, outlived: set[Words], elsewhere: set[Words]) -> bool:
+    if event.role not in _CAUSES:
+        return False
+    if event.level in _QUIET and not event.is_exception:
+        return True
+    words = _words(event)
+    if words in elsewhere:
+        return event.is_exception is False or not is_last_word(event)
+    return words in outlived and not event.is_exception and not is_last_word(event)
 
 
 def _words(event: Event) -> Words:
@@ -191,6 +202,7 @@ _OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|
 _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
+_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
@@ -213,7 +225,6 @@ _COUNT_OF = re.compile(
     r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
-_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _TELLS = 0.4  # confidence below which a line says nothing worth a word
 
 

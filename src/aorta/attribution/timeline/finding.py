@@ -83,14 +83,14 @@ def conclude(facts: Facts) -> Finding:
         return _no_failure(*well, facts)
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
-    root = _root(cause, facts)
+    root, failure = _root(cause, facts), _failure(cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=_fingerprint(cause),
-        failure=_failure(cause, facts),
+        fingerprint=_fingerprint(cause, failure),
+        failure=failure,
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
@@ -110,9 +110,10 @@ def _no_failure(state: CycleState, words: str, facts: Facts) -> Finding:
     return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
 
 
-def _fingerprint(cause: FoundCause) -> str:
+def _fingerprint(cause: FoundCause, failure: Failure) -> str:
     """A short name of the bug, which accidents of host, rank and step do not change."""
-    return digest_of(f"{_certain_class(cause) or ''} | {cause.signature}")
+    frames = failure.causes[0].first.frames if failure.causes else ()
+    return digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature]))
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
