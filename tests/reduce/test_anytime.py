@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aorta.search.subset import Splitting
 from support.aorta_cli import Finished, aorta, environ, start_aorta
 from support.reductions import numeric, reduce_spec, run_dir_of, write_spec
 from support.waiting import patience, wait_until
@@ -153,3 +154,16 @@ def test_two_repeats_of_a_failure_that_never_missed_are_enough_to_begin(tmp_path
     assert (report["status"], report["original"]["of"]) == ("reduced", 2)
     trace = (run_dir_of(report, tmp_path) / "reduction_trace.jsonl").read_text()
     assert json.loads(trace.splitlines()[0])["rate"]["of"] == 2
+
+
+@pytest.mark.parametrize("row", [0, 7, 150, 299, 300, 451, 598, 599])
+def test_one_bad_row_of_six_hundred_is_among_forty_after_eight_trials(row: int) -> None:
+    """Where a trial takes a minute, a budget may end there."""
+    search = Splitting(frozenset(range(600)), floor=1, all_expected=False, checks=True)
+    left = []
+    while asked := search.ask(1):
+        search.tell(asked[0], row in asked[0])
+        left.append(len(search.verified))
+    assert left[7] <= 40
+    assert search.verified == {row}
+    assert len(left) <= 15

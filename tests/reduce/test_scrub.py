@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
+from support.aorta_cli import aorta
 from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
 PROJECT, TOKEN = "zebra falcon/7", "tk-9f8e7d6c5b4a"
@@ -107,3 +108,13 @@ def test_data_that_is_not_text_and_matches_is_left_out_and_named(tmp_path: Path)
     run_dir = run_dir_of(done.json(), tmp_path)
     assert not (run_dir / "shrunken" / "shards" / "bad").exists()
     assert "is not text, and was left out" in (run_dir / "SHIP.md").read_text()
+
+
+def test_a_run_that_is_resumed_by_its_directory_alone_is_scrubbed_as_before(tmp_path: Path) -> None:
+    script = 'echo "project zebra-9"; [ "$N" -ge 5 ] && echo BOOM'
+    spec = write_spec(tmp_path, script, [numeric("N", 6, 4)])
+    run_dir = run_dir_of(reduce_spec(spec, "--scrub", "zebra-9").json(), tmp_path)
+    again = aorta("reduce", "--resume", run_dir, "--json", "-q", cwd=tmp_path)
+    assert again.exit_code == 0, again.stderr
+    assert "logs/stdout.log" in _shipped(run_dir)
+    assert not [name for name, data in _shipped(run_dir).items() if b"zebra-9" in data]

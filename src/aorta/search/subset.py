@@ -9,6 +9,11 @@ so input that breaks it costs size and never truth. Structured text breaks it at
 there blocks go first, the coarsest first, and at the end parts are tried alone, because one line
 may fail by itself where no larger set without its neighbours does.
 
+One at a time, half of many items is tried alone first, and half of what is left, as long as that
+fails: mostly one item is needed, or a few neighbours, and a search that is stopped early then
+leaves little (of 600 rows with one needed 5 instead of 261 after eight trials, in 10.8 trials
+instead of 10.3; with three neighbours in 22 instead of 31).
+
 Side by side, disjoint chunks are judged against one assumed set, the verified one less all that was
 found clean so far. The assumed set is itself asked about; if it turns out wrong, the search goes on
 with one acceptance at a time.
@@ -24,6 +29,8 @@ from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
+_MANY = 100  # items, for which it matters what is left when a search is stopped early
+_MISSES = 3  # in a row, before it is asked whether what is left of a belief holds
 _levels_of = lru_cache(4)(levels_of)  # an axis is searched again whenever another one shrank
 _IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thousand numbers
 
@@ -46,6 +53,9 @@ class Splitting:
         self._bad: list[Items] = []  # none inside another: each holds an item that cannot go
         self._rejected: set[Items] = set()
         self._one_at_a_time = False
+        # Where everything that is needed is believed to lie; None: nowhere in particular.
+        self._belief = None if all_expected or len(start) < _MANY else sorted(start)
+        self._missed = 0  # halves of it that did not do alone, since something smaller did
 
     def ask(self, n: int, waiting: Collection[Items] = ()) -> list[Items]:
         found: list[Items] = []
@@ -60,6 +70,8 @@ class Splitting:
         if reproduces:
             self._accept(kept)
             return
+        if kept == self._narrowed:
+            self._miss(kept)
         self._rejected.add(kept)
         removed = self._assumed - kept
         if removed:
@@ -77,7 +89,29 @@ class Splitting:
             return self._is_settled and kept in set(self._checks())
         return True
 
+    @property
+    def _narrowed(self) -> Items | None:
+        """A set to try alone: half of where the needed items are believed to lie, as long as one or
+        a few neighbours may be all of them. Each that does leaves little at once, where chunks that
+        are left out one by one keep much to the end.
+        """
+        belief = self._belief
+        if belief is None or len(self.verified) <= max(1, self._floor):
+            return None
+        is_doubtful = self._missed >= (_MISSES if len(self.verified) < self._start_size else 1)
+        whole = is_doubtful or len(belief) < 2
+        narrowed = frozenset(belief if whole else belief[: len(belief) // 2])
+        return narrowed if self._floor <= len(narrowed) < len(self.verified) else None
+
+    def _miss(self, kept: Items) -> None:
+        """If it is not in this half, it is in the other; if not in all of it, there are several."""
+        assert self._belief is not None
+        self._belief = self._belief[len(kept) :] or None
+        self._missed += 1
+
     def _accept(self, kept: Items) -> None:
+        if self._belief is not None:
+            self._belief, self._missed = sorted(kept.intersection(self._belief)) or None, 0
         if len(kept) < len(self.verified):
             self.verified = kept
         if self._one_at_a_time:
@@ -114,6 +148,9 @@ class Splitting:
         if self._is_settled or self._removable <= 0:
             yield from [assumed] if verify else self._checks()
             return
+        narrowed = self._narrowed if slots == 1 else None
+        if narrowed is not None and narrowed < assumed and narrowed not in self._rejected:
+            yield narrowed
         chunks = [removed for kept in waiting if (removed := assumed - kept)]
         room = self._removable - len(frozenset().union(*chunks))
         for chunk in self._chunks(slots, chunks):
