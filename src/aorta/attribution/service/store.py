@@ -97,25 +97,6 @@ _BODIES_BEFORE = sa.text(
     "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
     "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
 )
-_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
-_FORGET = [
-    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
-    for table in METADATA.sorted_tables
-]
-_UNDECIDED = sa.text(
-    "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
-)
-_ANSWERS_BEFORE = sa.text(
-    "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
-    " AND created < (SELECT created FROM aorta_cycles"
-    "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
-)
-_BODIES_BEFORE = sa.text(
-    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
-    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
-    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
-    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
-)
 _JOBS = sa.text(
     "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
     " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
