@@ -88,10 +88,11 @@ def test_a_program_that_fails_on_any_two_nodes_accuses_no_link(tmp_path: Path) -
     assert sentence in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_dry_run_shows_placements_and_runs_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_shows_placements_and_cost_and_runs_nothing(tmp_path: Path) -> None:
     done = aorta("isolate", "--nodes", "0-7", "--dry-run", "--", "false", cwd=tmp_path)
     assert done.exit_code == 0
     assert re.search(r"first +[0-7](,[0-7])*\n", done.stderr)
+    assert "node-runs, if one guilty node fails always" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

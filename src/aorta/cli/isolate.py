@@ -35,7 +35,7 @@ from aorta.cli.printing import print_json, say, say_plan
 @options.placed_trials
 @options.output("isolate")
 @options.resumable
-@click.option("--dry-run", is_flag=True, help="Show the first placements; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the first placements and what it should cost.")
 @options.displaying
 @options.command_words("-- COMMAND...")
 def command(dry_run: bool, hosts: str, **given: Any) -> None:

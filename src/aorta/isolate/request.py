@@ -1,5 +1,6 @@
 """Everything that may be asked of an isolation, and the one function that answers it."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.names import expand_hosts
 from aorta.core.oracle import Deciding, Oracle, known_failure
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
@@ -32,6 +33,7 @@ _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
 _SHOWN_NODES = 8  # of a placement, in a line of progress
+_REHEARSALS = 5  # simulated searches behind an estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,7 @@ def resumed(request: IsolateRequest) -> IsolateRequest:
 
 
 def plan_lines(request: IsolateRequest) -> Iterator[str]:
-    """The first placements, for people; nothing is run."""
+    """The first placements and what the whole should cost, for people; nothing is run."""
     _check(request)
     search, priors = _search(request)
     names = request.names
@@ -157,6 +159,10 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
             "  it only runs whole: its ranks are permuted, and the rank that fails first is "
             "looked at"
         )
+        return
+    for words, rate in (("always", 1.0), ("every second run", 0.5)):
+        runs, nodes = _expected(request, rate)
+        yield f"  cost   {runs} runs, {nodes} node-runs, if one guilty node fails {words}"
 
 
 def _check(request: IsolateRequest) -> None:
@@ -287,3 +293,18 @@ def _note_first_rank(search: Isolation, record: TrialRecord, ranks_per_node: int
     position = None if rank is None else int(rank) // ranks_per_node
     if position is not None and position < len(as_indexes(record.point[NODES])):
         search.note_first(record.point, position)
+
+
+def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
+    """The median of a few simulated searches for one guilty node: runs, and nodes times runs."""
+    costs = []
+    for seed in range(_REHEARSALS):
+        rng, (search, _) = random.Random(seed), _search(request)
+        guilty, nodes = rng.randrange(search.nodes), 0
+        while not search.done:
+            point = search.ask(1)[0]
+            members = as_indexes(point[NODES])
+            nodes += len(members)
+            search.tell(point, Verdict(guilty in members and rng.random() < rate))
+        costs.append((search.runs, nodes))
+    return sorted(costs)[_REHEARSALS // 2]
