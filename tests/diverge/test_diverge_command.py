@@ -264,6 +264,7 @@ def test_how_large_the_numbers_were_before_the_first_infinity_is_a_table(tmp_pat
     assert aorta("report", run_dir, cwd=run_dir).exit_code == 0
     page = (run_dir / "report.html").read_text()
     assert "How large the numbers were before" in page
+    assert "the largest activation and gradient of each module, step by step" in page
 
 
 def test_progress_speaks_of_sides_that_are_recorded(tmp_path: Path) -> None:
