@@ -51,11 +51,11 @@ _PLAIN = (
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.decision:warm_up"),
     "attrsvc": (
-        *("aorta.cli.attrsvc", "aorta.attribution.service", "aorta.attribution.server"),
+        *("aorta.cli.attribution", "aorta.attribution.service", "aorta.attribution.server"),
         "aorta.attribution.service.store",
     ),
     "mcp": (
-        *("aorta.cli.mcp", "aorta.attribution.mcp_server"),
+        *("aorta.cli.attribution", "aorta.attribution.mcp_server"),
         "aorta.attribution.server",
     ),
 }

@@ -24,6 +24,7 @@ VERBS = {
 
 COMMANDS = {
     **{verb: f"{verb}:command" for verb in VERBS},
+    **{verb: f"attribution:{verb}" for verb in ("attribute", "attrsvc", "mcp")},
     **{verb: f"pages:{verb}" for verb in ("report", "watch", "runs")},
     "jax-toolbox-triage": "jax_toolbox_triage:command",  # a program of its own name
 }

@@ -1,0 +1,251 @@
+"""`aorta attribute`, `aorta attrsvc`, `aorta mcp`: what killed this cycle, and should it restart?
+Of files, as a service for launchers, and as tools for an assistant.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aorta.cli.options import stacked
+from aorta.cli.printing import print_json, say
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command("attribute")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
+@click.option(
+    "--failures", type=_FILE, help='JSON: [{"rank", "exit_code", "signal"}], or a cycle_info.json.'
+)
+@click.option(
+    "--history", type=_DIRECTORY, help="Directory of the job's earlier cycle_<n> directories."
+)
+@click.option(
+    "--kernel-log",
+    type=_FILE,
+    multiple=True,
+    help="Kernel messages of a node (dmesg, journalctl -k).",
+)
+@click.option(
+    "--flight-recorder", type=_DIRECTORY, help="Directory of flight recorder dumps, JSON or pickle."
+)
+@click.option(
+    "--patterns", type=_FILE, help="Your own patterns (TOML), read before the built-in ones."
+)
+@click.option(
+    "--max-no-progress-cycles",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Stop after this many cycles in a row without progress; 0: never for that.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def attribute(as_json: bool, **given: Any) -> None:
+    """Say what failed, who began it, how sure that is, and whether a restart can help.
+
+    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, a cycle
+    directory of `aorta launch`, or its log directory: then the last cycle in it is read, and those
+    before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
+    line is wrong, 3 the evidence does not tell.
+    """
+    from aorta.attribution.documents import SCHEMA, attribution_document, described
+    from aorta.attribution.nouns import CycleState, FailureClass
+    from aorta.attribution.request import AttributeRequest, last_cycle
+    from aorta.attribution.request import attribute as answered
+    from aorta.core.errors import Exit
+
+    for cycle in filter(None, map(last_cycle, given["logs"])):
+        say(f"aorta: reading {cycle}, the last cycle there")
+    result = answered(AttributeRequest(**given))
+    if as_json:
+        print_json(SCHEMA, attribution_document(result))
+    else:
+        click.echo(described(result))
+    finding = result.finding
+    ended_well = finding.state is CycleState.ENDED_WELL
+    if finding.failure_class is FailureClass.UNKNOWN and not ended_well:
+        raise click.exceptions.Exit(Exit.NO_ANSWER)
+
+
+class Access:
+    """Who may ask: holders of the given token, or of one that is made."""
+
+    def __init__(self, token_file: Path | None, no_token: bool) -> None:
+        from aorta.attribution.client import new_token, read_token
+        from aorta.core.errors import UsageError
+
+        if no_token and token_file is not None:
+            raise UsageError("--no-token and --token-file exclude each other")
+        self.shown = read_token(token_file)  # what was given: shown to other services too
+        self.token = None if no_token else self.shown or new_token()
+        self._made = token_file is None and not no_token
+
+    @contextmanager
+    def told(self, host: str, port: int) -> Iterator[None]:
+        """While it is served: a token that was made lies where callers of this user find it."""
+        from aorta.attribution.client import LOOPBACK, made_token
+
+        if self.token is not None and self._made:
+            with made_token(self.token, port) as path:
+                say(f"aorta: callers need the token in {path}; aorta launch and aorta mcp find it")
+                yield
+            return
+        if self.token is None:
+            where = "on this machine" if host in LOOPBACK else "who reaches this port"
+            say(f"aorta: no token is asked for: anybody {where} can ask")
+        yield
+
+
+server_token_options = stacked(
+    click.option(
+        "--token-file", type=_FILE, help="File holding the bearer token every request must carry."
+    ),
+    click.option(
+        "--no-token",
+        is_flag=True,
+        help="Let everybody ask who reaches the port: for callers that can send no token.",
+    ),
+)
+
+
+@click.command("attrsvc")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=50050, show_default=True)
+@click.option(
+    "--allowed-root",
+    "roots",
+    multiple=True,
+    required=True,
+    type=_DIRECTORY,
+    help="Directory that logs may be read from (repeatable).",
+)
+@click.option(
+    "--db", default="attrsvc.sqlite", show_default=True, help="SQLite file, or a database URL."
+)
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Forget a job this long after its last report; 0: never.",
+)
+@server_token_options
+@click.option(
+    "--rate-limit",
+    type=click.FloatRange(min=0),
+    default=5000.0,
+    show_default=True,
+    help="Requests a second from one address; 0: no limit.",
+)
+@click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
+def attrsvc(
+    host: str,
+    port: int,
+    roots: tuple[Path, ...],
+    db: str,
+    keep_days: float,
+    token_file: Path | None,
+    no_token: bool,
+    rate_limit: float,
+    max_no_progress_cycles: int,
+) -> None:
+    """Take reports of failed cycles and answer with one decision each, over HTTP.
+
+    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics,
+    /docs; and the /logs wire of NVIDIA's resiliency extension. Callers need a token: the one of
+    --token-file, or one that is made and kept where only you can read it, and where `aorta launch`
+    and `aorta mcp` look for it.
+    Exit codes: 0 stopped, 2 the command line is wrong, 5 the database cannot be opened, the port is
+    taken, or the extra `service` is missing.
+    """
+    from aorta.core.errors import InfrastructureError
+
+    try:
+        from aorta.attribution.server import leave, listen, serve, url_of
+        from aorta.attribution.service import Settings, create_app, database_url
+    except ImportError as missing:
+        raise InfrastructureError(
+            f"{missing.name} is not installed; install aorta-triage[service]"
+        ) from None
+    access = Access(token_file, no_token)
+    settings = Settings(
+        roots,
+        database_url(db),
+        access.token,
+        rate_limit,
+        keep_days,
+        max_no_progress_cycles,
+    )
+    app = create_app(settings)
+    listener = listen(host, port)
+    with access.told(host, listener.getsockname()[1]):
+        if keep_days:
+            say(f"aorta: a job is forgotten {keep_days:g} days after its last report (--keep-days)")
+        say(f"aorta: attribution service at {url_of(listener)}")
+        serve(app, listener)
+    leave()
+
+
+@click.command("mcp")
+@click.option(
+    "--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on (http).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=50052, show_default=True, help="(http)"
+)
+@click.option(
+    "--allowed-root",
+    "roots",
+    multiple=True,
+    default=[Path()],
+    type=_DIRECTORY,
+    help="Directory that logs may be read from (repeatable; default: the current one).",
+)
+@click.option(
+    "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
+)
+@server_token_options
+def mcp(
+    transport: str,
+    host: str,
+    port: int,
+    roots: tuple[Path, ...],
+    service_url: str | None,
+    token_file: Path | None,
+    no_token: bool,
+) -> None:
+    """Offer attribution (attribute_log, get_decision) over MCP.
+
+    --token-file: asked of callers (http) and shown to the service; without it both find the token
+    that a server of yours made. Exit codes: 0 the client went away or it was stopped, 2 the command
+    line is wrong, 5 the port is taken or the extra `mcp` is missing.
+    """
+    from aorta.core.errors import InfrastructureError
+
+    try:
+        from aorta.attribution.client import JsonClient, token_for
+        from aorta.attribution.mcp_server import create_server
+        from aorta.attribution.server import Guard, RateLimit, leave, listen, serve, url_of
+    except ImportError as missing:
+        raise InfrastructureError(
+            f"{missing.name} is not installed; install aorta-triage[mcp]"
+        ) from None
+    access = Access(token_file, no_token)
+    service = None
+    if service_url:
+        service = JsonClient(service_url, access.shown, find_token=token_for)
+    server = create_server(roots, service)
+    if transport == "stdio":
+        server.run("stdio")
+        return
+    app = Guard(server.streamable_http_app(host=host), token=access.token, limit=RateLimit(0))
+    listener = listen(host, port)
+    with access.told(host, listener.getsockname()[1]):
+        say(f"aorta: MCP server at {url_of(listener)}/mcp")
+        serve(app, listener)
+    leave()
