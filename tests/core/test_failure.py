@@ -149,6 +149,17 @@ def test_an_exit_status_alone_makes_no_two_failures_the_same() -> None:
     assert not ended(signal=11).is_silent
 
 
+def test_an_end_without_the_error_is_another_one_though_both_said_how_they_began() -> None:
+    began = "run 17 started, 60 rows\n"
+    said = ended("ERROR: ledger 4c1e out of balance by 78003\n", began)
+    twice = learned(said, ended("ERROR: ledger 77ab out of balance by 512\n", began))
+    assert twice is not None
+    assert same_failure(twice, ended("ERROR: ledger 90fd out of balance by 9\n", began))
+    assert not same_failure(twice, ended("", began))
+    assert not same_failure(said, ended("", began))
+    assert same_failure(ended("", f"{began}saving\n"), ended("", began))  # neither says an error
+
+
 def test_of_tasks_that_srun_ended_the_first_that_failed_counts() -> None:
     first = "srun: error: n2: task 1: Exited with exit code 7\n"
     alone = ended("fell off the bus\n" + first, exit_code=7)

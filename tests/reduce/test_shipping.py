@@ -113,6 +113,32 @@ def test_a_reproducer_of_any_command_fails_the_same_way_elsewhere(
     assert str(tmp_path) not in (run_dir / "shrunken" / "run_repro.sh").read_text()
 
 
+FLAKY = """import os, pathlib
+mark = pathlib.Path(MARKS, f"{os.environ['N']}-{pathlib.Path.cwd().name}")
+if os.environ["N"] == "1" and not mark.exists():
+    mark.touch()
+elif int(os.environ["N"]):
+    raise RuntimeError("loss is nan")
+"""
+
+
+def test_a_copy_may_miss_once_where_the_search_saw_the_failure_come_and_go(tmp_path: Path) -> None:
+    """The original and the confirmation never missed, and the answer itself did on the way."""
+    work, marks = tmp_path / "work", tmp_path / "marks"
+    work.mkdir()
+    marks.mkdir()
+    (work / "train.py").write_text(FLAKY.replace("MARKS", repr(str(marks))))
+    spec = write_spec(
+        work, "", [numeric("N", 4, 1)],
+        oracle=FAILS, workload={"command": "python3 train.py"}, budget={},
+    )  # fmt: skip
+    report = reduce_spec(spec).json()
+    assert report["axes"][0]["final"] == 1
+    assert report["confirmed"]["reproduced"] == report["confirmed"]["of"]
+    assert (report["status"], report["shipped_copy"]["self_contained"]) == ("reduced", True)
+    assert report["shipped_copy"]["of"] == 2
+
+
 def test_files_opened_by_a_computed_name_ship_too(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for number in range(3):

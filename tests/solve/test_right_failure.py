@@ -55,6 +55,28 @@ def test_a_failure_that_was_seen_once_and_never_again_stops_the_solve(tmp_path: 
     assert "in less than" in document["not_found_out"][0]
 
 
+@pytest.mark.parametrize("given", ["configuration", "option"])
+def test_a_bad_row_is_kept_where_a_smaller_vocabulary_would_make_every_row_bad(
+    tmp_path: Path, given: str
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import json, sys\n"
+        "size = int(sys.argv[3]) if sys.argv[2:] else json.load(open('c.json'))['vocab_size']\n"
+        "table = [0] * size\n"
+        "for line in open(sys.argv[1]):\n    table[int(line)] += 1\n"
+    )
+    (tmp_path / "c.json").write_text('{"vocab_size": 100}\n')
+    rows = [f"{7 * row % 90 + 5}\n" for row in range(40)]
+    rows[23] = "999\n"
+    (tmp_path / "rows.txt").write_text("".join(rows))
+    option = ("--vocab-size", "100") if given == "option" else ()
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce,reduce", "--",
+                 "python", "train.py", "rows.txt", *option, cwd=tmp_path)  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    shrunken = Path(done.json()["reproducer"]["path"])
+    assert [path.read_text() for path in shrunken.glob("**/rows.txt")] == ["999\n"]
+
+
 def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch_of_nobody\n")
     done = aorta("solve", "--json", "-q", "--pattern", "torch_of_nobody", "--stages", "reproduce",

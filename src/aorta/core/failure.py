@@ -388,7 +388,9 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
         return Sameness(True, "both end so and say nothing")
     if known.words and not mine:
         return Sameness(True, "same end and same words")
-    if other.words and not theirs and known.words:
+    errors = [line for line in known.words if is_error(line)]
+    unsaid = errors and all(line in mine for line in errors)
+    if other.words and not theirs and known.words and not unsaid:
         return Sameness(True, "same end and same last words")
     by_signal = known.ended.signal is not None and known.ended.signal == other.ended.signal
     if by_signal and not any(map(is_error, (*mine, *theirs))):

@@ -5,7 +5,8 @@ Only the characters of a value are replaced, so that whatever else the file hold
 stays as it is. A list that took several lines leaves blank ones: every setting stays in its line.
 
 Numbers that are no sizes are known by their names: a seed, a port, a period. Made smaller they make
-a run another one, or a slower one, and nothing smaller.
+a run another one, or a slower one, and nothing smaller. So are bounds of what data may hold, such as
+a vocabulary: with a smaller one any row fails like the bad one.
 """
 
 import json
@@ -47,6 +48,11 @@ _NO_SIZE = re.compile(
     r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
     re.IGNORECASE,
 )
+_BOUND = re.compile(
+    r"(?:^|_)(?:vocab|vocabulary|n?classes|nlabels|embeddings|categories|cardinality)(?:_|$)"
+    r"|(?:^|_)(?:n|num|max)_(?:labels|positions)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Setting:
         if is_no_size(self.key):
             return False
         if isinstance(self.initial, int):
-            return self.initial > 1
+            return self.initial > 1 and not is_bound(self.key)
         return len(self.initial) > 1 and len(BETWEEN.join(self.initial)) <= _MOST_LIST
 
     def replaced(self, text: str, value: str) -> str:
@@ -151,8 +157,22 @@ def is_no_size(name: str) -> bool:
     >>> [is_no_size(name) for name in ("max_steps", "eval_every", "save-steps", "maxSeed")]
     [False, True, True, True]
     """
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-    return _NO_SIZE.search(re.sub(r"\W", "_", snake)) is not None
+    return _NO_SIZE.search(_snake(name)) is not None
+
+
+def is_bound(name: str) -> bool:
+    """Whether a number of this name says what data may hold, not how much of it there is.
+
+    >>> [is_bound(name) for name in ("vocab_size", "numClasses", "num_labels")]
+    [True, True, True]
+    >>> [is_bound(name) for name in ("steps", "embed_dim", "tokens", "labels")]
+    [False, False, False, False]
+    """
+    return _BOUND.search(_snake(name)) is not None
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"\W", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
 
 
 _DIVIDED = (

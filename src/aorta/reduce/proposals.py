@@ -22,6 +22,7 @@ from aorta.reduce.config_files import (
     MOST_SETTINGS,
     all_settings_in,
     divided,
+    is_bound,
     is_config,
     is_no_size,
     settings_in,
@@ -276,7 +277,7 @@ class _CommandLine:
     def _axis(self, name: str, value: str, *, any_ending: bool = False) -> dict[str, Any] | None:
         if not value or not is_variable(name) or is_no_size(name):
             return None
-        if value.isdecimal() and int(value) > 1:
+        if value.isdecimal() and int(value) > 1 and not is_bound(name):
             return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
         if _ITEMS.fullmatch(value):
             return {"name": name, "kind": "list", "initial": value}

@@ -4,6 +4,7 @@ ship, write it.
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -267,7 +268,7 @@ class ReductionRun:
         answer = self._ask(
             "ignored axes",
             search,
-            SameJudge(KOfN(1, _enough(reduction, self.plan.seen))),
+            SameJudge(KOfN(1, _enough(report, self.plan.seen))),
             IgnoredExperiment(self.experiment, reduction.best),
             expected=report.failure,
             keep=lambda record, _end: clear_data(self.session.run.private / record.path),
@@ -416,7 +417,7 @@ class ReductionRun:
         """The report with trials of this copy. `once`: one trial, whatever the budget says."""
         point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + number)
         search = EveryPoint([point])
-        enough = 1 if once else _enough(report.reduction, self.plan.seen)
+        enough = 1 if once else _enough(report, self.plan.seen)
         answer = self._ask(
             f"copy {COPY_REPLICA + number}",
             search,
@@ -485,14 +486,28 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
     return named_failure(ORACLE, why[-1]) if why else None
 
 
-def _enough(reduction: Reduction, before: HitCount) -> int:
+def _enough(report: ReduceReport, before: HitCount) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a
     hundred times. `before`: how often the original was seen to fail before the reduction.
     """
+    reduction = report.reduction
     verdict = reduction.confirmation or reduction.calibration
     judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
+    flaky = _came_and_went(report.records)
     missed = before.misses or reduction.setbacks or any(v.tally.against for v in judged)
-    if judged and not missed:
+    if judged and not missed and not flaky.misses:
         return 1
-    seen = before + (HitCount.of(verdict.tally) if verdict else NOTHING)
+    seen = before + flaky + (HitCount.of(verdict.tally) if verdict else NOTHING)
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
+
+
+def _came_and_went(records: Sequence[TrialRecord]) -> HitCount:
+    """The trials of the configurations that were seen both to fail and not to: the original and
+    the confirmation may both have been lucky.
+    """
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for record in records:
+        if record.point.replica < COPY_REPLICA and record.point.purpose is not Purpose.CONFIRM:
+            outcomes[record.point.config_key].append(record.outcome)
+    tallies = [Tally.of(found) for found in outcomes.values()]
+    return sum((HitCount.of(t) for t in tallies if t.reproduced and t.against), NOTHING)
