@@ -69,7 +69,7 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
     info = site.cycle(0)
     words = info["finding"]["failure"]["words"]
     assert "stuck_in_the_loop" in words[0], "the stack of the rank, not of who writes it down"
-    later = api.attribute(logs=[site.logs / "cycle_0"])
+    later = api.attribute(logs=(site.logs / "cycle_0",))
     assert later.finding.failure_class == "hang", "a later look at its directory says the same"
     assert info["finding"]["class"] == "hang", info
     assert info["decision"]["action"] == "RESTART"
