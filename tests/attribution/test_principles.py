@@ -306,6 +306,17 @@ def test_of_ranks_that_hang_the_one_that_stands_outside_a_collective_is_the_root
     assert (result.failure_class, result.root.rank) == ("hang", 1)
 
 
+def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_root() -> None:
+    def steps(last: int) -> str:
+        return "".join(f"step {number} loss 0.{number}\n" for number in range(1, last + 1))
+
+    ends = tuple(RankEnd(rank, signal=9, hung=True) for rank in range(3))
+    result = found(steps(39), steps(20), steps(39), ends=ends).finding
+    assert (result.failure_class, result.suspect_ranks) == ("hang", (1,))
+    level = found(steps(21), steps(20), steps(21), ends=ends).finding
+    assert level.suspect_ranks == (0, 1, 2), "one step apart is when their lines were written"
+
+
 def test_stacks_and_the_variables_drawn_in_them_tell_of_no_steps() -> None:
     drawn = "".join(f"    │  └ Job(rank=0, step={number})\n" for number in range(9))
     frames = "".join(f'  File "/srv/a.py", line {number}, in f\n' for number in range(9))

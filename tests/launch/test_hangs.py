@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aorta import api
 from aorta.launch.cycle_dir import CycleDir, LogDir
 from aorta.launch.records import CycleStart
 from support.launching import Site, script
@@ -66,6 +67,10 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
         stacks = (site.logs / "cycle_0" / f"rank_{rank}.stacks").read_text()
         assert "stuck_in_the_loop" in stacks
     info = site.cycle(0)
+    words = info["finding"]["failure"]["words"]
+    assert "stuck_in_the_loop" in words[0], "the stack of the rank, not of who writes it down"
+    later = api.attribute(logs=(site.logs / "cycle_0",))
+    assert later.finding.failure_class == "hang", "a later look at its directory says the same"
     assert info["finding"]["class"] == "hang", info
     assert info["decision"]["action"] == "RESTART"
     (note,) = info["notes"]

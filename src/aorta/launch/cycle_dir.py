@@ -181,7 +181,7 @@ def write_cycle_info(
         "started": _moment(start.started),
         "ended": None if running else _moment(datetime.now(UTC).timestamp()),
         "nodes": list(start.nodes),
-        "ranks": [end.document(piece.node) for piece in evidence for end in piece.ends],
+        "ranks": [row for piece in evidence for row in piece.end_documents()],
         "restarts": start.restarts,
         "max_restarts": start.max_restarts,
         "decision": ruling.document if ruling else None,

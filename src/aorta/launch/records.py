@@ -144,6 +144,14 @@ class CycleEvidence:
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
         return [end.document(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
+    def end_documents(self) -> list[dict[str, Any]]:
+        """How each of its ranks ended; who hung was killed for it, and says so."""
+        blamed = self._blamed if self.hung else frozenset()
+        return [
+            {**end.document(self.node), **({"hung": True} if end.rank in blamed else {})}
+            for end in self.ends
+        ]
+
     @property
     def _blamed(self) -> frozenset[int]:
         return frozenset(self.ranks if self.hung_rank is None else (self.hung_rank,))

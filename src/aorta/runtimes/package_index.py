@@ -212,6 +212,10 @@ def allows(requires: str | None, python: str) -> bool:
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
     """The page of one package; a package that this index does not have is none."""
     address = f"{index.rstrip('/')}/{name}/"
+    if address.startswith("file:"):
+        address += "index.html"  # as pip and uv read a directory
+        if not Path(unquote(urlsplit(address).path)).is_file():
+            return
     page = _read(address)
     if page is None:
         return

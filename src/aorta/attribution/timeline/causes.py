@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, FROM_OUTSIDE, Event
+from aorta.attribution.logs import tail_of
 from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.progress import steps_in
 from aorta.attribution.timeline import (
     LOOK_AROUND,
     Facts,
@@ -235,7 +237,9 @@ def _most_telling(events: Sequence[Event]) -> Event | None:
 
 def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
-    if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
+    if _tidied_up(failure, facts):
+        return None
+    if failure.hung and (_stood_waiting(failure.rank, facts) or _went_further(failure, facts)):
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
@@ -293,6 +297,27 @@ def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     }
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
+
+
+def _went_further(failure: RankEnd, facts: Facts) -> bool:
+    """Whether this rank made steps beyond those of another that hung too: the other stood first.
+    One step apart is only when their lines were written.
+    """
+    came = {
+        hung.rank: steps[-1]
+        for hung in facts.failures
+        if hung.hung and (steps := _steps_of(hung.rank, facts))
+    }
+    own = came.get(failure.rank)
+    return own is not None and any(
+        own - last > 1 for rank, last in came.items() if not _stood_waiting(rank, facts)
+    )
+
+
+def _steps_of(rank: int, facts: Facts) -> list[int]:
+    """The steps in the end of its own log; none where it shares one."""
+    own = (steps_in(tail_of(log, LOOK_AROUND)) for log in facts.logs if log.rank == rank)
+    return max(own, key=len, default=[])
 
 
 def _before(earlier: RankEnd, later: RankEnd) -> bool:

@@ -50,6 +50,8 @@ def _dump_flight_recorder_on_request(path: str) -> None:
 
 
 def _wait_and_dump(path: Path) -> None:
+    # Of the stacks the one of the thread that receives the signal says where the rank stood.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_STACKS})
     signal.sigwait({_DUMP})
     try:
         _dump(path)
