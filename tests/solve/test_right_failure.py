@@ -86,6 +86,17 @@ def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path
     assert "rank" not in failure["summary"]
 
 
+def test_a_failure_without_an_exception_is_told_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "check.py").write_text(
+        "import os, sys\nprint('run', os.getpid(), 'started, 60 rows')\n"
+        "print(f'ERROR: ledger {os.getpid()} out of balance', file=sys.stderr)\nsys.exit(1)\n"
+    )
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce", "--", "python", "check.py",
+                 cwd=tmp_path)  # fmt: skip
+    summary = done.json()["failure"]["summary"]
+    assert summary.endswith("ERROR: ledger <*> out of balance")
+
+
 def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:
     done = aorta("run", "-q", "--", "cat", cwd=tmp_path, stdin="a line\n")
     assert "stdin" in done.stderr
