@@ -63,9 +63,10 @@ def test_a_bad_row_is_kept_where_a_smaller_vocabulary_would_make_every_row_bad(
         "import json, sys\n"
         "size = int(sys.argv[3]) if sys.argv[2:] else json.load(open('c.json'))['vocab_size']\n"
         "table = [0] * size\n"
-        "for line in open(sys.argv[1]):\n    table[int(line)] += 1\n"
+        "epochs = json.load(open('c.json'))['epochs']\n"
+        "for line in list(open(sys.argv[1])) * epochs:\n    table[int(line)] += 1\n"
     )
-    (tmp_path / "c.json").write_text('{"vocab_size": 100}\n')
+    (tmp_path / "c.json").write_text('{"vocab_size": 100,\n "epochs": 3}\n')
     rows = [f"{7 * row % 90 + 5}\n" for row in range(40)]
     rows[23] = "999\n"
     (tmp_path / "rows.txt").write_text("".join(rows))
