@@ -498,6 +498,36 @@ def test_a_reader_that_fails_at_the_first_row_stays(tmp_path: Path) -> None:
     assert said.endswith("ValueError: could not convert string to float: '1,2'\n")
 
 
+LEDGER = """\
+import os, sys
+
+def check(rows):
+    print(f"{len(rows)} rows")
+    if len(rows) < 6:
+        print("ERROR: ledger is too short", file=sys.stderr)
+        sys.exit(1)
+    if any(row < 0 for row in rows):
+        print(f"ERROR: ledger {os.getpid()} is out of balance", file=sys.stderr)
+        sys.exit(1)
+
+check([int(line) for line in open("rows.txt")])
+"""
+
+
+def test_an_exit_after_an_error_stays_under_its_condition_with_the_error(tmp_path: Path) -> None:
+    rows = "".join(f"{row if row != 13 else -13}\n" for row in range(20))
+    result, script = reduced(
+        lay(tmp_path / "app", {"check.py": LEDGER, "rows.txt": rows}), "check.py"
+    )
+    assert result["status"] == "reduced"
+    assert "< 0 for row in" in script
+    assert "out of balance" in script
+    well = script.replace("-13", "13")
+    assert well != script
+    done = subprocess.run([sys.executable, "-c", well], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
 def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> None:
     done = aorta("reduce", "--source", "--", "false", cwd=tmp_path)
     assert done.exit_code == 2

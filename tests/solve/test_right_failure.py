@@ -63,9 +63,10 @@ def test_a_bad_row_is_kept_where_a_smaller_vocabulary_would_make_every_row_bad(
         "import json, sys\n"
         "size = int(sys.argv[3]) if sys.argv[2:] else json.load(open('c.json'))['vocab_size']\n"
         "table = [0] * size\n"
-        "for line in open(sys.argv[1]):\n    table[int(line)] += 1\n"
+        "epochs = json.load(open('c.json'))['epochs']\n"
+        "for line in list(open(sys.argv[1])) * epochs:\n    table[int(line)] += 1\n"
     )
-    (tmp_path / "c.json").write_text('{"vocab_size": 100}\n')
+    (tmp_path / "c.json").write_text('{"vocab_size": 100,\n "epochs": 3}\n')
     rows = [f"{7 * row % 90 + 5}\n" for row in range(40)]
     rows[23] = "999\n"
     (tmp_path / "rows.txt").write_text("".join(rows))
@@ -84,6 +85,17 @@ def test_the_class_is_right_beside_a_pattern_and_no_rank_is_named(tmp_path: Path
     failure = done.json()["failure"]
     assert failure["class"] == "import_error"
     assert "rank" not in failure["summary"]
+
+
+def test_a_failure_without_an_exception_is_told_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "check.py").write_text(
+        "import os, sys\nprint('run', os.getpid(), 'started, 60 rows')\n"
+        "print(f'ERROR: ledger {os.getpid()} out of balance', file=sys.stderr)\nsys.exit(1)\n"
+    )
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce", "--", "python", "check.py",
+                 cwd=tmp_path)  # fmt: skip
+    summary = done.json()["failure"]["summary"]
+    assert summary.endswith("ERROR: ledger <*> out of balance")
 
 
 def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ Only the characters of a value are replaced, so that whatever else the file hold
 stays as it is. A list that took several lines leaves blank ones: every setting stays in its line.
 
 Numbers that are no sizes are known by their names: a seed, a port, a period. Made smaller they make
-a run another one, or a slower one, and nothing smaller. So are bounds of what data may hold, such as
-a vocabulary: with a smaller one any row fails like the bad one.
+a run another one, or a slower one, and nothing smaller. So are bounds of what data may hold, such
+as a vocabulary: with a smaller one any row fails like the bad one.
 """
 
 import json

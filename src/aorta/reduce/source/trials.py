@@ -23,6 +23,7 @@ from aorta.reduce.source.program import Program, TraceFacts, UserFrame, read_fac
 from aorta.reduce.source.search import AXIS, Candidate
 from aorta.reduce.source.stack import seen_for
 from aorta.reduce.source.tree import (
+    Function,
     blocks_of,
     count_stores,
     defined_by,
@@ -345,13 +346,13 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     makes the names that these read, in the same function. None of it may be made simpler.
     """
     facts = program.facts
-    if not facts.frames or facts.in_library:
+    frame = facts.frames[-1] if facts.frames else _exit_in(program)
+    if frame is None or facts.in_library:
         return ()
-    frame = facts.frames[-1]
     scope = function_at(program.tree, frame.function, frame.line) or program.tree
     way = path_to(scope, frame.line)
     steps = [block[index] for block, index in way]
-    if not steps or not isinstance(steps[-1], (ast.Raise, ast.Assert)):
+    if not steps or not (isinstance(steps[-1], (ast.Raise, ast.Assert)) or _exits(steps[-1])):
         return ()
     tests = [step.test for step in steps if isinstance(step, (ast.If, ast.Assert))]
     names = set().union(*(used_by(test) for test in tests), set())
@@ -366,6 +367,31 @@ def _kept_in(program: Program) -> tuple[str, ...]:
     ]
     conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
     return (ast.unparse(steps[-1]), *conditions, *makers)
+
+
+def _exit_in(program: Program) -> UserFrame | None:
+    """Where a program ended itself, without an exception that the hook saw; None if it did not."""
+    lines = [n.lineno for n in statements(program.tree) if _exits(n)]
+    ran = [line for line in lines if line in program.facts.executed]
+    if not ran:
+        return None
+    around = [
+        node.name
+        for node in ast.walk(program.tree)
+        if isinstance(node, Function) and node.lineno <= ran[-1] <= (node.end_lineno or 0)
+    ]
+    return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
+
+
+def _exits(node: ast.stmt) -> bool:
+    """Whether a statement ends the program with a status or words that stand there:
+    `sys.exit(main())` ends it with what was decided elsewhere.
+    """
+    match node:
+        case ast.Expr(value=ast.Call(func=called, args=[status])):
+            calls = any(isinstance(part, ast.Call) for part in ast.walk(status))
+            return tail(called) in {"exit", "_exit"} and not calls
+    return False
 
 
 def _is_read(program: Program, node: ast.stmt, frame: UserFrame) -> bool:
