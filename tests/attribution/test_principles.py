@@ -317,6 +317,23 @@ def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_root() -> None:
     assert level.suspect_ranks == (0, 1, 2), "one step apart is when their lines were written"
 
 
+@pytest.mark.parametrize("prefix", ["", "terminate called after throwing an instance of "])
+def test_how_the_rest_was_ended_does_not_hide_who_never_came(prefix: str) -> None:
+    timed_out = (
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=88213, OpType=ALLREDUCE, "
+        "Timeout(ms)=600000) ran for 600041 milliseconds before timing out."
+    )
+    lines = [f"[rank{rank}]: step 1200 loss 2.31" for rank in range(4)]
+    lines += [f"[rank{rank}]:[E1104 03:12:44] [Rank {rank}] {timed_out}" for rank in (0, 2, 3)]
+    lines += [f"{prefix}'c10::DistBackendError'"] if prefix else []
+    elastic = "4411 torch/distributed/elastic/multiprocessing/api.py:900]"
+    lines.append(f"W1104 03:12:46.000000 {elastic} Sending process 4470 closing signal SIGTERM")
+    lines.append(f"E1104 03:12:47.000000 {elastic} failed (exitcode: -6) local_rank: 0 (pid: 4469)")
+    text = "\n".join(lines) + "\n"
+    result = attribute(Evidence(tails=(LogTail(text),))).finding
+    assert (result.failure_class, result.root.rank) == ("collective_timeout", 1)
+
+
 def test_stacks_and_the_variables_drawn_in_them_tell_of_no_steps() -> None:
     drawn = "".join(f"    │  └ Job(rank=0, step={number})\n" for number in range(9))
     frames = "".join(f'  File "/srv/a.py", line {number}, in f\n' for number in range(9))

@@ -201,6 +201,9 @@ _STATEMENT = re.compile(
 _OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
 _HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
+# A launcher that ends the others (with another signal it passes on what it was sent itself), and a
+# runtime that names the type of what ended a process.
+_AFTERMATH = re.compile(r"\bSending process \d+ closing signal SIGTERM|^terminate called after ")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
 _FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _LAST_FEW = 5  # lines
@@ -264,7 +267,7 @@ def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None
     """The failure a line states in plain words, and how sure that is; never more than a hint."""
     if line.level in _QUIET or _HARMLESS.search(line.text) or _ended_well(line.text):
         return None
-    if _STATEMENT.search(line.text) is None:
+    if _STATEMENT.search(line.text) is None or _AFTERMATH.search(line.text):
         return None
     guess = classified(said_of(line.text, raised=False))
     if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
