@@ -92,7 +92,8 @@ def test_a_nan_is_reduced_to_its_rows_layers_and_steps_and_ships(tmp_path: Path)
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["failure"]["class"] == "nan"
-    assert document["failure"]["rate"]["reproduced"] == 2
+    rate = document["failure"]["rate"]
+    assert rate["reproduced"] == rate["of"] == 3  # twice alone, and where its reduction began
     assert finals(document) == story.truth["axes"]
     (data,) = [axis for axis in document["reproducer"]["axes"] if axis["name"] == "DATA"]
     assert [line.split()[0] for line in data["final_items"]] == story.truth["rows"]

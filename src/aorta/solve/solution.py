@@ -12,7 +12,7 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
-from aorta.core.stats import percent_range
+from aorta.core.stats import percent_range, rate_to_json
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.reduce.launcher import python_of
 from aorta.solve.state import State
@@ -67,9 +67,16 @@ class Solution:
             "class": known.get("class"),
             "confidence": known.get("confidence"),
             "summary": known.get("summary"),
-            "rate": known["rate"],
+            "rate": self._rate,
             "signature": known.get("signature"),
         }
+
+    @property
+    def _rate(self) -> dict[str, Any]:
+        """How often the original failed: when it was reproduced, and where its reduction began."""
+        counts = [self.state.known("reproduce")["rate"], self.state.known("reduce").get("original")]
+        seen = [count for count in counts if count]
+        return rate_to_json(*(sum(count[key] for count in seen) for key in ("reproduced", "of")))
 
     @property
     def reproducer(self) -> dict[str, Any] | None:
