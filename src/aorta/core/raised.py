@@ -161,7 +161,7 @@ class Frame:
 
 
 @dataclass
-class Block:
+class TracebackBlock:
     """One traceback as it is read."""
 
     frames: list[Frame] = field(default_factory=list)
@@ -217,10 +217,10 @@ def _line_of(frame: Frame | None) -> str:
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12] if words else ""
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[Block]:
+def _blocks(lines: Sequence[str]) -> Iterator[TracebackBlock]:
     """Every traceback of one writer, in its order; one that lost its head begins with a frame."""
     at, before = 0, 0
-    last: Block | None = None
+    last: TracebackBlock | None = None
     while at < len(lines):
         line = lines[at]
         crash = _CRASH.match(line)
@@ -240,7 +240,9 @@ def _blocks(lines: Sequence[str]) -> Iterator[Block]:
         yield last
 
 
-def _tie(last: Block | None, block: Block, between: Sequence[str], above: str) -> None:
+def _tie(
+    last: TracebackBlock | None, block: TracebackBlock, between: Sequence[str], above: str
+) -> None:
     """How a traceback follows from the one before it, and whether the program survived it."""
     head = between[-1].partition(HEADER)[0] if between else ""
     block.ignored = _IGNORED.search(above) is not None
@@ -256,13 +258,13 @@ def _tie(last: Block | None, block: Block, between: Sequence[str], above: str) -
 
 def read_traceback(
     lines: Sequence[str], at: int, most_foreign: int = _FOREIGN
-) -> tuple[Block | None, int]:
+) -> tuple[TracebackBlock | None, int]:
     """The traceback at this line and the line behind it; None where it has no end, or more lines of
     other writers in it.
     """
     first = at
     strip = _margin_of(lines, at)
-    block, foreign = Block(), 0
+    block, foreign = TracebackBlock(), 0
     at += HEADER in lines[at]
     while at < len(lines) and foreign <= most_foreign:
         text = strip(lines[at])
@@ -288,8 +290,8 @@ def read_traceback(
 
 
 def _ended(
-    block: Block, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
-) -> Block:
+    block: TracebackBlock, lines: Sequence[str], first: int, at: int, strip: Callable[[str], str]
+) -> TracebackBlock:
     block.type, block.message = type_and_message(strip(lines[at]))
     for ahead in range(at + 1, min(len(lines), at + 3)):
         if not _ANNOUNCES.search(block.message):
@@ -337,11 +339,11 @@ def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
     return strip
 
 
-def _read_crash(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
+def _read_crash(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
     """The frames under a "Fatal Python error", which prints the most recent call first."""
     first = at
     fatal = next((m for line in lines[max(0, at - 4) : at] if (m := _FATAL.match(line))), None)
-    block = Block(type=fatal["what"].strip() if fatal else "crash")
+    block = TracebackBlock(type=fatal["what"].strip() if fatal else "crash")
     at += 1
     while at < len(lines) and (frame := FRAME.match(lines[at])):
         block.frames.insert(0, Frame(frame["file"], frame["function"] or "<module>"))
@@ -351,11 +353,11 @@ def _read_crash(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
     return (block if block.frames else None), at
 
 
-def _chains(blocks: Iterable[Block], writer: str) -> Iterator[Cause]:
+def _chains(blocks: Iterable[TracebackBlock], writer: str) -> Iterator[Cause]:
     """Linked tracebacks as one cause each. What follows from a cause in the same chain without
     saying more is left out of it.
     """
-    chain: list[Block] = []
+    chain: list[TracebackBlock] = []
     for block in blocks:
         if chain and chain[-1].quotes:
             chain.insert(0, block)
@@ -371,7 +373,7 @@ def _chains(blocks: Iterable[Block], writer: str) -> Iterator[Cause]:
         yield cause_of(chain, writer)
 
 
-def cause_of(chain: Sequence[Block], writer: str = "") -> Cause:
+def cause_of(chain: Sequence[TracebackBlock], writer: str = "") -> Cause:
     """The cause that a chain of tracebacks tells of, each tied to the next."""
     least = min(block.weight for block in chain)
     kept = [block.raised() for block in chain if block.weight is least]

@@ -44,7 +44,7 @@ from aorta.attribution.logs import LogLine, Piece, ReadableLog
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
-from aorta.core.raised import Block, Frame
+from aorta.core.raised import Frame, TracebackBlock
 from aorta.core.templates import shortened, template
 
 RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
@@ -254,7 +254,7 @@ class Traceback:
     """One exception with its frames. `survived`: the program reported it and went on."""
 
     exception: str  # "Type: message" and a few lines of what follows
-    block: Block
+    block: TracebackBlock
     line: LogLine  # its headline, and who wrote it
     begins: int  # of the header
     until: int = 0  # of the last line of its message

@@ -33,7 +33,7 @@ from aorta.attribution.logs import (
     lines_after,
 )
 from aorta.attribution.nouns import Certainty, FailureClass, Role
-from aorta.core.raised import FRAME, Block, Frame, read_traceback, type_and_message
+from aorta.core.raised import FRAME, Frame, TracebackBlock, read_traceback, type_and_message
 from aorta.core.templates import HEADER
 
 _HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
@@ -146,7 +146,7 @@ def _headless(
             frames = _frames_above([above for above in lines if above.who == line.who])
             traceback = Traceback(
                 exception=message,
-                block=Block(frames, *type_and_message(headline)),
+                block=TracebackBlock(frames, *type_and_message(headline)),
                 line=replace(line, text=headline, level=""),
                 begins=line.offset,
                 until=line.offset,
@@ -283,7 +283,7 @@ def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | 
     margin = len(header.text) - len(header.text.lstrip(" "))
     written = _written_by(header, reader)
     own: list[LogLine] = []
-    block: Block | None = None
+    block: TracebackBlock | None = None
     for most in _MOST_LINES:
         own += [_without(margin, line) for line in islice(written, most - len(own))]
         texts = [HEADER, *_without_quoting([line.text for line in own])]
