@@ -65,34 +65,19 @@ class EveryPoint(RankedSearch):
         )
 
 
-class FirstThatReproduces(RankedSearch):
+class FirstThatReproduces(EveryPoint):
     """The earliest of these points that reproduces; later ones are not asked about."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.points = tuple(points)
-        self.verdicts: dict[Point, Verdict] = {}
-
     def ranked(self, n: int) -> list[Point]:
-        return [p for p in self.more_wanted() if p not in self.verdicts][:n]
+        return [p for p in self.more_wanted() if p in self._open][:n]
 
     def wants(self, point: Point) -> bool:
-        return point not in self.verdicts and point in self.more_wanted()
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        self.verdicts[point] = verdict
-
-    @property
-    def best(self) -> Point | None:
-        return next((p for p in self.points if self._reproduces(p)), None)
+        return super().wants(point) and point in self.more_wanted()
 
     def more_wanted(self) -> tuple[Point, ...]:
         """The points before the answer; all of them while there is none."""
-        answer = next((i for i, p in enumerate(self.points) if self._reproduces(p)), None)
-        return self.points[:answer]
-
-    def _reproduces(self, point: Point) -> bool:
-        verdict = self.verdicts.get(point)
-        return verdict is not None and verdict.reproduces is True
+        answer = super().best
+        return self.points if answer is None else self.points[: self.points.index(answer)]
 
 
 Place = tuple[int, int]
