@@ -363,10 +363,6 @@ KEY = "row[key] for row in rows"
             raised("KeyError: 'labels'", "data.py:collate", source=KEY),
             raised("KeyError: 'input_ids'", "data.py:collate", source=KEY),
         ),
-        (
-            "prog: main.cpp:4: void advance(int): Assertion `n >= 0' failed.\n",
-            "prog: main.cpp:4: void advance(int): Assertion `n < cap' failed.\n",
-        ),
         ("Key 'dataset' is not in struct: error\n", "Key 'scheduler' is not in struct: error\n"),
     ],
 )
@@ -374,6 +370,12 @@ def test_what_three_failures_quote_alike_is_no_accident(one: str, other: str) ->
     assert same_failure(after(one), ended(other))
     assert not same_failure(after(one, one, one), ended(other))
     assert same_failure(after(one, other, one), ended(other))
+
+
+def test_what_a_failed_assertion_quotes_is_code() -> None:
+    one, two = (f"prog: a.cpp:4: advance: Assertion `{n}' failed.\n" for n in ("n >= 0", "n < cap"))
+    assert not same_failure(ended(one), ended(two))
+    assert same_failure(ended(one), ended(one.replace("cpp:4", "cpp:9")))
 
 
 def java(method: str, said: str = "no offset for partition 7") -> str:
@@ -434,7 +436,7 @@ def test_of_a_java_exception_its_first_cause_counts() -> None:
 
 
 def test_a_library_that_is_called_in_two_lines_raises_two_failures() -> None:
-    inside = '  File "/usr/lib/python3/dist-packages/torch/linear.py", line 134, in forward\n'
+    inside = '  File "/v/site-packages/torch/linear.py", line 134, in forward\n'
     said = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x14 and 8x2)"
     one, two = (
         f'Traceback (most recent call last):\n  File "/w/net.py", line {number}, in forward\n'
@@ -444,6 +446,22 @@ def test_a_library_that_is_called_in_two_lines_raises_two_failures() -> None:
     assert not same_failure(ended(one), ended(two))
     assert same_failure(ended(one), ended(one.replace("4x14", "2x33")))
     assert same_failure(ended(one).in_any_version(), ended(two).in_any_version())
+
+
+def test_a_library_that_calls_another_in_two_lines_raises_two_failures() -> None:
+    def failed(line: str) -> Failure:
+        return ended(
+            'Traceback (most recent call last):\n  File "/w/run.py", line 9, in train\n'
+            "    model(ids)\n"
+            f'  File "/v/site-packages/transformers/gpt.py", line 80, in forward\n    {line}\n'
+            '  File "/v/site-packages/torch/sparse.py", line 3, in forward\n    return embed(x)\n'
+            "IndexError: index out of range in self\n"
+        )
+
+    tokens, positions = failed("x = self.wte(ids)"), failed("p = self.wpe(positions)")
+    assert tokens.text.startswith("exit 1 | run.py:train > IndexError")
+    assert same_failure(tokens, failed("x = self.wte(ids)"))
+    assert not same_failure(tokens, positions)
 
 
 def test_a_stack_runs_out_wherever_the_next_call_stands() -> None:

@@ -93,6 +93,7 @@ _SLOT_RUN = re.compile(r"<\*>(?:[\s,;:/x\u00d7*.-]*<\*>)+")
 _QUOTED = re.compile(
     r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*[`']|\u2018[^\u2019]*\u2019|\u201c[^\u201d]*\u201d"
 )
+_EXPRESSION = re.compile(r"[=!<>]=|&&|\|\||->|::|\(\)|\s[<>]\s")
 _TOKENS = re.compile(r"<\*>|\w+|\W")
 
 
@@ -190,8 +191,11 @@ def _slot(found: re.Match[str], kept: list[tuple[int, int]]) -> str:
 
 
 def blanked(text: str) -> str:
-    """The template without what stands in quotation marks."""
-    return _SLOT_RUN.sub(ANYTHING, _QUOTED.sub(ANYTHING, text))
+    """The template without what stands in quotation marks, unless that is an expression of the
+    code, as in a failed assertion.
+    """
+    quoted = _QUOTED.sub(lambda m: m[0] if _EXPRESSION.search(m[0]) else ANYTHING, text)
+    return _SLOT_RUN.sub(ANYTHING, quoted)
 
 
 def words_in(text: str) -> list[str]:
