@@ -420,7 +420,11 @@ class Bisection:
 
     def _is_close(self, group: int | None) -> bool:
         close_enough = self.settings.close_enough
-        return close_enough is not None and bool(group) and close_enough(self._between(group or 0))
+        if close_enough is None or not group:
+            return False
+        found = self._between(group)
+        # Nothing is close to what is older than every state.
+        return (any(found.good) or not self.settings.beyond) and close_enough(found)
 
     def _is_open(self, vector: Vector) -> bool:
         """Whether its trial would cut what is left."""

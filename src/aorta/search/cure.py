@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aorta.core.axis import AxisKind, Point, Purpose, as_indexes, subset
 from aorta.core.trial import Verdict
-from aorta.search.repeated import EveryPoint, Stage, StagedSearch
+from aorta.search.repeated import EveryPoint, SearchStage, StagedSearch
 from aorta.search.subset import SubsetSearch
 
 AXIS = "mitigations"
@@ -69,7 +69,7 @@ class CureSearch(StagedSearch):
 
     # -- what follows what -------------------------------------------------------------------------
 
-    def stages(self) -> Iterator[Stage]:
+    def stages(self) -> Iterator[SearchStage]:
         yield EveryPoint([self.without_any])
         if not self.fails_at_all:
             return
@@ -87,7 +87,7 @@ class CureSearch(StagedSearch):
             if found is not None:
                 blocked += [left_out | {item} for item in found.items]
 
-    def _find(self, universe: Items) -> Iterator[Stage]:
+    def _find(self, universe: Items) -> Iterator[SearchStage]:
         """One minimal set inside `universe`, confirmed; else looked for anew."""
         if not universe:
             return

@@ -81,7 +81,7 @@ class FirstThatReproduces(EveryPoint):
         return self.points if answer is None else self.points[: self.points.index(answer)]
 
 
-class Stage(Protocol):
+class SearchStage(Protocol):
     """A part of a search; one that asks nothing is through."""
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]: ...
@@ -99,11 +99,11 @@ class StagedSearch(ABC):
     def __init__(self) -> None:
         self.verdicts: dict[Point, Verdict] = {}
         self._program = self.stages()
-        self._stage: Stage | None = next(self._program, None)
+        self._stage: SearchStage | None = next(self._program, None)
         self._advance()
 
     @abstractmethod
-    def stages(self) -> Iterator[Stage]:
+    def stages(self) -> Iterator[SearchStage]:
         """What follows what."""
 
     def known(self, point: Point) -> Verdict | None:

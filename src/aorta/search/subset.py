@@ -27,7 +27,7 @@ from itertools import pairwise
 from aorta.core.axis import Point, SubsetAxis, as_indexes
 from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
-from aorta.search.repeated import FirstThatReproduces, Stage, StagedSearch
+from aorta.search.repeated import FirstThatReproduces, SearchStage, StagedSearch
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
 _MANY = 100  # items, for which it matters what is left when a search is stopped early
@@ -320,7 +320,7 @@ class SubsetSearch(StagedSearch):
 
     # -- what follows what
 
-    def stages(self) -> Iterator[Stage]:
+    def stages(self) -> Iterator[SearchStage]:
         promised = bool(self._axis.monotone)
         floor = self._axis.floor
         levels: list[list[Items]] = []
@@ -343,7 +343,7 @@ class SubsetSearch(StagedSearch):
             if self.verified == before or self._is_minimal():
                 return
 
-    def _parts_alone(self) -> Iterator[Stage]:
+    def _parts_alone(self) -> Iterator[SearchStage]:
         """Halves of what is left, quarters and so on, and again of the part that fails."""
         while len(self.verified) > 2:
             before, ordered = self.verified, sorted(self.verified)
@@ -356,7 +356,7 @@ class SubsetSearch(StagedSearch):
             else:
                 return
 
-    def _alone(self, parts: Iterable[Iterable[int]]) -> Stage:
+    def _alone(self, parts: Iterable[Iterable[int]]) -> SearchStage:
         """Parts that may fail by themselves, one after the other, up to the first that does."""
         return FirstThatReproduces([self.point_of(frozenset(part)) for part in parts])
 
