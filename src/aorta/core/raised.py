@@ -110,8 +110,8 @@ class Raised:
 
     `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
     Where all are of libraries, those. `within` is the library function that raised it, or
-    `BUILT_IN`, where the program's own line did not; `statement` a digest of the line that raised
-    it, or that called the library which did.
+    `BUILT_IN`, where the program's own line did not; `statement` a digest of the program's own
+    line, which raised it or called what did; a library's changes with its version.
     """
 
     type: str
@@ -180,13 +180,6 @@ class Frame:
         return bool(of_library or _GENERATED.search(self.file))
 
     @property
-    def package(self) -> str:
-        """The library that it is of; empty for the program itself."""
-        if "-packages/" not in self.file:
-            return "python" if self.is_library else ""
-        return _ABOVE_PACKAGES.split(self.file)[-1].partition("/")[0]
-
-    @property
     def name(self) -> str:
         if _GENERATED.search(self.file):
             return f"<generated>:{self.function}"
@@ -223,16 +216,8 @@ class TracebackBlock:
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
             within=beneath[0].name if beneath else _raised_beneath(inner),
-            statement="" if _REPORTED_LATER.search(self.message) else _line_of(self._caller),
+            statement="" if _REPORTED_LATER.search(self.message) else _line_of(inner),
         )
-
-    @property
-    def _caller(self) -> Frame | None:
-        """The innermost frame outside the library that raised; its own where none did."""
-        last = next(reversed(self.frames), None)
-        if last is None or not last.is_library:
-            return last
-        return next((f for f in reversed(self.frames) if f.package != last.package), None)
 
     @property
     def weight(self) -> Weight:
