@@ -1,6 +1,7 @@
 """The exceptions that the output of a failed process tells of, with their frames.
 
-In:  the text of a stream, as launchers, loggers and several ranks write it.
+In:  the text of a stream, as launchers, loggers and several ranks write it: tracebacks of Python,
+     exceptions of Java and JavaScript, panics of Go and Rust.
 Out: chains of exceptions, each with its first cause in front; those that only follow from another
      one (a wrapper's, a clean-up's, one that was logged and survived) are left out while there is
      one that does not.
