@@ -2,6 +2,7 @@
 figures over many strangers' messages are `python -m benchmarks identity`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,143 @@ def test_a_library_in_c_raises_for_many_reasons_from_one_line() -> None:
     known = learned(asked("no such column: step"), asked("no such column: step"))
     assert known is not None
     assert not same_failure(known, asked("no such table: metrics"))
+
+
+def after(*outputs: str) -> Failure:
+    """What failures of one configuration taught."""
+    known, *more = [ended(output) for output in outputs]
+    for failure in more:
+        known = learned(known, failure) or known
+    return known
+
+
+KEY = "row[key] for row in rows"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            raised("KeyError: 'labels'", "data.py:collate", source=KEY),
+            raised("KeyError: 'input_ids'", "data.py:collate", source=KEY),
+        ),
+        ("Key 'dataset' is not in struct: error\n", "Key 'scheduler' is not in struct: error\n"),
+    ],
+)
+def test_what_three_failures_quote_alike_is_no_accident(one: str, other: str) -> None:
+    assert same_failure(after(one), ended(other))
+    assert not same_failure(after(one, one, one), ended(other))
+    assert same_failure(after(one, other, one), ended(other))
+
+
+def test_what_a_failed_assertion_quotes_is_code() -> None:
+    one, two = (f"prog: a.cpp:4: advance: Assertion `{n}' failed.\n" for n in ("n >= 0", "n < cap"))
+    assert not same_failure(ended(one), ended(two))
+    assert same_failure(ended(one), ended(one.replace("cpp:4", "cpp:9")))
+
+
+def java(method: str, said: str = "no offset for partition 7") -> str:
+    return (
+        f'Exception in thread "pool-3" java.lang.IllegalStateException: {said}\n'
+        f"\tat org.example.Reader.{method}(Reader.java:31)\n"
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    )
+
+
+def node(function: str, said: str = "offset 12 beyond 9") -> str:
+    return (
+        f"/w/load.js:3\n    throw new RangeError(said);\n    ^\n\nRangeError: {said}\n"
+        f"    at {function} (/w/load.js:3:11)\n    at node:internal/main/run:28:49\n\nNode.js v20.1.0\n"
+    )
+
+
+def go(function: str, said: str = "index out of range [7] with length 7") -> str:
+    return (
+        f"panic: runtime error: {said}\n\ngoroutine 34 [running]:\n"
+        f"main.(*Loader).{function}(0xc000123456, 0x7)\n\t/src/loader.go:88 +0x1d4\n"
+        "main.main()\n\t/src/train.go:41 +0x2f\nexit status 2\n"
+    )
+
+
+def rust(line: str, said: str = "called `Option::unwrap()` on a `None` value") -> str:
+    return (
+        f"\nthread 'main' (2210) panicked at src/main.rs:{line}:\n{said}\n"
+        "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "place", "elsewhere", "kind"),
+    [
+        (java, "next", "seek", "IllegalStateException"),
+        (node, "next", "seek", "RangeError"),
+        (go, "Next", "Seek", "panic"),
+        (rust, "12:9", "31:9", "panic"),
+    ],
+)
+def test_exceptions_of_other_languages_have_a_type_and_a_place(
+    language: Callable[..., str], place: str, elsewhere: str, kind: str
+) -> None:
+    known = ended(language(place))
+    assert known.causes[0].first.type == kind
+    assert same_failure(known, ended(language(place)))
+    assert not same_failure(known, ended(language(elsewhere)))
+    varying = (f"shard {number} of {word} is gone" for number, word in ((3, "left"), (9, "right")))
+    one, two = (language(place, said) for said in varying)
+    assert same_failure(after(one, two), ended(language(place, "shard 4 of middle is gone")))
+
+
+def test_of_a_java_exception_its_first_cause_counts() -> None:
+    caused = "Caused by: java.io.IOException: disk gone\n\tat org.example.Disk.read(Disk.java:9)\n"
+    known = ended(java("next") + caused)
+    assert [one.type for one in known.causes[0].chain] == ["IOException", "IllegalStateException"]
+
+
+def test_a_library_that_is_called_in_two_lines_raises_two_failures() -> None:
+    inside = '  File "/v/site-packages/torch/linear.py", line 134, in forward\n'
+    said = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x14 and 8x2)"
+    one, two = (
+        f'Traceback (most recent call last):\n  File "/w/net.py", line {number}, in forward\n'
+        f"    return self.{layer}(x)\n{inside}    return F.linear(input)\n{said}\n"
+        for number, layer in ((7, "fc1"), (8, "fc2"))
+    )
+    assert not same_failure(ended(one), ended(two))
+    assert same_failure(ended(one), ended(one.replace("4x14", "2x33")))
+    assert same_failure(ended(one).in_any_version(), ended(two).in_any_version())
+
+
+def test_a_line_of_a_library_is_another_in_its_next_version() -> None:
+    def failed(line: str) -> Failure:
+        return ended(
+            'Traceback (most recent call last):\n  File "/w/run.py", line 9, in train\n'
+            "    model(ids)\n"
+            f'  File "/v/site-packages/transformers/gpt.py", line 80, in forward\n    {line}\n'
+            "IndexError: index out of range in self\n"
+        )
+
+    assert same_failure(failed("x = self.wte(ids)"), failed("x = self.tokens(ids)"))
+
+
+def test_a_stack_runs_out_wherever_the_next_call_stands() -> None:
+    def recursed(*functions: str) -> str:
+        said = "RecursionError: maximum recursion depth exceeded while calling a Python object"
+        return raised(said, "walk.py:<module>", *(f"walk.py:{name}" for name in functions * 9))
+
+    one = ended(recursed("visit", "visit_list"))
+    assert same_failure(one, ended(recursed("visit_dict", "visit")))
+    assert not same_failure(one, ended(recursed("fold", "fold_list")))
+
+
+def test_codes_of_a_logger_and_targets_of_make_tell_failures_apart() -> None:
+    def logged(code: str) -> str:
+        return f'{{"severity": "ERROR", "message": "request 5531 failed", "code": {code}}}\n'
+
+    assert same_failure(ended(logged('"E1017"')), ended(logged('"E1017"').replace("5531", "77")))
+    assert not same_failure(ended(logged('"E1017"')), ended(logged('"E1023"')))
+    assert not same_failure(ended(logged("17")), ended(logged("23")))
+
+    def made(target: str) -> Failure:
+        return ended(f"make: *** [Makefile:5: {target}] Error 1\n", "fetch\nfit\n", exit_code=2)
+
+    assert same_failure(made("fit"), made("fit"))
+    assert not same_failure(made("fit"), made("fetch"))

@@ -55,8 +55,6 @@ def test_each_change_weighs_its_prior_times_what_the_trials_say(
     assert [belief.mass(1 << c) for c in range(CHANGES)] == pytest.approx(weights)
     among = math.fsum(weights[c] for c in range(CHANGES) if some >> c & 1)
     assert belief.mass(some) == pytest.approx(among)
-    drawn = [w for start, stop, w in belief.runs(CHANGES) for _ in range(start, stop)]
-    assert drawn == pytest.approx(weights, abs=1e-5)
     assert belief.entropy() == pytest.approx(written.entropy(), abs=1e-4)
 
 
@@ -107,7 +105,7 @@ def test_states_of_any_order_of_the_changes_count_for_what_they_hold(
     written = WrittenOut.after(
         USUAL_RATES,
         [1.0] * len(kept),
-        lambda state, place: timeline.contains(states[state], timeline.path[kept[place]]),
+        lambda state, place: bool(timeline.mask(states[state]) >> kept[place] & 1),
         {states.index(vector): seen for vector, seen in trials.items()},
     )
     assert [belief.mass(1 << bit) for bit in kept] == pytest.approx(written.weights())

@@ -22,10 +22,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aorta.core.raised import BUILT_IN, Cause, Raised, causes_in
+from aorta.core.raised import BUILT_IN, RECURSION, Cause, Raised, causes_in
 from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
 from aorta.core.trial import Ended, TrialEnd
-from aorta.core.words import is_error, said_in, words_of
+from aorta.core.words import is_error, said_in, targets_in, words_of
 
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
@@ -206,7 +206,7 @@ def failure_of(end: TrialEnd) -> Failure:
     said = [said_in(text) for text in texts]
     words: tuple[str, ...] = ()
     if all(cause.survived for cause in causes):
-        words = words_of(*said)
+        words = words_of(*said) + targets_in(texts[0], *said)
     if not causes and not words:
         causes = next((found for found in map(causes_in, texts) if found), ())
     lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
@@ -278,9 +278,8 @@ def _same_assertion(known: Failure, other: Failure) -> Sameness:
 
 def _same_causes(known: Failure, other: Failure) -> Sameness:
     """One must have every exception of the other; of several ranks, one in both is enough."""
-    learned = known.seen > 1
     pairs = [
-        (mine, theirs, _same_chain(mine, theirs, learned))
+        (mine, theirs, _same_chain(mine, theirs, known.seen))
         for mine in known.causes
         for theirs in other.causes
     ]
@@ -297,7 +296,7 @@ def _same_causes(known: Failure, other: Failure) -> Sameness:
     return same[0][2]
 
 
-def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
+def _same_chain(mine: Cause, theirs: Cause, seen: int) -> Sameness:
     """The shorter chain must stand in the longer one, in its order."""
     if len(mine.chain) <= len(theirs.chain):
         short, long = mine.chain, theirs.chain
@@ -305,7 +304,7 @@ def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
         short, long = theirs.chain, mine.chain
     found, at = Sameness(False, ""), 0
     for raised in short:
-        answers = [_same_raised(raised, one, learned) for one in long[at:]]
+        answers = [_same_raised(raised, one, seen) for one in long[at:]]
         hit = next((i for i, answer in enumerate(answers) if answer), None)
         if hit is None:
             return found if found and at == len(long) else (answers or [found])[0]
@@ -313,17 +312,18 @@ def _same_chain(mine: Cause, theirs: Cause, learned: bool) -> Sameness:
     return found
 
 
-def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
+def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
+    learned = seen > 1
     if not (covers(a.type, b.type) or covers(b.type, a.type)):
         return Sameness(False, f"{a.type} and {b.type}")
-    near = _frames_alike(a.frames, b.frames)
+    near = _frames_alike(a, b)
     if near is None:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
     quotes_code = a.type in _QUOTE_CODE and BUILT_IN in {a.within, b.within}
     if quotes_code and a.message != b.message and not (learned and covers(a.message, b.message)):
         return Sameness(False, f"{a.type} with other names: {a.message!r} and {b.message!r}")
-    if a.message == b.message or says_the_same(a.message, b.message, learned=learned):
+    if a.message == b.message or says_the_same(a.message, b.message, seen=seen):
         if elsewhere:
             return Sameness(False, f"two lines of {_place(a)} raised it")
         if a.message == b.message:
@@ -334,7 +334,7 @@ def _same_raised(a: Raised, b: Raised, learned: bool) -> Sameness:
     alike = common(a.message, b.message) is not None and a.within == b.within
     # A library raises for many reasons from one place: words that did not vary in two failures of
     # one configuration are the reason.
-    same_reason = (a.statement != "" and a.within != BUILT_IN) or not learned
+    same_reason = (a.statement != "" and not a.within) or not learned
     if alike and near and not elsewhere and same_reason and a.frames:
         return Sameness(True, f"same exception and frames; {_difference(a, b)}")
     return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
@@ -350,12 +350,15 @@ def _place(raised: Raised) -> str:
     return raised.frames[-1] if raised.frames else "no known place"
 
 
-def _frames_alike(a: Sequence[str], b: Sequence[str]) -> bool | None:
+def _frames_alike(a: Raised, b: Raised) -> bool | None:
     """True where all frames that both show are the same, False where the two innermost are, None
-    where not even those. A helper that raises for many causes is told by who called it.
+    where not even those. A helper that raises for many causes is told by who called it; a stack
+    runs out wherever the next call stands, among those that recur.
     """
-    shown = min(len(a), len(b))
-    pairs = list(zip(a[-shown:][::-1], b[-shown:][::-1], strict=True)) if shown else []
+    if a.type == b.type == RECURSION:
+        return True if set(a.frames) & set(b.frames) or not (a.frames and b.frames) else None
+    shown = min(len(a.frames), len(b.frames))
+    pairs = list(zip(a.frames[::-1][:shown], b.frames[::-1][:shown], strict=True))
     alike = [covers(one, other) or covers(other, one) for one, other in pairs]
     if not all(alike[:2]):
         return None
@@ -382,8 +385,8 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
     if not known.ended.is_like(other.ended) or len(named) > 1:
         return Sameness(False, f"{known.text} and {other.text}")
     known, other = known.without(other.harmless), other.without(known.harmless)
-    mine = [line for line in known.words if not _has(other, line, known.seen > 1)]
-    theirs = [line for line in other.words if not _has(known, line, known.seen > 1)]
+    mine = [line for line in known.words if not _is_said(line, other, known.seen)]
+    theirs = [line for line in other.words if not _says(known, line)]
     if not known.words and not other.words:
         return Sameness(True, "both end so and say nothing")
     if known.words and not mine:
@@ -398,9 +401,12 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
     return Sameness(False, f"other words: {known.headline!r} and {other.headline!r}")
 
 
-def _has(failure: Failure, line: str, learned: bool) -> bool:
-    lines = (*failure.words, *failure.said)
-    return any(says_the_same(line, one, learned=learned) for one in lines)
+def _is_said(line: str, other: Failure, seen: int) -> bool:
+    return any(says_the_same(line, one, seen=seen) for one in (*other.words, *other.said))
+
+
+def _says(known: Failure, line: str) -> bool:
+    return any(says_the_same(one, line, seen=known.seen) for one in (*known.words, *known.said))
 
 
 # -- learning: what differs between two failures of one configuration is an accident ---------------
@@ -449,7 +455,7 @@ def _learned_chain(mine: Cause, theirs: Cause) -> tuple[Raised, ...]:
 def _learned_raised(a: Raised, b: Raised) -> Raised | None:
     if a.type != b.type:
         return None
-    frames, same_place = a.frames, _frames_alike(a.frames, b.frames) is not None
+    frames, same_place = a.frames, _frames_alike(a, b) is not None
     message = common(a.message, b.message)
     if not same_place:
         # raised in many places with the same words
@@ -457,7 +463,8 @@ def _learned_raised(a: Raised, b: Raised) -> Raised | None:
         if not says_the_same(a.message, b.message) or not words_in(a.message):
             return None
     if message is None:
-        if not same_place or not a.statement or a.statement != b.statement:
+        own = a.statement and a.statement == b.statement and a.within in {"", BUILT_IN}
+        if not (same_place and own):
             return None
         message = ANYTHING
     statement = a.statement if a.statement == b.statement else ""

@@ -1,6 +1,7 @@
 """The exceptions that the output of a failed process tells of, with their frames.
 
-In:  the text of a stream, as launchers, loggers and several ranks write it.
+In:  the text of a stream, as launchers, loggers and several ranks write it: tracebacks of Python,
+     exceptions of Java and JavaScript, panics of Go and Rust.
 Out: chains of exceptions, each with its first cause in front; those that only follow from another
      one (a wrapper's, a clean-up's, one that was logged and survived) are left out while there is
      one that does not.
@@ -9,6 +10,7 @@ The order in which several processes wrote makes no difference.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -22,6 +24,23 @@ FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.
 _BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):\d+ in (?P<function>\S+)")
 _BOXED_SOURCE = re.compile(r"❱\s*\d+\s*│?(?P<text>.*?)│?\s*$")
 _BOX = re.compile(r"^[╭╰│─╮╯┃┏┗━┓┛]")
+# What other languages print, most recent call first: Java and JavaScript, Go, Rust.
+_THROWN = re.compile(
+    r"^(?:Exception in thread \"[^\"]*\" |Caused by: |Uncaught )*"
+    r"(?P<type>(?:[\w$]+\.)*[A-Z]\w*(?:Exception|Error|Throwable))(?:: (?P<message>.*))?$"
+)
+_AT = re.compile(
+    r"^\s+at (?:async |new )?(?P<function>[^\s(]+)(?: \[as \w+\])? ?(?:\((?P<at>[^)]*)\))?"
+)
+_GO_PANIC = re.compile(r"^(?:panic|fatal error): (?P<message>.+)")
+_GOROUTINE = re.compile(r"^goroutine \d+ .*\[running")
+_GO_FRAME = re.compile(r"^(?P<function>[\w./*()\[\]-]+)\(.*\)$")
+_GO_PLACE = re.compile(r"^\t(?P<at>\S+\.go:\d+)")
+_RUST_PANIC = re.compile(
+    r"^thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<message>.*)', )?(?P<at>[^\s:]+:\d+:\d+):?$"
+)
+_LINE_NUMBER = re.compile(r"(?::\d+)+$")
+_RUNTIME = re.compile(r"^(?:javax?|jdk|sun|runtime)(?:\.base)?[./]|^panic$")
 _MARGIN = re.compile(r"^ *(?:\| ?|\+ |\+-[-+ \d]*)")
 _CARETS = re.compile(r"^[\s~^|]*$")
 _EXCEPTION = re.compile(
@@ -35,13 +54,18 @@ _NO_TYPE = re.compile(
 _ANNOUNCES = re.compile(r"^$|:$|\berrors? for \S+(?: \S+)?$")
 _CAUSE = "The above exception was the direct cause of the following exception"
 _HANDLING = "During handling of the above exception, another exception occurred"
-_QUOTING = re.compile(r"Original Traceback|terminated with the following error|^\"\"\"$")
+_QUOTING = re.compile(
+    r"Original Traceback|terminated with the following error|^\"\"\"$|^Caused by: "
+)
 _IGNORED = re.compile(
     r"^Exception (?:in thread|ignored|in callback)|^Error in (?:atexit|sys\.)|never retrieved"
 )
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?.*rank\s*: (\d+)")
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen ")
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen |^node:|/node_modules/|"
+    r"/go/(?:src|pkg)/"
+)
 _GENERATED = re.compile(r"/torchinductor_[^/]+/")  # named by a hash of the code in it
 _ABOVE_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/python\d(?:\.\d+)?/")
 _COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
@@ -76,6 +100,7 @@ class Weight(IntEnum):
     WRAPS = 2  # says that another process failed
 
 
+RECURSION = "RecursionError"
 BUILT_IN = "<built-in>"  # the interpreter, or a library in C
 _RAISES = re.compile(r"(?:^|:\s*)(?:raise|assert)\b")
 
@@ -87,7 +112,7 @@ class Raised:
     `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
     Where all are of libraries, those. `within` is the library function that raised it, or
     `BUILT_IN`, where the program's own line did not; `statement` a digest of the program's own
-    line.
+    line, which raised it or called what did; a library's changes with its version.
     """
 
     type: str
@@ -120,6 +145,9 @@ class Cause:
         return self.weight is Weight.WRAPS
 
 
+_Reader = Callable[[Sequence[str], int], "tuple[TracebackBlock | None, int]"]
+
+
 def causes_in(text: str) -> tuple[Cause, ...]:
     """The failures that exceptions in this text tell of, those that only follow left out; a
     wrapper's stands where nothing else does.
@@ -149,7 +177,8 @@ class Frame:
 
     @property
     def is_library(self) -> bool:
-        return bool(_LIBRARY.search(self.file) or _GENERATED.search(self.file))
+        of_library = _LIBRARY.search(self.file) or _RUNTIME.match(self.function)
+        return bool(of_library or _GENERATED.search(self.file))
 
     @property
     def name(self) -> str:
@@ -176,7 +205,11 @@ class TracebackBlock:
     def raised(self) -> Raised:
         named = [f for f in self.frames if f.function not in _COMPREHENSIONS]
         own = [frame for frame in named if not frame.is_library]
-        kept = list(dict.fromkeys(frame.name for frame in own or named))
+        counts = Counter(frame.name for frame in own or named)
+        kept = list(counts)
+        if self.type == RECURSION:
+            kept = sorted(name for name, times in counts.items() if times > 1)
+            return Raised(self.type, frames=tuple(kept))
         inner = own[-1] if own else None
         beneath = [] if inner is None else list(takewhile(lambda f: f is not inner, named[::-1]))
         return Raised(
@@ -184,7 +217,7 @@ class TracebackBlock:
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
             within=beneath[0].name if beneath else _raised_beneath(inner),
-            statement="" if beneath or _REPORTED_LATER.search(self.message) else _line_of(inner),
+            statement="" if _REPORTED_LATER.search(self.message) else _line_of(inner),
         )
 
     @property
@@ -222,17 +255,16 @@ def _blocks(lines: Sequence[str]) -> Iterator[TracebackBlock]:
     at, before = 0, 0
     last: TracebackBlock | None = None
     while at < len(lines):
-        line = lines[at]
-        crash = _CRASH.match(line)
-        if not (crash or HEADER in line or FRAME.match(line)):
+        read = _reader_at(lines, at)
+        if read is None:
             at += 1
             continue
-        read = _read_crash if crash else read_traceback
         block, at = read(lines, at)
         if block is None:
             continue
         between = lines[before : block.lines[0] + 1]
-        _tie(last, block, between, lines[max(0, block.lines[0] - 1)])
+        above = lines[block.lines[0] - 1] if block.lines[0] else ""
+        _tie(last, block, between, above)
         if last is not None:
             yield last
         last, before = block, at
@@ -240,11 +272,26 @@ def _blocks(lines: Sequence[str]) -> Iterator[TracebackBlock]:
         yield last
 
 
+def _reader_at(lines: Sequence[str], at: int) -> _Reader | None:
+    """What reads the traceback that begins with this line; None where none does."""
+    line = lines[at]
+    if HEADER in line or FRAME.match(line):
+        return read_traceback
+    if _CRASH.match(line):
+        return _read_crash
+    if _THROWN.match(line) and at + 1 < len(lines) and _AT.match(lines[at + 1]):
+        return _read_thrown
+    if _GO_PANIC.match(line) and any(map(_GOROUTINE.match, lines[at + 1 : at + 6])):
+        return _read_go_panic
+    return _read_rust_panic if _RUST_PANIC.match(line) else None
+
+
 def _tie(
     last: TracebackBlock | None, block: TracebackBlock, between: Sequence[str], above: str
 ) -> None:
     """How a traceback follows from the one before it, and whether the program survived it."""
-    head = between[-1].partition(HEADER)[0] if between else ""
+    head, is_python, _ = between[-1].partition(HEADER) if between else ("", "", "")
+    head = head if is_python else ""
     block.ignored = _IGNORED.search(above) is not None
     block.survived = bool(_LOGGED.search(head) or _LOGGED.search(above))
     if last is None:
@@ -351,6 +398,51 @@ def _read_crash(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, i
     block.lines = (first, at)
     block.ignored = fatal is None
     return (block if block.frames else None), at
+
+
+def _read_thrown(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
+    """An exception of Java or JavaScript, and the frames below it."""
+    first, head = at, _THROWN.match(lines[at])
+    assert head is not None
+    kind = head["type"].rsplit(".", 1)[-1]
+    block = TracebackBlock(type=kind, message=head["message"] or "")
+    at += 1
+    while at < len(lines) and (frame := _AT.match(lines[at])):
+        function, place = frame["function"], frame["at"]
+        block.frames.insert(0, _frame_at(function if place is None else place, function))
+        at += 1
+    block.lines = (first, at - 1)
+    return block, at
+
+
+def _read_go_panic(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
+    """A panic of Go, and the frames of the goroutine that it happened in."""
+    first, head = at, _GO_PANIC.match(lines[at])
+    assert head is not None
+    block = TracebackBlock(type="panic", message=head["message"])
+    while not _GOROUTINE.match(lines[at]):
+        at += 1
+    at += 1
+    while at + 1 < len(lines) and (frame := _GO_FRAME.match(lines[at])):
+        if place := _GO_PLACE.match(lines[at + 1]):
+            block.frames.insert(0, _frame_at(place["at"], frame["function"]))
+        at += 2
+    block.lines = (first, at - 1)
+    return block, at
+
+
+def _read_rust_panic(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
+    """A panic of Rust, which names its line and no function; a backtrace is left alone."""
+    head = _RUST_PANIC.match(lines[at])
+    assert head is not None
+    said = "".join(lines[at + 1 : at + 2]) if head["message"] is None else head["message"]
+    frame, last = _frame_at(head["at"], "<panic>"), at + (head["message"] is None)
+    frame.source = f"raise at {head['at']}"
+    return TracebackBlock([frame], "panic", said, lines=(at, last)), last + 1
+
+
+def _frame_at(place: str, function: str) -> Frame:
+    return Frame(_LINE_NUMBER.sub("", place), function)
 
 
 def _chains(blocks: Iterable[TracebackBlock], writer: str) -> Iterator[Cause]:

@@ -39,6 +39,7 @@ ANYTHING = "<*>"
 _LONGEST = 300
 _ENOUGH_FIXED = 2  # words of a learned template
 _ENOUGH_FOR_A_PART = 3  # words of a line that may be the beginning of a longer one
+_FIRM = 3  # failures of one configuration whose quoted words are the same: they are its words
 _UNIT = (
     r"(?:[KMGTP]i?B|[kmgtp]?b(?:ytes?|it/s|ps)?|bytes?|[munµ]?s(?:ec(?:ond)?s?)?|milliseconds?|"
     r"minutes?|mins?|h(?:ou)?rs?|h|m|days?|it/s|s/it|[KMG]?Hz|GFLOPS|TFLOPS|W|°?C)"
@@ -47,7 +48,8 @@ _NUMBER = rf"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?(?:\s?(?:{_UNIT}\b|%))?"
 
 # Numbers that tell one failure from another: statuses, and the digits of a name.
 _KEPT = re.compile(
-    r"\b(?:errno|exit (?:status|code)|exitcode|status code|HTTP(?: Error)?|signal)\W{0,3}-?\d+"
+    r"\b(?:errno|exit status|(?:exit |status |error )?code|exitcode|HTTP(?: Error)?|signal)\W{0,3}"
+    r"(?:[A-Z]{1,3}[-_]?|-)?\d+|\bE(?:RR)?[-_]?\d{3,5}\b(?! \d\d:)"
     r"|\b(?:u?int|b?float|fp|bf|tf|complex|conv|log|exp|atan|mat|relu|sha|md|utf|base)_?\d+(?:d|p)?"
     r"\b|\b(?:[45]\d\d)(?= (?:Client|Server) Error)|[A-Za-z]+Signals?\.SIG\w+: \d+",
     re.IGNORECASE,
@@ -91,6 +93,7 @@ _SLOT_RUN = re.compile(r"<\*>(?:[\s,;:/x\u00d7*.-]*<\*>)+")
 _QUOTED = re.compile(
     r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*[`']|\u2018[^\u2019]*\u2019|\u201c[^\u201d]*\u201d"
 )
+_EXPRESSION = re.compile(r"[=!<>]=|&&|\|\||->|::|\(\)|\s[<>]\s")
 _TOKENS = re.compile(r"<\*>|\w+|\W")
 
 
@@ -103,6 +106,7 @@ WRITER = re.compile(
 _MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
 _LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=(?i:error|fatal|critical|panic)\b")
 _LOGFMT_MESSAGE = re.compile(rf'\b(?:{"|".join(_MESSAGE_KEYS[::-1])})="([^"]+)"')
+_CODE_KEYS = ("code", "error_code", "errno")
 _TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
 
 
@@ -134,6 +138,7 @@ def _unfolded_json(raw: str) -> list[str]:
     said = said or [text for text in texts.values() if len(text.split()) > 2]
     if not said and not traces:
         return [raw]
+    said += [f"(code {texts[key]})" for key in _CODE_KEYS if key in texts]
     level = str(record.get("level") or record.get("levelname") or record.get("severity") or "")
     head = f"{level.upper()}: " if level.isalpha() else ""
     rank = record.get("rank")
@@ -146,8 +151,8 @@ def _texts_in(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in record.items():
         if isinstance(value, dict):
             yield from _texts_in(value)
-        elif isinstance(value, str):
-            yield key, value
+        elif isinstance(value, str) or (key in _CODE_KEYS and isinstance(value, int)):
+            yield key, str(value)
 
 
 def by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -186,8 +191,11 @@ def _slot(found: re.Match[str], kept: list[tuple[int, int]]) -> str:
 
 
 def blanked(text: str) -> str:
-    """The template without what stands in quotation marks."""
-    return _SLOT_RUN.sub(ANYTHING, _QUOTED.sub(ANYTHING, text))
+    """The template without what stands in quotation marks, unless that is an expression of the
+    code, as in a failed assertion.
+    """
+    quoted = _QUOTED.sub(lambda m: m[0] if _EXPRESSION.search(m[0]) else ANYTHING, text)
+    return _SLOT_RUN.sub(ANYTHING, quoted)
 
 
 def words_in(text: str) -> list[str]:
@@ -203,14 +211,17 @@ def covers(known: str, other: str) -> bool:
     return re.fullmatch(".*?".join(fixed), other, re.DOTALL) is not None
 
 
-def says_the_same(known: str, other: str, *, learned: bool = False) -> bool:
-    """Whether two templates differ in slots and quoted words only. A learned one may have any
-    words in its slots, if enough of it is fixed.
+def says_the_same(known: str, other: str, *, seen: int = 1) -> bool:
+    """Whether two templates differ in slots and quoted words only. One that was learned of `seen`
+    failures may have any words in its slots, if enough of it is fixed; what it quotes is fixed,
+    too, once several failures quoted the same.
     """
-    known, other = blanked(known), blanked(other)
-    if known == other:
-        return True
-    return learned and len(words_in(known)) >= _ENOUGH_FIXED and covers(known, other)
+    mine, theirs = blanked(known), blanked(other)
+    if mine != theirs:
+        is_learned = seen > 1 and len(words_in(mine)) >= _ENOUGH_FIXED
+        if not (is_learned and covers(mine, theirs)):
+            return False
+    return seen < _FIRM or covers(known, other)
 
 
 def common(one: str, other: str, *, share: float = 0.5) -> str | None:

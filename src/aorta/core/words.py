@@ -31,6 +31,7 @@ _LAUNCHER = re.compile(
     # pytest's count of what failed
     r"^(?:=+ )?\d+ (?:failed|passed|errors?)\b.* in [\d.]+s\b"
 )
+_TARGET = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[(?:[^\]:]+:\d+: )?([^\]]+)\] Error ")
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
     r"leaked semaphore|"
@@ -91,6 +92,14 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
     return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
+
+
+def targets_in(text: str, *said: Sequence[str]) -> tuple[str, ...]:
+    """The target that make could not build: words of a failure that speaks of no error itself."""
+    if any(is_error(line) for lines in said for line in lines):
+        return ()
+    found = next((m for line in lines_of(text) if (m := _TARGET.match(line))), None)
+    return (template(f"make failed to build {found[1]}"),) if found else ()
 
 
 def _says_what(line: str) -> bool:

@@ -14,7 +14,7 @@ or lines of a file are split (`aorta.search.subset`).
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -36,7 +36,12 @@ from aorta.core.axis import (
 )
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.repeated import SPECULATION_DEPTH, FirstThatReproduces, RankedSearch
+from aorta.search.repeated import (
+    SPECULATION_DEPTH,
+    FirstThatReproduces,
+    RankedSearch,
+    StagedSearch,
+)
 from aorta.search.subset import SubsetSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
@@ -238,6 +243,8 @@ class NumericSearch(RankedSearch):
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         number = _number_in(point[self._axis.name])
+        if point != self._point(number):
+            return  # of another search along this axis
         if verdict.reproduces is None:
             self._unresolved.add(number)
         self._bracket = self._bracket.answered(number, verdict.reproduces is True)
@@ -271,10 +278,6 @@ class NumericSearch(RankedSearch):
     def unresolved(self) -> int:
         return len(self._unresolved)
 
-    def covers(self, point: Point) -> bool:
-        """Whether this is one of the points that the search could have asked about."""
-        return point == self._point(_number_in(point[self._axis.name]))
-
     def _point(self, number: Number) -> Point:
         return self._base.with_value(self._axis.name, self._place(number))
 
@@ -284,7 +287,7 @@ def _number_in(value: Value) -> Number:
     return value.length if isinstance(value, Window) else as_number(value)
 
 
-class WindowSearch:
+class WindowSearch(StagedSearch):
     """Two searches for a length, one after the other: with the start held, then with the end held.
 
     `suspects` are the lengths that were rejected in an earlier search of the same axis, one for
@@ -298,35 +301,23 @@ class WindowSearch:
         *,
         suspects: tuple[Number | None, Number | None] = (None, None),
     ) -> None:
-        self._axis = axis
-        self._suspects = suspects
-        span = as_window(base[axis.name])
-        self._parts = [self._part(base, lambda n: Window(span.start, int(n)), suspects[0])]
-        self._turn()
+        self._base, self._axis, self._suspects = base, axis, suspects
+        self._parts: list[NumericSearch] = []
+        super().__init__()
 
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        return self._parts[-1].ask(n, pending)
+    def stages(self) -> Iterator[NumericSearch]:
+        span = as_window(self._base[self._axis.name])
+        yield self._part(self._base, lambda n: Window(span.start, int(n)))
+        base = self.best
+        span = as_window(base[self._axis.name])
+        end = span.start + span.length
+        yield self._part(base, lambda n: Window(end - int(n), int(n)))
 
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        if self._parts[-1].covers(point):
-            self._parts[-1].tell(point, verdict)
-        self._turn()
-
-    def _turn(self) -> None:
-        """From the end to the start, once the end is decided."""
-        if len(self._parts) == 1 and self._parts[0].done:
-            base = self._parts[0].best
-            span = as_window(base[self._axis.name])
-            end = span.start + span.length
-            place: Callable[[Number], Window] = lambda n: Window(end - int(n), int(n))  # noqa: E731
-            self._parts.append(self._part(base, place, self._suspects[1]))
-
-    def wants(self, point: Point) -> bool:
-        return self._parts[-1].covers(point) and self._parts[-1].wants(point)
-
-    @property
-    def done(self) -> bool:
-        return len(self._parts) == 2 and self._parts[-1].done
+    def _part(self, base: Point, place: Callable[[Number], Window]) -> NumericSearch:
+        length, suspect = as_window(base[self._axis.name]).length, self._suspects[len(self._parts)]
+        part = NumericSearch(base, self._axis, length, place=place, suspect=suspect)
+        self._parts.append(part)
+        return part
 
     @property
     def best(self) -> Point:
@@ -349,12 +340,6 @@ class WindowSearch:
     @property
     def unresolved(self) -> int:
         return sum(part.unresolved for part in self._parts)
-
-    def _part(
-        self, base: Point, place: Callable[[Number], Window], suspect: Number | None
-    ) -> NumericSearch:
-        length = as_window(base[self._axis.name]).length
-        return NumericSearch(base, self._axis, length, place=place, suspect=suspect)
 
 
 class OrderedSearch(FirstThatReproduces):

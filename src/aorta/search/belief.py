@@ -16,10 +16,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import groupby
 from operator import mul
 
-from aorta.search.timeline import Timeline, Vector, bits_of, lowest_bit
+from aorta.search.timeline import Timeline, Vector, lowest_bit
 
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
@@ -280,18 +279,6 @@ class Belief:
             for index, atom in enumerate(self._atoms)
             for s in self._scenarios
         )
-
-    def runs(self, changes: int) -> Iterator[tuple[int, int, float]]:
-        """`(first, one past the last, probability of each)` in the order of the changes."""
-        weights = [0.0] * changes
-        for atom, weight in self.weighted:
-            for rank in bits_of(atom):
-                weights[rank] = weight
-        start = 0
-        for weight, group in groupby(weights):
-            stop = start + len(list(group))
-            yield start, stop, weight
-            start = stop
 
     def entropy(self) -> float:
         """In nats: what is still not known about the change."""

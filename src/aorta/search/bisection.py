@@ -243,9 +243,13 @@ class Bisection:
         """The likeliest group of candidates, or the fewest that hold the wanted probability."""
         if not self._ends_known:
             return None
+        return self._between(self._answer)
+
+    @property
+    def _answer(self) -> int:
         left = self._left
         sharp = left if not self.settings.confirm or self._is_close(left) else None
-        return self._between(sharp or self._group)
+        return sharp or self._group
 
     @property
     def is_sure(self) -> bool:
@@ -277,54 +281,26 @@ class Bisection:
         if self.done:
             return 0
         if left := self._left:
-            halvings = (self._weight(left) - 1).bit_length()
-            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
-            more = halvings + checks * self.settings.confirm
+            checks = _SIDE_RUNS + self.settings.sanity_probes * self.settings.probe_steady
+            more = (self._weight(left) - 1).bit_length() + checks * self.settings.confirm
         else:
             best = self._most_telling(Counter())
             gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
             more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
 
-    @property
-    def _probes_left(self) -> int:
-        """States beside an answer that no trial contradicts, which are still to be tried."""
-        probes = self.settings.sanity_probes
-        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
-            return 0
-        return max(0, probes + 1 - len(self._probed))
-
-    def _checks_left(self, left: int) -> int:
-        """How often both sides of one change must agree with it once more until it is sure."""
-        trials, sides = self._counted(), self._sides(left)
-        for more in range(_SIDE_RUNS * UNSTEADY):
-            belief = Belief.after(
-                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
-            )
-            if belief.mass(left) >= self._wanted:
-                return more
-            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
-            hits, misses = trials.get(vector, (0, 0))
-            hit = int(vector == sides[1])
-            trials[vector] = (hits + hit, misses + 1 - hit)
-        return _SIDE_RUNS * UNSTEADY
-
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
         them. What was only taken on trust is no trial.
         """
-        answer = self.answer
-        sums = [[0, 0], [0, 0]]
+        group = self._answer if self._ends_known else 0
+        sums = {0: (0, 0), group: (0, 0)}
         for vector, (hits, misses) in self.trials.items():
-            if answer is None:
-                break
-            has = {self.timeline.contains(vector, change) for change in answer.changes}
-            if len(has) == 1:
-                trusted = self.taken_on_trust.get(vector)
-                side = sums[has.pop()]
-                side[0] += hits - (trusted is True)
-                side[1] += misses - (trusted is False)
-        return (sums[0][0], sums[0][1]), (sums[1][0], sums[1][1])
+            held = self.timeline.mask(vector) & group
+            if group and held in sums:
+                trusted, (more, fewer) = self.taken_on_trust.get(vector), sums[held]
+                sums[held] = more + hits - (trusted is True), fewer + misses - (trusted is False)
+        return sums[0], sums[group]
 
     @property
     def untestable(self) -> frozenset[Vector]:
@@ -444,7 +420,11 @@ class Bisection:
 
     def _is_close(self, group: int | None) -> bool:
         close_enough = self.settings.close_enough
-        return close_enough is not None and bool(group) and close_enough(self._between(group or 0))
+        if close_enough is None or not group:
+            return False
+        found = self._between(group)
+        # Nothing is close to what is older than every state.
+        return (any(found.good) or not self.settings.beyond) and close_enough(found)
 
     def _is_open(self, vector: Vector) -> bool:
         """Whether its trial would cut what is left."""

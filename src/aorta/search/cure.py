@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from aorta.core.axis import AxisKind, Point, Purpose, as_indexes, subset
 from aorta.core.trial import Verdict
-from aorta.search import Search
-from aorta.search.repeated import EveryPoint
+from aorta.search.repeated import EveryPoint, SearchStage, StagedSearch
 from aorta.search.subset import SubsetSearch
 
 AXIS = "mitigations"
@@ -29,18 +28,15 @@ class Cure:
     confirmed: Verdict
 
 
-class CureSearch:
+class CureSearch(StagedSearch):
     """Up to `sets` minimal sets out of `items`."""
 
     def __init__(self, items: Sequence[str], sets: int = 1) -> None:
         self.names = tuple(items)
-        self.verdicts: dict[Point, Verdict] = {}
         self.cures: list[Cure] = []
         self.unconfirmed: list[tuple[int, ...]] = []
         self._sets = sets
-        self._program = self._stages()
-        self._stage: Search | None = EveryPoint([self.without_any])
-        self._advance()
+        super().__init__()
 
     @property
     def without_any(self) -> Point:
@@ -51,23 +47,11 @@ class CureSearch:
         verdict = self.verdicts.get(self.without_any)
         return verdict.reproduces if verdict else None
 
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        if self._stage is None:
-            return []
-        return [p for p in self._stage.ask(n, pending) if not self._is_known(p)]
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        self.verdicts[point] = verdict
-        if self._stage is not None:
-            self._stage.tell(point, verdict)
-        self._advance()
-
-    def wants(self, point: Point) -> bool:
-        return self._stage is not None and self._stage.wants(point)
-
-    @property
-    def done(self) -> bool:
-        return self._stage is None
+    def known(self, point: Point) -> Verdict | None:
+        """Nothing on is the original, which fails."""
+        if not _items_of(point) and point != self.without_any:
+            return Verdict(False, why="nothing is on: the original fails")
+        return super().known(point)
 
     @property
     def best(self) -> Point | None:
@@ -85,7 +69,8 @@ class CureSearch:
 
     # -- what follows what -------------------------------------------------------------------------
 
-    def _stages(self) -> Iterator[Search]:
+    def stages(self) -> Iterator[SearchStage]:
+        yield EveryPoint([self.without_any])
         if not self.fails_at_all:
             return
         blocked: list[Items] = [frozenset()]
@@ -102,7 +87,7 @@ class CureSearch:
             if found is not None:
                 blocked += [left_out | {item} for item in found.items]
 
-    def _find(self, universe: Items) -> Iterator[Search]:
+    def _find(self, universe: Items) -> Iterator[SearchStage]:
         """One minimal set inside `universe`, confirmed; else looked for anew."""
         if not universe:
             return
@@ -132,25 +117,6 @@ class CureSearch:
 
     def _known_cure_without(self, left_out: Items) -> Cure | None:
         return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
-
-    def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next open stage."""
-        while self._stage is not None:
-            asked = self._stage.ask(1)
-            if not asked:
-                self._stage = next(self._program, None)
-            elif self._is_known(asked[0]):
-                self._stage.tell(asked[0], self._recall(asked[0]))
-            else:
-                return
-
-    def _is_known(self, point: Point) -> bool:
-        nothing_on = not _items_of(point) and point != self.without_any
-        return nothing_on or point in self.verdicts
-
-    def _recall(self, point: Point) -> Verdict:
-        """Nothing on is the original, which fails."""
-        return self.verdicts.get(point, Verdict(False, why="nothing is on: the original fails"))
 
 
 def _may_hide_a_cure(verdict: Verdict) -> bool:

@@ -11,14 +11,14 @@ stayed silent a few times is never taken for certain.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.search.belief import Belief, Counts, Prior
-from aorta.search.bisection import Bisection, BisectionSettings, Candidates, Question
+from aorta.search.bisection import Bisection, BisectionSettings, Question
 from aorta.search.ends import SILENT, UNSTEADY
 from aorta.search.timeline import History, Timeline, Vector
 
@@ -63,7 +63,6 @@ class GallopBack(Bisection):
             check_ends=False,
             beyond=True,
             prior=_by_age(self.places, self._first),
-            close_enough=_inside(given.close_enough),
         )
         super().__init__(Timeline([history]), over_all)
         if known_bad:
@@ -185,15 +184,6 @@ class GallopBack(Bisection):
     def _is_untestable(self, index: int) -> bool:
         vector = (index + 1,)
         return vector in self.untestable or self.is_exhausted(vector)
-
-
-def _inside(
-    close_enough: Callable[[Candidates], bool] | None,
-) -> Callable[[Candidates], bool] | None:
-    """Nothing is close to what is older than every state."""
-    if close_enough is None:
-        return None
-    return lambda found: any(found.good) and close_enough(found)
 
 
 def _by_age(places: Sequence[float], first: float) -> Prior:

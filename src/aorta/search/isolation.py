@@ -30,6 +30,7 @@ from functools import lru_cache
 
 from aorta.core.axis import Point, as_indexes
 from aorta.core.trial import Verdict
+from aorta.search.belief import entropy
 
 NODES = "nodes"
 NODE, LINK, TWO_NODES, RANK, SOFTWARE = "node", "link", "several", "rank", "software"
@@ -392,7 +393,7 @@ class Isolation:
         return Point.of({NODES: what.members}) if what.kind in {NODE, LINK, TWO_NODES} else None
 
     def _best_placement(self, busy: Collection[int]) -> tuple[tuple[int, ...], float] | None:
-        """Of the other nodes, and the bits it tells; None where the job needs more of them."""
+        """Of the other nodes, and the nats it tells; None where the job needs more of them."""
         free = [node for node in range(self.nodes) if node not in busy]
         if len(free) < self.smallest:
             return None
@@ -454,12 +455,12 @@ class Isolation:
         return terms
 
     def _information(self, candidates: _Placements) -> list[float]:
-        """In bits: what the outcome of each is expected to tell of the hypotheses."""
+        """In nats: what the outcome of each is expected to tell of the hypotheses."""
         fails, noise = [0.0] * len(candidates), [0.0] * len(candidates)
         terms = self._predictions()
         for what, weight, inside, outside in terms:
             involved = candidates.involved(what)
-            within, without = weight * _entropy(inside), weight * _entropy(outside)
+            within, without = weight * entropy(inside), weight * entropy(outside)
             for at in range(len(candidates)):
                 if involved >> at & 1:
                     fails[at] += weight * inside
@@ -468,13 +469,7 @@ class Isolation:
                     fails[at] += weight * outside
                     noise[at] += without
         total = sum(weight for _, weight, _, _ in terms)
-        return [_entropy(f / total) - n / total for f, n in zip(fails, noise, strict=True)]
-
-
-def _entropy(chance: float) -> float:
-    if chance <= 0.0 or chance >= 1.0:
-        return 0.0
-    return -chance * math.log2(chance) - (1 - chance) * math.log2(1 - chance)
+        return [entropy(f / total) - n / total for f, n in zip(fails, noise, strict=True)]
 
 
 @lru_cache(maxsize=65536)

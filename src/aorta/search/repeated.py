@@ -1,14 +1,15 @@
 """The searches that only go through a list of points: all of them, up to the first that reproduces,
-or in turns.
+or in turns; and those that go through a list of searches.
 
-Their base is for searches that can rank every useful question at any moment: such a search states
-its ideal list of questions from what it was told, and the base turns the list into the contract.
-Pending points are left out, and a pending point is still wanted while it stands on the list.
+A `RankedSearch` can rank every useful question at any moment: it states its ideal list of questions
+from what it was told, and the base turns the list into the contract. Pending points are left out,
+and a pending point is still wanted while it stands on the list.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Protocol
 
 from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
@@ -65,34 +66,77 @@ class EveryPoint(RankedSearch):
         )
 
 
-class FirstThatReproduces(RankedSearch):
+class FirstThatReproduces(EveryPoint):
     """The earliest of these points that reproduces; later ones are not asked about."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.points = tuple(points)
-        self.verdicts: dict[Point, Verdict] = {}
-
     def ranked(self, n: int) -> list[Point]:
-        return [p for p in self.more_wanted() if p not in self.verdicts][:n]
+        return [p for p in self.more_wanted() if p in self._open][:n]
 
     def wants(self, point: Point) -> bool:
-        return point not in self.verdicts and point in self.more_wanted()
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        self.verdicts[point] = verdict
-
-    @property
-    def best(self) -> Point | None:
-        return next((p for p in self.points if self._reproduces(p)), None)
+        return super().wants(point) and point in self.more_wanted()
 
     def more_wanted(self) -> tuple[Point, ...]:
         """The points before the answer; all of them while there is none."""
-        answer = next((i for i, p in enumerate(self.points) if self._reproduces(p)), None)
-        return self.points[:answer]
+        answer = super().best
+        return self.points if answer is None else self.points[: self.points.index(answer)]
 
-    def _reproduces(self, point: Point) -> bool:
-        verdict = self.verdicts.get(point)
-        return verdict is not None and verdict.reproduces is True
+
+class SearchStage(Protocol):
+    """A part of a search; one that asks nothing is through."""
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]: ...
+
+    def tell(self, point: Point, verdict: Verdict) -> None: ...
+
+    def wants(self, point: Point) -> bool: ...
+
+
+class StagedSearch(ABC):
+    """Stages one after the other, each made when the one before is through, from what it found.
+    What was asked before is answered from memory.
+    """
+
+    def __init__(self) -> None:
+        self.verdicts: dict[Point, Verdict] = {}
+        self._program = self.stages()
+        self._stage: SearchStage | None = next(self._program, None)
+        self._advance()
+
+    @abstractmethod
+    def stages(self) -> Iterator[SearchStage]:
+        """What follows what."""
+
+    def known(self, point: Point) -> Verdict | None:
+        return self.verdicts.get(point)
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        asked = self._stage.ask(n, pending) if self._stage and n > 0 else ()
+        return [point for point in asked if self.known(point) is None]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        self.verdicts[point] = verdict
+        if self._stage is not None:
+            self._stage.tell(point, verdict)
+        self._advance()
+
+    def wants(self, point: Point) -> bool:
+        return self._stage is not None and self._stage.wants(point)
+
+    @property
+    def done(self) -> bool:
+        return self._stage is None
+
+    def _advance(self) -> None:
+        """To the next question that has no answer yet."""
+        while self._stage is not None:
+            asked = self._stage.ask(1)
+            verdict = self.known(asked[0]) if asked else None
+            if not asked:
+                self._stage = next(self._program, None)
+            elif verdict is not None:
+                self._stage.tell(asked[0], verdict)
+            else:
+                return
 
 
 Place = tuple[int, int]

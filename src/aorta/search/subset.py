@@ -27,6 +27,7 @@ from itertools import pairwise
 from aorta.core.axis import Point, SubsetAxis, as_indexes
 from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
+from aorta.search.repeated import FirstThatReproduces, SearchStage, StagedSearch
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
 _MANY = 100  # items, for which it matters what is left when a search is stopped early
@@ -218,66 +219,52 @@ class Splitting:
 class _Pass:
     """A splitting of groups of items; what is in no group always stays."""
 
-    def __init__(self, groups: Sequence[Items], always: Items, splitting: Splitting) -> None:
-        self.groups, self.always, self.splitting = groups, always, splitting
-        # Of what is in flight it is asked again and again.
-        self._numbers: Callable[[Items], Items] = lru_cache(_IN_FLIGHT)(self._whole_groups)
-
-    @classmethod
-    def over(
-        cls,
+    def __init__(
+        self,
+        search: "SubsetSearch",
         groups: Iterable[Items],
-        start: Items,
         *,
         floor: int = 1,
         all_expected: bool = False,
         checks: bool = False,
-    ) -> "_Pass":
-        inside = [group & start for group in groups if group & start]
-        always = start.difference(*inside)
-        least = max(0, floor - len(always))
-        numbers = frozenset(range(len(inside)))
-        splitting = Splitting(numbers, floor=least, all_expected=all_expected, checks=checks)
-        return cls(inside, always, splitting)
+    ) -> None:
+        start = search.verified
+        self._search = search
+        self._groups = [group & start for group in groups if group & start]
+        self._always = start.difference(*self._groups)
+        self._splitting = Splitting(
+            frozenset(range(len(self._groups))),
+            floor=max(0, floor - len(self._always)),
+            all_expected=all_expected,
+            checks=checks,
+        )
+        # Of what is in flight it is asked again and again.
+        self._numbers: Callable[[Items], Items | None] = lru_cache(_IN_FLIGHT)(self._whole_groups)
 
-    def ask(self, n: int, waiting: Collection[Items]) -> list[Items]:
-        asked = self.splitting.ask(n, [self._numbers(kept) for kept in waiting])
-        return [self.always.union(*[self.groups[number] for number in kept]) for kept in asked]
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        waiting = {self._numbers(self._search.items_of(point)) for point in pending}
+        asked = self._splitting.ask(n, [numbers for numbers in waiting if numbers is not None])
+        return [self._search.point_of(self._kept(numbers)) for numbers in asked]
 
-    def tell(self, kept: Items, reproduces: bool) -> None:
-        self.splitting.tell(self._numbers(kept), reproduces)
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        numbers = self._numbers(self._search.items_of(point))
+        if numbers is not None:
+            self._splitting.tell(numbers, bool(verdict.reproduces))
 
-    def wants(self, kept: Items) -> bool:
-        return self.splitting.wants(self._numbers(kept))
+    def wants(self, point: Point) -> bool:
+        numbers = self._numbers(self._search.items_of(point))
+        return numbers is not None and self._splitting.wants(numbers)
 
-    def covers(self, kept: Items) -> bool:
-        return kept == self.always.union(*[self.groups[n] for n in self._numbers(kept)])
+    def _kept(self, numbers: Items) -> Items:
+        return self._always.union(*[self._groups[number] for number in numbers])
 
-    def _whole_groups(self, kept: Items) -> Items:
-        """The numbers of the groups that are whole in these items."""
-        return frozenset([n for n, group in enumerate(self.groups) if group <= kept])
-
-
-class _Alone:
-    """Parts that may fail by themselves, one after the other, up to the first that does."""
-
-    def __init__(self, parts: Sequence[Items]) -> None:
-        self._open = list(parts)
-
-    def ask(self, n: int, waiting: Collection[Items]) -> list[Items]:
-        return [part for part in self._open if part not in waiting][:n]
-
-    def tell(self, kept: Items, reproduces: bool) -> None:
-        self._open = [] if reproduces else [part for part in self._open if part != kept]
-
-    def wants(self, kept: Items) -> bool:
-        return kept in self._open
-
-    def covers(self, kept: Items) -> bool:
-        return kept in self._open
+    def _whole_groups(self, kept: Items) -> Items | None:
+        """The numbers of the groups that make up these items; None where they do not."""
+        numbers = frozenset([n for n, group in enumerate(self._groups) if group <= kept])
+        return numbers if self._kept(numbers) == kept else None
 
 
-class SubsetSearch:
+class SubsetSearch(StagedSearch):
     """Blocks of lines first, the coarsest first, then lines; then whether a part of what is left
     fails by itself.
 
@@ -288,51 +275,41 @@ class SubsetSearch:
     def __init__(self, base: Point, axis: SubsetAxis, *, all_expected: bool = False) -> None:
         self._base = base
         self._axis = axis
-        self._verified = _items(base, axis.name)
+        self.verified = self.items_of(base)  # the fewest that were seen to reproduce
         self._answers: dict[Items, bool | None] = {}
         self._all_expected = all_expected
-        self._passes = self._program()
-        self._pass: _Pass | _Alone | None = next(self._passes)
-        self._advance()
-
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        if self._pass is None or n <= 0:
-            return []
-        waiting = {_items(p, self._axis.name) for p in pending}
-        asked = self._pass.ask(n, [kept for kept in waiting if self._pass.covers(kept)])
-        return [self._point(kept) for kept in asked if kept not in self._answers]
+        super().__init__()
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        kept = _items(point, self._axis.name)
+        kept = self.items_of(point)
         self._answers[kept] = verdict.reproduces
-        self._use(kept, bool(verdict.reproduces))
-        self._advance()
+        if verdict.reproduces and len(kept) < len(self.verified):
+            self.verified = kept
+        super().tell(point, verdict)
 
-    def wants(self, point: Point) -> bool:
-        kept = _items(point, self._axis.name)
-        return self._pass is not None and self._pass.covers(kept) and self._pass.wants(kept)
+    def items_of(self, point: Point) -> Items:
+        return frozenset(as_indexes(point[self._axis.name]))
 
-    @property
-    def done(self) -> bool:
-        return self._pass is None
+    def point_of(self, kept: Items) -> Point:
+        return self._base.with_value(self._axis.name, tuple(sorted(kept)))
 
     @property
     def best(self) -> Point:
-        return self._point(self._verified)
+        return self.point_of(self.verified)
 
     @property
     def monotone(self) -> bool | None:
         """False when removing more brought the failure back; True only where promised."""
         answers = self._answers.items()
-        more = any(answer is False and kept > self._verified for kept, answer in answers)
+        more = any(answer is False and kept > self.verified for kept, answer in answers)
         return False if more else self._axis.monotone
 
     def minimality_checks(self) -> list[Point]:
         """The rejected points on which 1-minimality rests."""
-        kept = self._verified
+        kept = self.verified
         singles = (kept - {item} for item in sorted(kept))
         return [
-            self._point(without)
+            self.point_of(without)
             for without in singles
             if self._answers.get(without, True) is not True
         ]
@@ -343,70 +320,49 @@ class SubsetSearch:
 
     # -- what follows what
 
-    def _program(self) -> "Iterator[_Pass | _Alone]":
+    def stages(self) -> Iterator[SearchStage]:
         promised = bool(self._axis.monotone)
         floor = self._axis.floor
         levels: list[list[Items]] = []
         if not self._all_expected and not promised and floor <= 1:
             levels = _levels_of(self._axis.items)
             if levels:  # of structured text one line may be enough: a parser refuses most of them
-                middle = sorted(self._verified)[len(self._verified) // 2]
-                yield _Alone([frozenset({middle})])
+                middle = sorted(self.verified)[len(self.verified) // 2]
+                yield self._alone([{middle}])
             for groups in levels:
-                yield _Pass.over(groups, self._verified)
+                yield _Pass(self, groups)
         while True:
-            before = self._verified
+            before = self.verified
             singles = [frozenset({item}) for item in sorted(before)]
-            yield _Pass.over(
-                singles, before, floor=floor, all_expected=self._all_expected, checks=not promised
+            yield _Pass(
+                self, singles, floor=floor, all_expected=self._all_expected, checks=not promised
             )
             if not levels:
                 return
             yield from self._parts_alone()
-            if self._verified == before or self._is_minimal():
+            if self.verified == before or self._is_minimal():
                 return
 
-    def _parts_alone(self) -> "Iterator[_Pass | _Alone]":
+    def _parts_alone(self) -> Iterator[SearchStage]:
         """Halves of what is left, quarters and so on, and again of the part that fails."""
-        while len(self._verified) > 2:
-            before, ordered = self._verified, sorted(self._verified)
+        while len(self.verified) > 2:
+            before, ordered = self.verified, sorted(self.verified)
             for count in _PARTS:
                 size = math.ceil(len(ordered) / count)
-                yield _Alone(
-                    [frozenset(ordered[at : at + size]) for at in range(0, len(ordered), size)]
-                )
-                if self._verified != before:
+                starts = range(0, len(ordered), size)
+                yield self._alone([ordered[at : at + size] for at in starts])
+                if self.verified != before:
                     break
             else:
                 return
 
+    def _alone(self, parts: Iterable[Iterable[int]]) -> SearchStage:
+        """Parts that may fail by themselves, one after the other, up to the first that does."""
+        return FirstThatReproduces([self.point_of(frozenset(part)) for part in parts])
+
     def _is_minimal(self) -> bool:
-        kept = self._verified
+        kept = self.verified
         return len(kept) == 1 or all(self._answers.get(kept - {item}) is False for item in kept)
-
-    def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next open pass."""
-        while self._pass is not None:
-            asked = self._pass.ask(1, ())
-            if not asked:
-                self._pass = next(self._passes, None)
-            elif asked[0] in self._answers:
-                self._use(asked[0], bool(self._answers[asked[0]]))
-            else:
-                return
-
-    def _use(self, kept: Items, reproduces: bool) -> None:
-        if reproduces and len(kept) < len(self._verified):
-            self._verified = kept
-        if self._pass is not None and self._pass.covers(kept):
-            self._pass.tell(kept, reproduces)
-
-    def _point(self, kept: Items) -> Point:
-        return self._base.with_value(self._axis.name, tuple(sorted(kept)))
-
-
-def _items(point: Point, name: str) -> Items:
-    return frozenset(as_indexes(point[name]))
 
 
 def _minimal(sets: Iterable[Items]) -> list[Items]:

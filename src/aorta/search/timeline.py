@@ -11,7 +11,6 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 
 from aorta.core.axis import Point, Purpose
 
@@ -89,19 +88,14 @@ class Timeline:
         return {vector: position for position, vector in enumerate(self._states)}
 
     @cached_property
-    def weight_before(self) -> tuple[int, ...]:
-        """For each state its number of commits; a change is one unless its history says more."""
-        weights = (self.histories[c.package].weights for c in self.path)
-        each = (w[c.rank] if w else 1 for w, c in zip(weights, self.path, strict=True))
-        return tuple(accumulate(each, initial=0))
-
-    @cached_property
     def classes(self) -> tuple[tuple[int, int], ...]:
-        """Changes that bring equally many commits: `(mask, commits of each)`."""
+        """Changes that bring equally many commits: `(mask, commits of each)`; a change brings one
+        unless its history says more.
+        """
         masks: dict[int, int] = {}
-        weights = self.weight_before
-        for bit in range(self.changes):
-            weight = weights[bit + 1] - weights[bit]
+        for bit, change in enumerate(self.path):
+            weights = self.histories[change.package].weights
+            weight = weights[change.rank] if weights else 1
             masks[weight] = masks.get(weight, 0) | 1 << bit
         return tuple((mask, weight) for weight, mask in masks.items())
 
@@ -126,9 +120,6 @@ class Timeline:
         for bit, change in enumerate(self.path):
             masks[change.package].append(masks[change.package][-1] | 1 << bit)
         return tuple(tuple(of_package) for of_package in masks)
-
-    def contains(self, vector: Vector, change: Change) -> bool:
-        return vector[change.package] > change.rank
 
     def around(self, bit: int) -> tuple[Vector, Vector]:
         """The states before and after one change."""
@@ -215,9 +206,6 @@ class GraphTimeline(Timeline):
 
     def mask(self, vector: Vector) -> int:
         return self.graph.holds[vector[0]]
-
-    def contains(self, vector: Vector, change: Change) -> bool:
-        return bool(self.graph.holds[vector[0]] >> change.rank & 1)
 
     def around(self, bit: int) -> tuple[Vector, Vector]:
         return (self.graph.before[bit],), (self.graph.after[bit],)
