@@ -1,4 +1,4 @@
-"""Ninety programs with a known divergence: the first operation that parts, or that none does."""
+"""Programs with a known divergence: the first operation that parts, or that none does."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aorta.diverge.rounding import (
     EPSILON,
@@ -36,6 +36,8 @@ from aorta.diverge.stream import Digest, Operation, Stream, Writer
 _MOST_TRIED = 6
 # Of one step and side: operations without partners that are set beside each other.
 _MOST_BESIDE = 3000
+# Of one size: results that nothing reads, among which the same one is looked for.
+_MOST_ENDS = 64
 _CAST = "aten::_to_copy"
 
 
@@ -347,9 +349,7 @@ class _Walk:
                             yield Pair(a, b, judged)
 
     def _beside(self) -> Iterable[Pair]:
-        """What is left of each step, by a diff over places and shapes; then the results that
-        nothing reads, in their order.
-        """
+        """What is left of each step, by a diff over places and shapes; then its ends."""
         mine = _by_step(self.first.without_partner(self.first.operations))
         theirs = _by_step(self.second.without_partner(self.second.operations))
         for step in sorted({*mine} & {*theirs}):
@@ -373,24 +373,43 @@ class _Walk:
                 [o for o in side if id(o) not in taken and o.index not in read]
                 for side, read in ((left, self.first.read), (right, self.second.read))
             ]
-            for a, b in _of_one_kind(ends[0], ends[1], _sizes):
-                yield Pair(a, b, self._apart(a, b))
+            yield from self._ends(*ends)
+
+    def _ends(self, mine: list[Operation], theirs: list[Operation]) -> Iterable[Pair]:
+        """Results that nothing reads. Of one size those that agree are the same end, whichever
+        operation gives them; what is left stands beside each other in its order.
+        """
+        left, right = ([(o, d) for o in side for d in o.outputs] for side in (mine, theirs))
+        for one in [*left]:
+            alike = (other for other in right if other[1].size == one[1].size)
+            for other in islice(alike, _MOST_ENDS):
+                judged = self._digests_apart(one[1], other[1], one[0], other[0])
+                if not judged.is_guilty:
+                    left.remove(one)
+                    right.remove(other)
+                    yield Pair(one[0], other[0], judged)
+                    break
+        for (a, x), (b, y) in _of_one_kind(left, right, lambda end: end[1].size):
+            yield Pair(a, b, self._digests_apart(x, y, a, b))
 
 
 def _sizes(operation: Operation) -> object:
     return tuple(d.size for d in operation.outputs)
 
 
+_One = TypeVar("_One")
+
+
 def _of_one_kind(
-    mine: Iterable[Operation], theirs: Iterable[Operation], kind: Callable[[Operation], object]
-) -> Iterable[tuple[Operation, Operation]]:
+    mine: Iterable[_One], theirs: Iterable[_One], kind: Callable[[_One], object]
+) -> Iterable[tuple[_One, _One]]:
     """Those of one kind beside each other, in their order."""
-    sides: tuple[dict[object, list[Operation]], ...] = ({}, {})
+    sides: tuple[dict[object, list[_One]], ...] = ({}, {})
     for found, side in zip(sides, (mine, theirs), strict=True):
-        for operation in side:
-            found.setdefault(kind(operation), []).append(operation)
-    for one in sides[0]:
-        yield from zip(sides[0][one], sides[1].get(one, ()), strict=False)
+        for one in side:
+            found.setdefault(kind(one), []).append(one)
+    for key in sides[0]:
+        yield from zip(sides[0][key], sides[1].get(key, ()), strict=False)
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:
