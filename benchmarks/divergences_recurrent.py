@@ -1,5 +1,6 @@
 """Planted divergences of recurrent, graph, generative and reinforcement models: each line was marked
-before `aorta diverge` had seen it. The last two were written with its code at hand.
+before `aorta diverge` had seen it. The last six were written with its code at hand; in four of them
+the sides differ harmlessly first.
 """
 
 import sys
@@ -285,6 +286,51 @@ def teacher_with_its_gradients_over_the_wrong_axis(bad: bool) -> None:
     _distilled(bad, 0 if bad else -1)
 
 
+# -- other operations for the same numbers first, then a fault -------------------------------------
+
+
+def _mixed(x: Any, weights: Any, at_once: bool) -> Any:
+    """Three products, or one."""
+    if at_once:
+        return (x @ torch.cat(weights, 1)).chunk(3, -1)
+    return [x @ weight for weight in weights]
+
+
+def at_once_and_over_the_wrong_axis(bad: bool) -> None:
+    weights = [torch.randn(16, 16).div(4).requires_grad_() for _ in range(3)]
+    q, k, v = _mixed(torch.randn(16, 16), weights, at_once=bad)
+    share = torch.softmax(q @ k.t() / 4, 0 if bad else -1)  # here
+    (share @ v).square().mean().backward()
+
+
+def at_once_and_without_an_activation(bad: bool) -> None:
+    weights = [torch.randn(16, 16).div(4).requires_grad_() for _ in range(3)]
+    head = torch.nn.Linear(16, 4)
+    a, b, c = _mixed(torch.randn(12, 16), weights, at_once=bad)
+    h = a * torch.sigmoid(b) + c
+    if not bad:
+        h = torch.nn.functional.elu(h)  # here
+    head(h).square().mean().backward()
+
+
+def one_by_one_and_another_rate_later(bad: bool) -> None:
+    model = torch.nn.GRU(6, 8)
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-2, foreach=not bad)
+    for step in range(4):
+        optimizer.param_groups[0]["lr"] = 2e-3 if step == 2 and not bad else 1e-2
+        optimizer.zero_grad()
+        model(torch.randn(5, 3, 6))[0].square().mean().backward()
+        optimizer.step()  # here
+
+
+def in_chunks_and_a_mean_for_a_sum(bad: bool) -> None:
+    encoder = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Mish())
+    x = torch.randn(24, 8)
+    h = torch.cat([encoder(part) for part in x.chunk(3)]) if bad else encoder(x)
+    pooled = h.view(4, 6, 32).mean(1) if bad else h.view(4, 6, 32).sum(1)  # here
+    pooled.tanh().square().mean().backward()
+
+
 def _same(program: Any) -> Planted:
     return Planted(program, "", status="same")
 
@@ -312,4 +358,14 @@ PLANTED = {
     "teacher_with_its_gradients_over_the_wrong_axis": Planted(
         teacher_with_its_gradients_over_the_wrong_axis, "aten::_softmax", "# here", step=0
     ),
+    "at_once_and_over_the_wrong_axis": Planted(
+        at_once_and_over_the_wrong_axis, "aten::_softmax", "# here"
+    ),
+    "at_once_and_without_an_activation": Planted(
+        at_once_and_without_an_activation, "aten::elu", "# here"
+    ),
+    "one_by_one_and_another_rate_later": Planted(
+        one_by_one_and_another_rate_later, "", "# here", step=2
+    ),
+    "in_chunks_and_a_mean_for_a_sum": Planted(in_chunks_and_a_mean_for_a_sum, "", "# here"),
 }

@@ -67,6 +67,9 @@ class Alignment:
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
+    # Whether the first result of an operation without a partner agrees with one of another of the
+    # other stream, given in the order of the streams.
+    agree: Callable[[Operation, Operation], bool] = lambda _a, _b: False
 
 
 def align(
@@ -205,6 +208,7 @@ class _Walk:
             tuple(self._written_over()),
             tuple(o for o in only_first if o.index not in in_first),
             tuple(o for o in only_second if o.index not in in_second),
+            self._agree,
         )
 
     def _judged(self, a: Operation) -> Pair:
@@ -320,6 +324,16 @@ class _Walk:
             self._digests_apart(x, y, a, b) for x, y in zip(a.outputs, b.outputs, strict=True)
         ]
         return max(judged, key=lambda j: (j.is_guilty, j.difference))
+
+    def _agree(self, a: Operation, b: Operation) -> bool:
+        """Whether both give the same numbers, which are not all one number: zeros tell nothing."""
+        return any(
+            x.size == y.size
+            and (x.low < x.high or x.size == 1)
+            and not self._digests_apart(x, y, a, b).is_guilty
+            for x in a.outputs[:1]
+            for y in b.outputs
+        )
 
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
