@@ -1,6 +1,6 @@
 """Planted divergences of recurrent, graph, generative and reinforcement models: each line was marked
-before `aorta diverge` had seen it. The last six were written with its code at hand; in four of them
-the sides differ harmlessly first.
+before `aorta diverge` had seen it. The last eight were written with its code at hand; in most of
+them the sides differ harmlessly first.
 """
 
 import sys
@@ -331,6 +331,47 @@ def in_chunks_and_a_mean_for_a_sum(bad: bool) -> None:
     pooled.tanh().square().mean().backward()
 
 
+class _Centered(torch.nn.Module if torch else object):  # type: ignore[misc]
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.cell, self.axis = torch.nn.GRUCell(8, 8), axis
+
+    def forward(self, x: Any) -> Any:
+        h = torch.relu(self.cell(x))
+        return x + h - h.mean(self.axis, keepdim=True)  # here
+
+
+class _Named(torch.nn.Module if torch else object):  # type: ignore[misc]
+    """Blocks that each side calls otherwise, as two revisions of one program may."""
+
+    def __init__(self, name: str, axes: Any) -> None:
+        super().__init__()
+        self.name = name
+        setattr(self, name, torch.nn.ModuleList(map(_Centered, axes)))
+
+    def forward(self, x: Any) -> Any:
+        for block in getattr(self, self.name):
+            x = block(x)
+        return x
+
+
+def _renamed(bad: bool, axis: int) -> None:
+    model = _Named("cells" if bad else "layers", (-1, -1, axis, -1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+
+def modules_called_otherwise(bad: bool) -> None:
+    _renamed(bad, -1)
+
+
+def modules_called_otherwise_and_the_wrong_axis(bad: bool) -> None:
+    _renamed(bad, 0 if bad else -1)
+
+
 def _same(program: Any) -> Planted:
     return Planted(program, "", status="same")
 
@@ -368,4 +409,8 @@ PLANTED = {
         one_by_one_and_another_rate_later, "", "# here", step=2
     ),
     "in_chunks_and_a_mean_for_a_sum": Planted(in_chunks_and_a_mean_for_a_sum, "", "# here"),
+    "modules_called_otherwise": _same(modules_called_otherwise),
+    "modules_called_otherwise_and_the_wrong_axis": Planted(
+        modules_called_otherwise_and_the_wrong_axis, "aten::mean", "# here", step=0
+    ),
 }

@@ -171,7 +171,7 @@ class _Blame:
         self._paired = sorted(self._of_good)
         self._lone_bad = {o.index for o in alignment.only_first}
         self._lone_good = {o.index for o in alignment.only_second}
-        self._counts = [Counter(o.place for o in side.operations) for side in (bad, good)]
+        self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         found = [self._of_pair(guilty[0])] if guilty else []
@@ -280,7 +280,7 @@ class _Blame:
             return parting
         is_bad = self._is_bad(begins)
         mine, theirs = self._counts if is_bad else self._counts[::-1]
-        alone = mine[begins.place] > theirs[begins.place]
+        alone = mine[_kind(begins)] > theirs[_kind(begins)]
         side = "bad" if is_bad else "good"
         return replace(parting, begins=begins, only_on=side if alone else None)
 
@@ -318,6 +318,11 @@ class _Blame:
             if operation.index in leads:
                 leads |= {i for writers in operation.inputs for i, _ in writers}
         return len(leads & {*self._bad})
+
+
+def _kind(operation: Operation) -> tuple[int, str, str]:
+    """In whatever module: a side may call its modules otherwise."""
+    return operation.step, operation.phase, operation.op
 
 
 def _line(operation: Operation) -> tuple[str, int, str]:
