@@ -2,8 +2,8 @@
 
 Two operations are partners if they stand in the same place of the program (step, phase, module) and
 read the same: what they read was written by partners. Where other operations led there, they are
-partners only if what they read, or what they gave, agrees within rounding. The order of operations
-says nothing: it decides only between operations that read exactly the same.
+partners only if what they gave agrees within rounding. The order of operations says nothing: it
+decides only between operations that read exactly the same.
 
 What is left has no partner. Of those, operations that stand `beside` each other in a diff of the
 two streams are named together, and nothing is concluded from that.
@@ -267,25 +267,14 @@ class _Walk:
                 self._pair(a, alike.pop(0))
 
     def _pair_by_agreement(self, a: Operation) -> None:
-        """With one of the same place and shapes that read or gave the same within rounding."""
+        """With one of the same place and shapes that gave the same within rounding."""
         there = self.second.places.get((a.place, a.shapes), [])
         while there and there[0].index in self.second.partner:
             there.pop(0)
         for b in islice((o for o in there if o.index not in self.second.partner), _MOST_TRIED):
-            if self._reads_agree(a, b) or not self._apart(a, b).is_guilty:
+            if not self._apart(a, b).is_guilty:
                 self._pair(a, b)
                 return
-
-    def _reads_agree(self, a: Operation, b: Operation) -> bool:
-        if not a.inputs or len(a.inputs) != len(b.inputs):
-            return False
-        if [at for *_, at in a.input_shapes] != [at for *_, at in b.input_shapes]:
-            return False
-        for mine, theirs in zip(a.inputs, b.inputs, strict=True):
-            apart = self._reads_apart(mine, theirs)
-            if apart is None or apart.is_guilty:
-                return False
-        return True
 
     def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> Judged | None:
         """How far apart one tensor is that both sides read. None where that cannot be told: it
