@@ -153,7 +153,7 @@ def sampler_without_its_epoch(bad: bool) -> None:
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
     rows = TensorDataset(torch.randn(24, 5), torch.randn(24, 1))
-    sampler = DistributedSampler(rows, num_replicas=2, rank=0, seed=3)
+    sampler: Any = DistributedSampler(rows, num_replicas=2, rank=0, seed=3)
     loader = DataLoader(rows, batch_size=6, sampler=sampler)
     model = torch.nn.Linear(5, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
