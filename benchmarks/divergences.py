@@ -49,8 +49,14 @@ class Planted:
 
 
 def planted() -> dict[str, Planted]:
-    """All of them, by name: thirty written before the code they measure, thirty after it."""
-    modules = ("divergences_before", "divergences_after", "divergences_unseen", "divergences_blind")
+    """All of them, by name: thirty written before the code they measure, the others after it."""
+    modules = (
+        "divergences_before",
+        "divergences_after",
+        "divergences_unseen",
+        "divergences_blind",
+        "divergences_recurrent",
+    )
     return {
         name: one
         for module in (f"benchmarks.{name}" for name in modules)

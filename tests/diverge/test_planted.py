@@ -1,4 +1,4 @@
-"""Ninety programs with a known divergence: the first operation that parts, or that none does."""
+"""Programs with a known divergence: the first operation that parts, or that none does."""
 
 from pathlib import Path
 
@@ -46,6 +46,16 @@ def test_sides_that_do_different_things_end_in_one_sentence(recorded: Path) -> N
     first = compare(*sides).first
     assert first is not None
     assert "only the good side does it; the first value apart because of it is" in sentence(first)
+
+
+def test_what_both_sides_do_in_modules_of_other_names_is_not_said_to_be_done_by_one(
+    recorded: Path,
+) -> None:
+    name = "modules_called_otherwise_and_the_wrong_axis"
+    first = compare(*(runs_of(recorded, name, side) for side in ("bad", "good"))).first
+    assert first is not None
+    assert first.only_on is None
+    assert first.operation.op == "aten::mean"
 
 
 def test_of_a_list_one_element_is_named(recorded: Path) -> None:

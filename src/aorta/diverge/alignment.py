@@ -2,8 +2,8 @@
 
 Two operations are partners if they stand in the same place of the program (step, phase, module) and
 read the same: what they read was written by partners. Where other operations led there, they are
-partners only if what they read, or what they gave, agrees within rounding. The order of operations
-says nothing: it decides only between operations that read exactly the same.
+partners only if what they gave agrees within rounding. The order of operations says nothing: it
+decides only between operations that read exactly the same.
 
 What is left has no partner. Of those, operations that stand `beside` each other in a diff of the
 two streams are named together, and nothing is concluded from that.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aorta.diverge.rounding import (
     EPSILON,
@@ -36,6 +36,8 @@ from aorta.diverge.stream import Digest, Operation, Stream, Writer
 _MOST_TRIED = 6
 # Of one step and side: operations without partners that are set beside each other.
 _MOST_BESIDE = 3000
+# Of one size: results that nothing reads, among which the same one is looked for.
+_MOST_ENDS = 64
 _CAST = "aten::_to_copy"
 
 
@@ -65,6 +67,9 @@ class Alignment:
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
+    # Whether the first result of an operation without a partner agrees with one of another of the
+    # other stream, given in the order of the streams.
+    agree: Callable[[Operation, Operation], bool] = lambda _a, _b: False
 
 
 def align(
@@ -203,6 +208,7 @@ class _Walk:
             tuple(self._written_over()),
             tuple(o for o in only_first if o.index not in in_first),
             tuple(o for o in only_second if o.index not in in_second),
+            self._agree,
         )
 
     def _judged(self, a: Operation) -> Pair:
@@ -261,25 +267,14 @@ class _Walk:
                 self._pair(a, alike.pop(0))
 
     def _pair_by_agreement(self, a: Operation) -> None:
-        """With one of the same place and shapes that read or gave the same within rounding."""
+        """With one of the same place and shapes that gave the same within rounding."""
         there = self.second.places.get((a.place, a.shapes), [])
         while there and there[0].index in self.second.partner:
             there.pop(0)
         for b in islice((o for o in there if o.index not in self.second.partner), _MOST_TRIED):
-            if self._reads_agree(a, b) or not self._apart(a, b).is_guilty:
+            if not self._apart(a, b).is_guilty:
                 self._pair(a, b)
                 return
-
-    def _reads_agree(self, a: Operation, b: Operation) -> bool:
-        if not a.inputs or len(a.inputs) != len(b.inputs):
-            return False
-        if [at for *_, at in a.input_shapes] != [at for *_, at in b.input_shapes]:
-            return False
-        for mine, theirs in zip(a.inputs, b.inputs, strict=True):
-            apart = self._reads_apart(mine, theirs)
-            if apart is None or apart.is_guilty:
-                return False
-        return True
 
     def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> Judged | None:
         """How far apart one tensor is that both sides read. None where that cannot be told: it
@@ -319,6 +314,18 @@ class _Walk:
         ]
         return max(judged, key=lambda j: (j.is_guilty, j.difference))
 
+    def _agree(self, a: Operation, b: Operation) -> bool:
+        """Whether both give the same numbers, which are not all one number: zeros tell nothing."""
+        return any(
+            x.size == y.size
+            and (x.low < x.high or x.size == 1)
+            # No rounding explains more; most are told apart by that.
+            and math.isclose(x.norm, y.norm, rel_tol=0.1)
+            and not self._digests_apart(x, y, a, b).is_guilty
+            for x in a.outputs[:1]
+            for y in b.outputs
+        )
+
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
         apart = difference(x, y, typical=self.any_type)
@@ -347,9 +354,7 @@ class _Walk:
                             yield Pair(a, b, judged)
 
     def _beside(self) -> Iterable[Pair]:
-        """What is left of each step, by a diff over places and shapes; then the results that
-        nothing reads, in their order.
-        """
+        """What is left of each step, by a diff over places and shapes; then its ends."""
         mine = _by_step(self.first.without_partner(self.first.operations))
         theirs = _by_step(self.second.without_partner(self.second.operations))
         for step in sorted({*mine} & {*theirs}):
@@ -373,24 +378,43 @@ class _Walk:
                 [o for o in side if id(o) not in taken and o.index not in read]
                 for side, read in ((left, self.first.read), (right, self.second.read))
             ]
-            for a, b in _of_one_kind(ends[0], ends[1], _sizes):
-                yield Pair(a, b, self._apart(a, b))
+            yield from self._ends(*ends)
+
+    def _ends(self, mine: list[Operation], theirs: list[Operation]) -> Iterable[Pair]:
+        """Results that nothing reads. Of one size those that agree are the same end, whichever
+        operation gives them; what is left stands beside each other in its order.
+        """
+        left, right = ([(o, d) for o in side for d in o.outputs] for side in (mine, theirs))
+        for one in [*left]:
+            alike = (other for other in right if other[1].size == one[1].size)
+            for other in islice(alike, _MOST_ENDS):
+                judged = self._digests_apart(one[1], other[1], one[0], other[0])
+                if not judged.is_guilty:
+                    left.remove(one)
+                    right.remove(other)
+                    yield Pair(one[0], other[0], judged)
+                    break
+        for (a, x), (b, y) in _of_one_kind(left, right, lambda end: end[1].size):
+            yield Pair(a, b, self._digests_apart(x, y, a, b))
 
 
 def _sizes(operation: Operation) -> object:
     return tuple(d.size for d in operation.outputs)
 
 
+_One = TypeVar("_One")
+
+
 def _of_one_kind(
-    mine: Iterable[Operation], theirs: Iterable[Operation], kind: Callable[[Operation], object]
-) -> Iterable[tuple[Operation, Operation]]:
+    mine: Iterable[_One], theirs: Iterable[_One], kind: Callable[[_One], object]
+) -> Iterable[tuple[_One, _One]]:
     """Those of one kind beside each other, in their order."""
-    sides: tuple[dict[object, list[Operation]], ...] = ({}, {})
+    sides: tuple[dict[object, list[_One]], ...] = ({}, {})
     for found, side in zip(sides, (mine, theirs), strict=True):
-        for operation in side:
-            found.setdefault(kind(operation), []).append(operation)
-    for one in sides[0]:
-        yield from zip(sides[0][one], sides[1].get(one, ()), strict=False)
+        for one in side:
+            found.setdefault(kind(one), []).append(one)
+    for key in sides[0]:
+        yield from zip(sides[0][key], sides[1].get(key, ()), strict=False)
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:

@@ -9,7 +9,7 @@ side do differently is learned first and never counted against the other side.
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -171,7 +171,7 @@ class _Blame:
         self._paired = sorted(self._of_good)
         self._lone_bad = {o.index for o in alignment.only_first}
         self._lone_good = {o.index for o in alignment.only_second}
-        self._counts = [Counter(o.place for o in side.operations) for side in (bad, good)]
+        self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         found = [self._of_pair(guilty[0])] if guilty else []
@@ -219,22 +219,34 @@ class _Blame:
 
     @staticmethod
     def _upwards(
-        ends: Iterable[int], known: Mapping[int, Operation], partners: Mapping[int, Pair]
+        ends: Iterable[int],
+        known: Mapping[int, Operation],
+        partners: Mapping[int, Pair],
+        agrees: Callable[[Operation], bool] = lambda _: False,
     ) -> set[int]:
-        """The operations without partners that lead there."""
+        """The operations without partners that lead there, up to those that agree."""
         found: set[int] = set()
         left = list(ends)
         while left:
             index = left.pop()
             if index in found or index in partners or index not in known:
                 continue
+            if found and agrees(known[index]):
+                continue
             found.add(index)
             left += [i for writers in known[index].inputs for i, _ in writers]
         return found
 
     def _of_flow(self, pair: Pair) -> Parting:
-        mine = self._upwards([pair.first.index], self._bad, self._partner)
-        theirs = self._upwards([pair.second.index], self._good, self._of_good)
+        """Named by the first operation that one side does alone behind the last numbers that agree:
+        before them the sides may do different things, and it makes no difference.
+        """
+        of_bad = ([pair.first.index], self._bad, self._partner)
+        of_good = ([pair.second.index], self._good, self._of_good)
+        agree, both = self.alignment.agree, (self._upwards(*of_bad), self._upwards(*of_good))
+        bads, goods = [self._bad[i] for i in both[0]], [self._good[i] for i in both[1]]
+        mine = self._upwards(*of_bad, lambda a: any(agree(a, b) for b in goods))
+        theirs = self._upwards(*of_good, lambda b: any(agree(a, b) for a in bads))
         lone = [self._bad[i] for i in mine & self._lone_bad]
         lone += [self._good[i] for i in theirs & self._lone_good]
         lone = self._in_order(o for o in lone if not self._only_moves(o))
@@ -268,7 +280,7 @@ class _Blame:
             return parting
         is_bad = self._is_bad(begins)
         mine, theirs = self._counts if is_bad else self._counts[::-1]
-        alone = mine[begins.place] > theirs[begins.place]
+        alone = mine[_kind(begins)] > theirs[_kind(begins)]
         side = "bad" if is_bad else "good"
         return replace(parting, begins=begins, only_on=side if alone else None)
 
@@ -306,6 +318,11 @@ class _Blame:
             if operation.index in leads:
                 leads |= {i for writers in operation.inputs for i, _ in writers}
         return len(leads & {*self._bad})
+
+
+def _kind(operation: Operation) -> tuple[int, str, str]:
+    """In whatever module: a side may call its modules otherwise."""
+    return operation.step, operation.phase, operation.op
 
 
 def _line(operation: Operation) -> tuple[str, int, str]:

@@ -329,7 +329,7 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
     elif _STEEP.fullmatch(name):
         steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
     elif _NORMALISING.search(name):
-        steep = _spread_inverse(read[0])  # the others are weights
+        steep = _finite(read[0].rms) / out  # the others are weights
     elif name in _SUMS:
         of_a_mean = operation.outputs[0].size / max(1, read[0].size) if name == "mean" else 1.0
         steep = largest * math.sqrt(_sum_length(operation)) * of_a_mean / out
@@ -349,12 +349,3 @@ def _cancelled(operation: Operation, inputs: Sequence[Digest | None], out: Diges
     if operation.op.endswith("_backward"):
         return max(1.0, natural * math.sqrt(first.size / out.size))
     return max(1.0, natural) if "batch_norm" in operation.op else 1.0
-
-
-def _spread_inverse(digest: Digest) -> float:
-    """How large a tensor's values are beside their spread: what subtracting the mean costs."""
-    if not digest.size or digest.rms == 0 or not digest.is_finite:
-        return 1.0
-    mean = digest.total / digest.size
-    variance = max(digest.rms**2 - mean**2, (digest.rms * 1e-8) ** 2)
-    return digest.rms / math.sqrt(variance)

@@ -56,8 +56,7 @@ class Recorder:
 
     def __init__(self, settings: RecorderSettings) -> None:
         self.settings = settings
-        self.step = 0
-        self.optimizer_steps = 0
+        self.step = 0  # of the optimizer
         self.paused = False  # what the recorder itself computes is nobody's operation
         # Not as the program says: on another device, in another precision, drawn alike.
         self.runs_otherwise = bool(settings.device or settings.dtype or settings.same_random)

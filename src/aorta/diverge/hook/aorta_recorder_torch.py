@@ -105,7 +105,6 @@ class _Places:
         self._torch = torch
         self.stack: list[str] = []
         self.phase = "f"
-        self._calls = 0
         self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
         self._names: list[dict[int, str]] = []
         # Of each module that is being called: the frame of the call, and the user's line above it.
@@ -141,17 +140,10 @@ class _Places:
         self._calls_of.append((id(frame), self._line(frame and frame.f_back)))
 
     def _leave(self, _module: Any, _args: Any, _output: Any) -> None:
-        if not self.stack:
-            return
-        self.stack.pop()
-        self._names.pop()
-        self._calls_of.pop()
-        recorder = current()
-        if not self.stack and recorder is not None and not self._torch.is_grad_enabled():
-            self._calls += 1
-            if not recorder.optimizer_steps:
-                # Without training a call of the outermost module is a step.
-                recorder.step = self._calls
+        if self.stack:
+            self.stack.pop()
+            self._names.pop()
+            self._calls_of.pop()
 
     def _names_of(self, root: Any) -> dict[int, str]:
         known = self._roots.get(id(root))
@@ -206,9 +198,8 @@ class _Places:
         self._record_parameters(optimizer, "param")
         recorder = current()
         if recorder is not None:
-            recorder.optimizer_steps += 1
-            recorder.step = recorder.optimizer_steps
-            if recorder.optimizer_steps == 1:
+            recorder.step += 1
+            if recorder.step == 1:
                 # what stays is the program and its libraries: with it set aside, the collections
                 gc.collect()
                 gc.freeze()  # that recording brings about need not go through all of torch

@@ -6,66 +6,45 @@ starts (ranks), loads the user's own if there is one, and imports nothing heavy:
 torch is recorded only where it calls `aorta.diverge.record`.
 """
 
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
 _HERE = str(Path(__file__).parent)
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _AfterTorch:
     """Finds torch as everybody else would, and starts the recorder once it is whole."""
 
-    def __init__(self) -> None:
-        self._found: importlib.machinery.ModuleSpec | None = None
-
-    def find_spec(
-        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch" or self._found is not None:
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
+        if name != "torch":
             return None
-        sys.meta_path.remove(self)
-        self._found = importlib.util.find_spec("torch")
-        if self._found is None or self._found.loader is None:
-            return None
-        return importlib.util.spec_from_file_location(
-            "torch",
-            self._found.origin,
-            loader=self,
-            submodule_search_locations=self._found.submodule_search_locations,
-        )
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        found = importlib.util.find_spec(name)
+        if found is not None and found.loader is not None:
+            run = found.loader.exec_module
 
-    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> None:
-        return None
+            def run_and_start(module: ModuleType) -> None:
+                run(module)
+                importlib.import_module("aorta_recorder_torch").start(module)
 
-    def exec_module(self, module: ModuleType) -> None:
-        assert self._found is not None
-        assert self._found.loader is not None
-        self._found.loader.exec_module(module)
-        importlib.import_module("aorta_recorder_torch").start(module)
+            found.loader.exec_module = run_and_start  # type: ignore[method-assign]
+        return found
 
 
 def _load_the_users_own() -> None:
-    this = sys.modules.pop("sitecustomize")
-    place = sys.path.index(_HERE)
-    sys.path.remove(_HERE)
-    try:
-        importlib.import_module("sitecustomize")
-    except ModuleNotFoundError as missing:
-        if missing.name != "sitecustomize":
-            raise
-        sys.modules["sitecustomize"] = this
-    finally:
-        sys.path.insert(place, _HERE)
+    elsewhere = [entry for entry in sys.path if entry != _HERE]
+    found: ModuleSpec | None = PathFinder.find_spec("sitecustomize", elsewhere)
+    if found is not None and found.loader is not None:
+        sys.modules["sitecustomize"] = own = importlib.util.module_from_spec(found)
+        found.loader.exec_module(own)
 
 
 if _HERE in sys.path:
     _load_the_users_own()
 if "AORTA_DIVERGE" in os.environ:
     importlib.import_module("aorta_recorder").begin_from_environment()
-    sys.meta_path.insert(0, _AfterTorch())
+    sys.meta_path.insert(0, _AfterTorch())  # type: ignore[arg-type]

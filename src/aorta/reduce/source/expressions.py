@@ -17,6 +17,7 @@ from aorta.reduce.source.tree import (
     count_lines,
     defined_by,
     function_at,
+    root_of,
     statements,
     tail,
     tidy,
@@ -240,17 +241,11 @@ def _without_copies(text: str) -> str:
         for name in defined_by(node):
             copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
         copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        if copied and _is_copied(node.value):
+        if copied and isinstance(root_of(node.value), ast.Name):
             copies[node.targets[0].id] = node.value
         else:
             body.append(node)
     return tidy(written(ast.Module(body, [])))
-
-
-def _is_copied(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def _without_unread(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

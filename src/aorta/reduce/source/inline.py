@@ -14,6 +14,7 @@ from aorta.reduce.source.tree import (
     Function,
     all_blocks,
     defined_by,
+    has_run,
     mend_blocks,
     own_nodes,
     statements,
@@ -80,16 +81,13 @@ def inlined(
 def prune(tree: ast.Module, lines: Collection[int]) -> None:
     """Take out, in place, what never ran; a function that was never called keeps its name."""
     ran = set(lines)
-
-    def has_run(node: ast.stmt) -> bool:
-        last = node.end_lineno or node.lineno
-        return any(number in ran for number in range(node.lineno, last + 1))
-
     for node in list(ast.walk(tree)):
-        if isinstance(node, Function) and not any(map(has_run, node.body)):
+        if isinstance(node, Function) and not any(has_run(inner, ran) for inner in node.body):
             node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
     for block in list(all_blocks(tree)):
-        block[:] = [n for n in block if has_run(n) or isinstance(n, (ast.Global, ast.Nonlocal))]
+        block[:] = [
+            n for n in block if has_run(n, ran) or isinstance(n, (ast.Global, ast.Nonlocal))
+        ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
             node.handlers = [handler for handler in node.handlers if handler.body]
@@ -380,22 +378,15 @@ def closed(modules: Sequence[UserModule], sources: Mapping[str, str], stays: set
     too, or it would be there twice.
     """
     about = {module.name: module for module in modules}
-    waiting = list(stays)
+    found, waiting = set(stays), list(stays)
     while waiting:
         module = about[waiting.pop()]
-        for name in imports_of(module, sources[module.file], about.keys()) - stays - {MAIN}:
-            stays.add(name)
-            waiting.append(name)
-    return stays
+        new = imports_of(module, sources[module.file], about.keys()) - found - {MAIN}
+        found |= new
+        waiting += new
+    return found
 
 
 def unreached(modules: Sequence[UserModule], sources: Mapping[str, str]) -> set[str]:
     """Modules that ran and that no import statement names: they are imported by their text."""
-    about = {module.name: module for module in modules}
-    seen, waiting = {MAIN}, [MAIN]
-    while waiting:
-        module = about[waiting.pop()]
-        for name in imports_of(module, sources[module.file], about.keys()) - seen:
-            seen.add(name)
-            waiting.append(name)
-    return set(about) - seen
+    return {module.name for module in modules} - closed(modules, sources, {MAIN})

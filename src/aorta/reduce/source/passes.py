@@ -8,13 +8,15 @@ from functools import partial
 
 from aorta.reduce.source.inline import prune
 from aorta.reduce.source.program import LOOPS, WITH, Edit, Program
-from aorta.reduce.source.stack import assignments, bound_by, first_of, is_in, one_turn
+from aorta.reduce.source.stack import assignments, bound_by, first_of, one_turn
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     all_blocks,
     as_text,
     attributes_set,
     blocks_of,
+    has_run,
+    is_in,
     keep_if,
     mend_blocks,
     names_read,
@@ -143,13 +145,10 @@ def _inside(node: ast.stmt, executed: frozenset[int]) -> list[ast.stmt] | None:
     if isinstance(node, ast.Try):
         return [*node.body, *node.orelse]
     if isinstance(node, ast.If):
-        ran = [block for block in (node.body, node.orelse) if _has_run(block, executed)]
+        branches = (node.body, node.orelse)
+        ran = [block for block in branches if any(has_run(n, executed) for n in block)]
         return ran[0] if len(ran) == 1 else None
     return None
-
-
-def _has_run(block: Sequence[ast.stmt], executed: frozenset[int]) -> bool:
-    return any(n in executed for b in block for n in range(b.lineno, (b.end_lineno or 0) + 1))
 
 
 def _unwrapped_one(program: Program, number: int, with_value: bool) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from aorta.reduce.source.tree import count_stores, scopes, statements, undefined
+from aorta.reduce.source.tree import count_stores, is_in, scopes, statements, undefined
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
@@ -139,7 +139,7 @@ class Program:
         return frozenset(
             number
             for number, node in enumerate(statements(self.tree))
-            if any(node.lineno <= n <= (node.end_lineno or 0) for n in lines)
+            if any(is_in(node, line) for line in lines)
         )
 
     @cached_property

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
-from aorta.reduce.source.tree import all_blocks, tail, written
+from aorta.reduce.source.tree import all_blocks, root_of, tail, written
 
 Level = tuple[Sequence[ast.AST], Sequence[ast.AST]]  # what is wrong, and what is right
 Fix = tuple[Level, ...]  # of one difference, the outermost first
@@ -150,7 +150,7 @@ def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
     attribute of something or a constant; an attribute may be of something else.
     """
     if isinstance(wrong, (ast.Name, ast.Attribute)) and isinstance(node, ast.expr):
-        is_chain = _is_chain(node)
+        is_chain = isinstance(root_of(node), ast.Name)
         same = is_chain and tail(wrong) == tail(node)
         if not same and not (
             isinstance(wrong, ast.Name) and (is_chain or isinstance(node, ast.Constant))
@@ -169,12 +169,6 @@ def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
         pairs = zip(wrong, node, strict=False)
         return len(wrong) == len(node) and all(_is_alike(a, b, called) for a, b in pairs)
     return bool(wrong == node)
-
-
-def _is_chain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 class _Called(ast.NodeTransformer):

@@ -15,8 +15,10 @@ from aorta.reduce.source.tree import (
     as_text,
     defined_by,
     function_at,
+    is_in,
     own_nodes,
     path_to,
+    position,
     used_by,
 )
 
@@ -80,10 +82,6 @@ def _is_made(value: str) -> bool:
 
 def _defines(node: ast.stmt) -> bool:
     return isinstance(node, DEFINITIONS)
-
-
-def is_in(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 # Of one function of the stack: what ran before its failing statement, and that statement.
@@ -248,8 +246,7 @@ def _is_method(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef)
 def _call_of(name: str, caller: ast.stmt | None, frame: UserFrame) -> ast.Call | None:
     calls = [n for n in ast.walk(caller) if isinstance(n, ast.Call)] if caller is not None else []
     for call in calls:
-        place = [call.lineno, call.end_lineno, call.col_offset, call.end_col_offset]
-        if frame.position == place:
+        if frame.position == position(call):
             return call
     named = [c for c in calls if _names(c, name) or getattr(c.func, "id", "") == name]
     return named[0] if len(named) == 1 and frame.position is None else None

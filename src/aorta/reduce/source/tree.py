@@ -56,6 +56,27 @@ def size(node: ast.stmt) -> int:
     return 1 + len(statements(node))
 
 
+def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def has_run(node: ast.stmt, executed: Collection[int]) -> bool:
+    """Whether one of its lines was executed."""
+    return any(line in executed for line in range(node.lineno, (node.end_lineno or 0) + 1))
+
+
+def position(node: ast.stmt | ast.expr) -> list[int | None]:
+    """First and last line, first and last column."""
+    return [node.lineno, node.end_lineno, node.col_offset, node.end_col_offset]
+
+
+def root_of(node: ast.expr) -> ast.expr:
+    """What an attribute, or an attribute of that, is of."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
+
+
 def defined_by(statement: ast.stmt) -> set[str]:
     """The names that a statement binds in its own scope."""
     if isinstance(statement, DEFINITIONS):
@@ -275,7 +296,7 @@ def _named_in_texts(tree: ast.AST) -> set[str]:
 def function_at(tree: ast.Module, name: str, line: int) -> Function | None:
     """The innermost function of this name that has this line."""
     found = [n for n in ast.walk(tree) if isinstance(n, Function) and n.name == name]
-    around = [n for n in found if n.lineno <= line <= (n.end_lineno or 0)]
+    around = [n for n in found if is_in(n, line)]
     return around[-1] if around else None
 
 
@@ -285,8 +306,9 @@ def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
     """
     for block in blocks_of(root):
         for index, node in enumerate(block):
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-            if first <= line <= (node.end_lineno or node.lineno):
+            if is_in(node, line) or any(
+                is_in(d, line) for d in getattr(node, "decorator_list", ())
+            ):
                 inner = [] if isinstance(node, DEFINITIONS) else path_to(node, line)
                 return [(block, index), *inner]
     return []

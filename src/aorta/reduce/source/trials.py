@@ -28,7 +28,11 @@ from aorta.reduce.source.tree import (
     count_stores,
     defined_by,
     function_at,
+    has_run,
+    is_in,
     path_to,
+    position,
+    root_of,
     statements,
     tail,
     used_by,
@@ -208,24 +212,21 @@ class _Nameless(ast.NodeTransformer):
         return ast.Name("_", node.ctx)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        inner: ast.expr = node
-        while isinstance(inner, ast.Attribute):
-            inner = inner.value
-        return ast.Name("_", node.ctx) if isinstance(inner, ast.Name) else self.generic_visit(node)
+        is_chain = isinstance(root_of(node), ast.Name)
+        return ast.Name("_", node.ctx) if is_chain else self.generic_visit(node)
 
 
 def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
     """The innermost statement in a line, in whatever function it is."""
-    inner = [n for n in statements(tree) if n.lineno <= line <= (n.end_lineno or n.lineno)]
+    inner = [n for n in statements(tree) if is_in(n, line)]
     return inner[-1] if inner else None
 
 
-def _operation_at(tree: ast.Module, position: Sequence[int]) -> tuple[str, ...]:
+def _operation_at(tree: ast.Module, place: Sequence[int]) -> tuple[str, ...]:
     for node in ast.walk(tree):
-        if isinstance(node, (ast.expr, ast.stmt)):
-            place = [node.lineno, node.end_lineno, node.col_offset, node.end_col_offset]
-            if place == position and (found := _operation(node)):
-                return found
+        is_there = isinstance(node, (ast.expr, ast.stmt)) and position(node) == place
+        if is_there and (found := _operation(node)):
+            return found
     return ()
 
 
@@ -319,10 +320,7 @@ def _has_passed(program: Program) -> bool:
     for frame in program.facts.frames:
         scope = function_at(program.tree, frame.function, frame.line) or program.tree
         way = path_to(scope, frame.line)
-        after = [n for block, index in way for n in block[index + 1 :]]
-        if any(
-            n in executed for one in after for n in range(one.lineno, (one.end_lineno or 0) + 1)
-        ):
+        if any(has_run(node, executed) for block, index in way for node in block[index + 1 :]):
             return True
     return False
 
@@ -378,7 +376,7 @@ def _exit_in(program: Program) -> UserFrame | None:
     around = [
         node.name
         for node in ast.walk(program.tree)
-        if isinstance(node, Function) and node.lineno <= ran[-1] <= (node.end_lineno or 0)
+        if isinstance(node, Function) and is_in(node, ran[-1])
     ]
     return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
 
