@@ -225,6 +225,12 @@ def test_nothing_of_our_own_yaml_ships_that_was_not_parsed() -> None:
     )
 
 
+def test_a_value_that_goes_on_in_the_next_comment_is_gone_as_well() -> None:
+    data = b"# db:\n#   password: >-\n#     d1uiT9kAtO7o\n# gpu-h100-0417: ok\nsteps: 10\n"
+    after = scrubbed_file("aorta.yaml", data, ours=True).decode()
+    assert after == ("# db:\n#   password: >-\n#     <SECRET:1>\n# <HOST:1>: ok\nsteps: 10\n")
+
+
 def test_a_yaml_file_of_somebody_keeps_its_bytes() -> None:
     data = b"# a comment\na:   1\non: [yes, 1.0]\n"
     assert scrubbed_file("a.yaml", data, ours=False) == data

@@ -165,6 +165,19 @@ _RULES = (
         "0:0 [0] nccl|0:0 [0] rccl",
     ),
     _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
+    # Open MPI puts the machine and the process in front of a line, Ansible the machine.
+    rule(
+        r"\[(?=[A-Za-z\-]*[0-9])(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?:\.[\w.\-]+)?:[0-9]{3,}\] ",
+        ":0] ",
+        is_private=lambda value, _: value.count("-") > 1 or _is_before_lines(value),
+    ),
+    _named(
+        r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
+        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
+        r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
+        " | success| | changed| | failed| | unreachable|: [|: ok=0",
+        flags=re.MULTILINE,
+    ),
     _named(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
         "|".join(f"{month} " for month in sorted(MONTHS)),

@@ -147,7 +147,8 @@ class FileScrubber:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
         account.add(comments)
-        return comments.text + _written(name, clean, text)
+        marked = "".join(f"# {line}".rstrip() + "\n" for line in comments.text.splitlines())
+        return marked + _written(name, clean, text)
 
 
 def _is_code(name: str) -> bool:
@@ -225,13 +226,15 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _comments(name: str, text: str) -> str:
-    """Every comment of a YAML document, a line each: all that stands between its tokens."""
+    """Every comment of a YAML document, a line each and without its `#`, for a value may go on in
+    the next one: all that stands between the document's tokens.
+    """
     if not name.lower().endswith(_YAML) or "#" not in text:
         return ""
     marks = [(token.start_mark.index, token.end_mark.index) for token in yaml.scan(text)]
     starts = [start for start, _ in marks[1:]]
     between = (text[end:start] for (_, end), start in zip(marks, starts, strict=False))
-    found = [line for gap in between for line in re.findall(r"#[^\r\n]*", gap)]
+    found = [line for gap in between for line in re.findall(r"# ?([^\r\n]*)", gap)]
     return "".join(f"{line}\n" for line in found)
 
 

@@ -118,6 +118,7 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
 
 
 _BEGINNING = 32  # characters of a value
+_SHORTEST_NAME = 4  # letters of a host's name that is looked for without its domain
 _SHORTEST = 6  # characters of a secret that is looked for where nothing announces it
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
@@ -136,7 +137,10 @@ class KnownValues:
             return
         self._added.add((kind, value))
         if kind in (Kind.HOST, Kind.USER):
-            for name in dict.fromkeys((value, value.partition(".")[0])):
+            # `api` of `api.acme.com` is a word of every log.
+            first = value.partition(".")[0]
+            is_word = first.isalpha() and len(first) < _SHORTEST_NAME and first != value
+            for name in dict.fromkeys((value, value if is_word else first)):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
                     words = self._hosts if kind is Kind.HOST else self._users
                     words.add(folded(name) if kind is Kind.HOST else name, (kind, name))
