@@ -86,9 +86,9 @@ PUBLIC_DOMAINS = words(
 NOBODY = words(
     "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
     "runner nobody test build host node worker master head login compute server client none null "
-    "unknown default local docker container jenkins data docs proxy registry storage metrics home public shared git daemon bin sys "
-    "www-data ec2-user vagrant slurm ray rank leader agent all any self true false gpu cpu cuda "
-    "rocm linux python aorta torch"
+    "unknown default local docker container jenkins data docs proxy registry storage metrics home "
+    "public shared git daemon bin sys www-data ec2-user vagrant slurm ray rank leader agent all "
+    "any self true false gpu cpu cuda rocm linux python aorta torch"
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
