@@ -120,7 +120,8 @@ _named = partial(rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
 _INDEXED = (
-    rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])[^\-:\]]{{0,62}}-?[^\-:\]]{{0,62}}[:\]]"
+    rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])"
+    r"[^\-:\]]{0,62}-?[^\-:\]]{0,62}[:\]]"
 )
 _RULES = (
     rule(

@@ -361,12 +361,6 @@ class _Walk:
             and not self.scrubber.is_kept(value)
         ):
             return self._whole(value, kind, path)
-        inner = _inner_document(value)
-        if inner is not None:
-            before = self.account.counts.total()
-            scrubbed = self.value(inner, (*path, "(json)"), named)
-            if self.account.counts.total() > before:
-                value = json.dumps(scrubbed, ensure_ascii=False)
         text = self._text(value, path)
         return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
@@ -439,16 +433,6 @@ def _below(field: _Field, key: str) -> _Field:
     if key in SEARCHED_TREES or field is _Field.SEARCHED:
         return _Field.SEARCHED
     return _Field.NAME if key in NAMES else _Field.UNKNOWN
-
-
-def _inner_document(value: str) -> Any:
-    stripped = value.strip()
-    if not (stripped[:1] + stripped[-1:] in {"{}", "[]"} and len(stripped) > 2):
-        return None
-    try:
-        return json.loads(stripped)
-    except ValueError:
-        return None
 
 
 def _is_numeric(value: str) -> bool:

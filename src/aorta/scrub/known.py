@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
 from urllib.parse import quote, quote_plus, unquote
 
 from aorta.core.errors import UsageError
@@ -222,35 +221,19 @@ class _Words:
         for word in sorted(self._words, key=len, reverse=True):
             self._begun.setdefault(word if self._is_name else word[:_BEGINNING], []).append(word)
         # Behind the first character, where it does not keep `re` from skipping to one that fits.
-        before = "(?<![A-Za-z0-9].)" if self._is_name else ""
-        by_first: dict[str, list[str]] = {}
-        for key in self._begun:
-            by_first.setdefault(key[0], []).append(key[1:])
-        branches = (re.escape(c) + before + _any_of(rest) for c, rest in by_first.items())
-        after = "(?![A-Za-z0-9])" if self._is_name else ""
-        return re.compile(f"(?:{'|'.join(branches)}){after}", re.DOTALL)
+        before, after = ("(?<![A-Za-z0-9].)", "(?![A-Za-z0-9])") if self._is_name else ("", "")
+        return re.compile(f"{_any_of(self._begun, before)}{after}", re.DOTALL)
 
 
-def _any_of(words: Iterable[str]) -> str:
+def _any_of(words: Iterable[str], behind_first: str = "") -> str:
     """One expression for all of them, the longest first, that shares their beginnings."""
-    left = sorted(set(words), reverse=True)
-    branches: list[str] = []
-    for first, group in groupby(left, key=lambda word: word[:1]):
-        together = list(group)
-        if not first:
-            branches.append("")
-        elif len(together) == 1:
-            branches.append(re.escape(together[0]))
-        else:
-            shared = _shared_beginning(together[0], together[-1])
-            branches.append(re.escape(shared) + _any_of(word[len(shared) :] for word in together))
+    rest: dict[str, list[str]] = {}
+    for word in sorted(set(words), reverse=True):
+        rest.setdefault(word[:1], []).append(word[1:])
+    branches = [
+        first and re.escape(first) + behind_first + _any_of(left) for first, left in rest.items()
+    ]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
-
-
-def _shared_beginning(first: str, last: str) -> str:
-    """Of all words in a sorted list, given its ends."""
-    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
-    return first[: min(len(first), len(last)) if length is None else length]
 
 
 # What a value hides behind
