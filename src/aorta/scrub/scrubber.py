@@ -188,9 +188,8 @@ class Scrubber:
     def name(self, value: str, *, where: str) -> Scrubbed:
         """A name that we gave: only the user's patterns, known secrets and keys by shape go."""
         found = [*patterns_in(value, self._patterns)]
-        if self.rules.detect:
-            found += known_keys_in(value)
-            found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
+        found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
+        found += known_keys_in(value) if self.rules.detect else ()
         return self._without(value, where, without_overlap(found, value))
 
     def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
