@@ -241,14 +241,8 @@ def _written(name: str, documents: list[Any], like: str) -> str:
             documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
         )
         return text
-    stripped = like.strip()
-    compact = '", "' not in stripped and '": ' not in stripped
-    made = json.dumps(
-        documents[0],
-        indent=2 if "\n" in stripped else None,
-        separators=(",", ":") if compact else None,
-        ensure_ascii=like.isascii(),
-    )
+    # In ASCII: a half of a surrogate pair has no other spelling.
+    made = json.dumps(documents[0], indent=2 if "\n" in like.strip() else None)
     return made + ("\n" if like.endswith("\n") else "")
 
 

@@ -21,14 +21,24 @@ LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML e
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
+
+
+def _raw(text: str) -> bytes:
+    """Also of bytes that are no UTF-8, and of half a pair that a JSON document names."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 SPELLINGS: tuple[Callable[[str], str], ...] = (
     str,
     lambda text: json.dumps(text)[1:-1],
     lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
-    quote,
-    lambda text: quote(text, safe=""),
-    quote_plus,
+    lambda text: quote(_raw(text)),
+    lambda text: quote(_raw(text), safe=""),
+    lambda text: quote_plus(_raw(text)),
     html.escape,
     lambda text: text.replace("/", "\\/"),
     lambda text: text.replace(" ", "\\ "),
@@ -178,7 +188,7 @@ class KnownValues:
 
 def _in_bytes(value: str) -> Iterator[str]:
     """How the value looks in the middle of bytes that are written as base64 or hexadecimal."""
-    data = value.encode("utf-8", "surrogateescape")
+    data = _raw(value)
     yield from (data.hex(), data.hex().upper())
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
