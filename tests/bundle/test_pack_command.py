@@ -92,6 +92,19 @@ def test_the_same_run_gives_the_same_bytes(verb: str, tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_long_name_and_one_in_another_alphabet_come_out_as_they_were(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    names = [f"{'epoch=3-' * 18}shard.txt", "\u6570\u636e.txt", f"{'d' * 110}/{'e' * 90}.txt"]
+    for name in names:
+        (run / "shrunken" / name).parent.mkdir(exist_ok=True)
+        (run / "shrunken" / name).write_text(name)
+    _, bundle = packed(run, tmp_path / "out")
+    unpacked = aorta("bundle", "unpack", bundle, tmp_path / "there")
+    assert unpacked.exit_code == 0, unpacked.stderr
+    folder = Path(unpacked.stdout.strip()) / "shrunken"
+    assert [(folder / name).read_text() for name in names] == names
+
+
 def test_two_bundles_of_one_second_do_not_overwrite_each_other(tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
     made = {packed(run, tmp_path / "out")[1] for _ in range(2)}

@@ -225,6 +225,29 @@ def test_nothing_of_our_own_yaml_ships_that_was_not_parsed() -> None:
     )
 
 
+def test_a_value_that_goes_on_in_the_next_comment_is_gone_as_well() -> None:
+    data = b"# db:\n#   password: >-\n#     d1uiT9kAtO7o\n# gpu-h100-0417: ok\nsteps: 10\n"
+    after = scrubbed_file("aorta.yaml", data, ours=True).decode()
+    assert after == ("# db:\n#   password: >-\n#     <SECRET:1>\n# <HOST:1>: ok\nsteps: 10\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "after"),
+    [
+        ("a.log", b"password=hunter2\xffSecret\n", b"password=<SECRET:1>\n"),
+        ("a.json", b'{"password": "hunter2\\ud800x"}\n', b'{"password": "<SECRET:1>"}\n'),
+        (
+            "a.json",
+            b'{"a": "\\ud800 \xc3\xa9", "token": "hunter2Secret99"}',
+            b'{"a": "\\ud800 \\u00e9", "token": "<SECRET:1>"}',
+        ),
+        ("a.yaml", b'password: "hunter2\\ud800x"\n', b"password: <SECRET:1>\n"),
+    ],
+)
+def test_a_secret_that_is_no_unicode_goes_as_well(name: str, data: bytes, after: bytes) -> None:
+    assert scrubbed_file(name, data, ours=True) == after
+
+
 def test_a_yaml_file_of_somebody_keeps_its_bytes() -> None:
     data = b"# a comment\na:   1\non: [yes, 1.0]\n"
     assert scrubbed_file("a.yaml", data, ours=False) == data

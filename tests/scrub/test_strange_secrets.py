@@ -15,6 +15,8 @@ from support.unseen_secrets import (
     further_ordinary_lines,
     further_secrets,
     ordinary_lines,
+    printed_ordinary_lines,
+    printed_secrets,
     unseen_secrets,
 )
 
@@ -36,8 +38,9 @@ def shipped(name: str, text: str) -> str:
         (blind_secrets(), 90, 50),
         (unseen_secrets(), 140, 130),
         (further_secrets(), 110, 100),
+        (printed_secrets(), 80, 80),
     ],
-    ids=["before the detectors", "never seen", "pieces of files", "further pieces"],
+    ids=["before the detectors", "never seen", "pieces of files", "further pieces", "printed"],
 )
 def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     secrets: list[Strange], kinds: int, places: int
@@ -52,7 +55,9 @@ def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     assert all(any(word in text for word in REMAINS) for _, text in after)
 
 
-@pytest.mark.parametrize("lines", [ordinary_lines(), further_ordinary_lines()], ids=len)
+@pytest.mark.parametrize(
+    "lines", [ordinary_lines(), further_ordinary_lines(), printed_ordinary_lines()], ids=len
+)
 def test_lines_that_only_speak_of_keys_and_tokens_stay(lines: list[str]) -> None:
     damaged = [line for line in lines if Scrubber().text(line).taken]
     assert len(damaged) <= 0.01 * len(lines), damaged

@@ -1,7 +1,8 @@
-"""A third and a fourth corpus: whole pieces of files as people write them, each with its own secret.
+"""A third, a fourth and a fifth corpus: whole pieces of files and logs as people write them, each
+with its own secret.
 
-Each was written down, and committed, before who wrote it had read a detector; the fourth is in the
-files `further_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
+Each was written down before who wrote it had read a detector; the fourth is in the files
+`further_*`, the fifth, which a program printed into its log, in `printed_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
 `strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape character.
 The first look is kept in benchmarks/results/blind_secrets.txt.
 """
@@ -26,6 +27,10 @@ def further_secrets() -> list[Strange]:
     return _secrets(("further_secrets_by_name.txt", False))
 
 
+def printed_secrets() -> list[Strange]:
+    return _secrets(("printed_keys_by_shape.txt", True), ("printed_secrets_by_name.txt", False))
+
+
 def _secrets(*files: tuple[str, bool]) -> list[Strange]:
     """One entry for each marked secret, with the whole piece as its text."""
     rng = random.Random(20241117)
@@ -48,3 +53,8 @@ def ordinary_lines() -> list[str]:
 def further_ordinary_lines() -> list[str]:
     """Output of training frameworks, schedulers, builds and tests, with nothing private in it."""
     return (CORPUS / "further_ordinary_lines.txt").read_text().splitlines()
+
+
+def printed_ordinary_lines() -> list[str]:
+    """Output of torch, transformers, lightning, deepspeed, nccl, xla, ray and slurm."""
+    return (CORPUS / "printed_ordinary_lines.txt").read_text().splitlines()

@@ -52,12 +52,10 @@ class RefusedError(AortaError):
         )
 
 
-_FORBIDDEN = re.compile(r"[<>:\"|?*\\\x00-\x1f\x7f]")
-_WINDOWS_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)", re.IGNORECASE)
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_FORBIDDEN = re.compile(r"[<>:\"|?*\\/\x00-\x1f\x7f]")
+_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)| |.*[. ]\Z", re.IGNORECASE)
 _TAKEN = frozenset({".git", ".hg", ".svn", ".ssh", ".aorta", "git~1"})
-_MAX_PART = 200  # bytes; room for a suffix below the 255 of most file systems
-MAX_PATH = 240  # bytes; below the limit of Windows and of a plain tar header
+MAX_PATH = 240  # bytes; below the limit of Windows
 
 
 def problem_with(path: str) -> str | None:
@@ -89,27 +87,17 @@ def doubles(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _problem_with_part(part: str) -> str | None:
-    if part in {"", ".", ".."}:
-        return f"has {part or 'an empty name'!r} inside its path"
-    if part[0] in "-~" or part.casefold() in _TAKEN:
+    look = unicodedata.normalize("NFKC", part)  # `\uff0f` is a slash to some systems
+    if not look.strip(".") or part[0] in "-~" or part.casefold() in _TAKEN:
         return "has a name that a shell or another program would obey"
-    if _FORBIDDEN.search(part):
+    if _FORBIDDEN.search(look):
         return (
             'has a character in its name that some systems forbid (one of < > : " | ? * \\ or '
             "a control character)"
         )
-    if any(unicodedata.category(char) in _HIDDEN_CATEGORIES for char in part):
-        return "has an invisible character in its name"
-    if unicodedata.normalize("NFC", part) != part:
-        return "has a name that is not in the usual Unicode form (NFC)"
-    look = unicodedata.normalize("NFKC", part)
-    if look != part and (look in {".", ".."} or _FORBIDDEN.search(look) or "/" in look):
-        return "has a character in its name that looks like a path separator"
-    if _WINDOWS_DEVICE.match(part) or part[-1] in ". " or part[0] == " ":
-        return "has a name that Windows cannot hold"
-    if len(part.encode("utf-8")) > _MAX_PART:
-        return f"has a name longer than {_MAX_PART} bytes"
-    return None
+    if not part.isprintable() or unicodedata.normalize("NFC", part) != part:
+        return "has an invisible character in its name, or one in an unusual Unicode form"
+    return "has a name that Windows cannot hold" if _WINDOWS.match(part) else None
 
 
 def _folded(path: str) -> str:
@@ -328,7 +316,9 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     if member.type != tarfile.REGTYPE:
         raise BundleError(f"{member.name!r} is no plain file; expected only files")
     has_owner = member.uid or member.gid or member.uname or member.gname
-    is_extended = member.pax_headers or member.offset_data - member.offset != tarfile.BLOCKSIZE
+    # A long name, which the manifest has too, is all that may stand in a header of its own.
+    extended, length = member.pax_headers.keys(), member.offset_data - member.offset
+    is_extended = extended - {"path"} or (not extended and length != tarfile.BLOCKSIZE)
     if has_owner or is_extended or member.mode not in (0o644, 0o755):
         raise BundleError(f"the entry of {member.name!r} is not written as aorta writes it")
     return member

@@ -2,7 +2,7 @@
 about that: `--policy FILE`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -49,13 +49,17 @@ class Layout:
     """`files` ship whatever they hold; below `trees` only files that are text by their name do."""
 
     verb: str
-    schemas: tuple[str, ...]  # of the document that gives this verb away, when nothing else does
-    documents: tuple[str, ...] = ("result.json",)  # where that document is
+    documents: tuple[str, ...] = ("result.json",)  # one gives this verb away by its schema
+    schemas: tuple[str, ...] = ()  # besides the one that is named after the verb
     files: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     # Documents whose fields we know; everything else is somebody's text.
     ours: tuple[str, ...] = ("result.json",)
-    reads: tuple[str, ...] = ("result.json",)  # what to read first, in this order
+
+    def wrote(self, document: Mapping[str, Any]) -> bool:
+        """By the schema of a document that only this verb writes."""
+        schema = str(document.get("schema", ""))
+        return schema.startswith((f"aorta.{self.verb}/", *self.schemas))
 
     def ships(self, path: str, policy: Policy, *, allow_binary: bool = False) -> bool:
         if matches(path, policy.exclude):
@@ -81,34 +85,34 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+READ_FIRST = _names(
+    "summary.md solve.json shrunken/run_repro.sh shrunken/recipe.resolved.yaml matrix.md "
+    "optimize.md recipe.resolved.yaml report.md finding.json case/finding.json aorta.yaml "
+    "case/aorta.yaml result.json"
+)
+"""Of what a bundle holds, in this order."""
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="solve",
-        schemas=_names("aorta.solve/"),
         documents=_names("solve.json"),
         files=_names("solve.json summary.md aorta.yaml */result.json */shrunken/*"),
         ours=_names("solve.json aorta.yaml */result.json"),
-        reads=_names("summary.md solve.json"),
     ),
     Layout(
         verb="reduce",
-        schemas=_names("aorta.reduce/"),
         files=_names("spec.yaml reduction_trace.jsonl shrunken/*"),
         trees=_names("logs/*"),
         ours=_names(
             "result.json spec.yaml reduction_trace.jsonl shrunken/env.json shrunken/aorta.yaml "
             "shrunken/recipe.resolved.yaml"
         ),
-        reads=_names(
-            "SHIP.md shrunken/run_repro.sh shrunken/recipe.resolved.yaml reduction_trace.jsonl"
-        ),
     ),
     Layout(
         verb="triage",
-        schemas=_names("aorta.triage/ aorta.matrix/ aorta.optimize/"),
         documents=_names("matrix.json optimize.json"),
+        schemas=_names("aorta.matrix/ aorta.optimize/"),
         files=_names(
             "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
             "inline_environments.sidecar.json environments/*/env.json sidecars/*"
@@ -118,44 +122,37 @@ LAYOUTS: tuple[Layout, ...] = (
             "matrix.json optimize.json recipe.resolved.yaml *env.json cells/*/trial_*.json "
             "points/*/trial_*.json"
         ),
-        reads=_names("matrix.md optimize.md recipe.resolved.yaml"),
     ),
     Layout(
         verb="bisect",
-        schemas=_names("aorta.bisect/"),
         files=_names(
             "timeline.json info.log debug.log first-known-bad last-known-good bisect.yaml spec.yaml"
         ),
         trees=_names("probes/* stages/* first-known-bad/* last-known-good/* logs/*"),
         ours=_names("result.json timeline.json bisect.yaml spec.yaml stages/*/result.json"),
-        reads=_names("report.md result.json"),
     ),
     Layout(
         verb="diverge",
-        schemas=_names("aorta.diverge/"),
         files=_names("curve.json reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
         ours=_names("result.json curve.json"),
     ),
     Layout(
         verb="isolate",
-        schemas=_names("aorta.isolate/"),
         trees=_names("trials/*"),
     ),
     Layout(
         verb="launch",
-        schemas=_names("aorta.cycle/"),
         documents=_names("cycle_info.json case/cycle_info.json cycle_*/cycle_info.json"),
+        schemas=_names("aorta.cycle/"),
         files=(
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
         trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/* rank_*"),
         ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
-        reads=_names("finding.json case/finding.json aorta.yaml case/aorta.yaml"),
     ),
     Layout(
         verb="run",
-        schemas=_names("aorta.run/"),
         files=_names("env.json host_env.json"),
         trees=_names("*"),
         ours=_names("result.json trial_*.json env.json host_env.json"),
@@ -171,7 +168,7 @@ def layout_of(root: Path) -> tuple[Layout, dict[str, Any]] | None:
     for layout in LAYOUTS:
         for path in (path for name in layout.documents for path in sorted(root.glob(name))):
             document = json_object(path) or {}  # packing says what is wrong with it
-            if said == [layout.verb] or str(document.get("schema", "")).startswith(layout.schemas):
+            if said == [layout.verb] or layout.wrote(document):
                 return layout, document
         if said == [layout.verb]:
             return layout, {}

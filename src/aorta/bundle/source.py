@@ -266,7 +266,9 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
             elif stat.S_ISREG(status.st_mode):
                 yield name, path, status
             else:
-                problems.append(f"{name}: is a {_special(status.st_mode)}, expected a file")
+                kinds = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
+                kind = kinds.get(stat.S_IFMT(status.st_mode), "device")
+                problems.append(f"{name}: is a {kind}, expected a file")
 
 
 def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Path | None:
@@ -292,11 +294,3 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _inside(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
-
-
-def _special(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "named pipe"
-    if stat.S_ISSOCK(mode):
-        return "socket"
-    return "device"

@@ -126,14 +126,12 @@ def _fact(name: str, value: object) -> Markup:
 
 def _figure(figure: Figure, class_: str | None = None) -> Markup:
     samples = [el("li", mark_sample(kind), words) for kind, words in figure.legend]
-    behind = el("summary", "The numbers behind this picture")
     return el(
         "figure",
         el("figcaption", figure.title),
         el("div", figure.draw(WIDE, figure.says), class_="wide"),
         el("div", figure.draw(NARROW, figure.says), class_="narrow"),
         el("ul", samples, class_="legend") if samples else None,
-        el("details", behind, _table(figure.table)) if figure.table else None,
         class_=class_,
     )
 

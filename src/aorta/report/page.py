@@ -93,12 +93,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """`says` is the picture in words; `table` holds its numbers."""
+    """`says` is the picture in words."""
 
     title: str
     draw: Draw
     says: str
-    table: Table | None = None
     legend: Sequence[tuple[str, str]] = ()  # (class of the mark, its meaning)
 
 

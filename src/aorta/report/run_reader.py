@@ -150,8 +150,8 @@ class RunReader:
             "documents": self._gather(self.path),
             "texts": texts,
         }
-        learn_document(self._scrubber, raw, ours=True)
-        clean = shortened(scrub_document(self._scrubber, raw, ours=True))
+        learn_document(self._scrubber, raw)
+        clean = shortened(scrub_document(self._scrubber, raw))
         replaced = dict(zip(texts, clean["texts"], strict=True))
         return OpenedRun(
             name=clean["directory"],

@@ -120,8 +120,11 @@ _named = partial(rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
 _INDEXED = (
-    rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])[^\-:\]]*-?[^\-:\]]*[:\]]"
+    rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])"
+    r"[^\-:\]]{0,62}-?[^\-:\]]{0,62}[:\]]"
 )
+_MACHINE = r"(?=[A-Za-z\-]*[0-9])[A-Za-z][A-Za-z0-9\-]{1,62}"
+_FROM_SECOND = re.compile(r"\[|(?<=[0-9])-[0-9,\-]+\]")  # of a list of machines
 _RULES = (
     rule(
         rf"(?<![A-Za-z0-9.]){_OCTET}(?:\.{_OCTET}){{3}}(?![A-Za-z0-9]|\.\d)",
@@ -165,6 +168,30 @@ _RULES = (
         "0:0 [0] nccl|0:0 [0] rccl",
     ),
     _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
+    # Open MPI puts the machine and the process in front of a line, Ansible the machine.
+    rule(
+        rf"\[(?P<host>{_MACHINE})(?:\.[\w.\-]+)?:[0-9]{{3,}}(?::[0-9]+)*\] ",
+        ":0] ",
+        is_private=lambda value, _: value.count("-") > 1 or _is_before_lines(value),
+    ),
+    # `gpu-a100-[017-020]`, `gpu-a100-017:29500`, `on node dgx07`, `dgx07 slots=8`: names that say
+    # by themselves that they are a machine's.
+    rule(
+        rf"(?<![\w.\-])(?P<host>{_MACHINE})(?::[0-9]{{4,5}}(?![\w.:])|[ \t]+slots=)"
+        rf"|(?i:\b(?:host|node|node failure on|machine))[ \t]+(?P<of_word>{_MACHINE})(?![\w.\-])"
+        r"|(?<![\w.\-])(?P<list>[A-Za-z][A-Za-z0-9\-]*\[[0-9]+-[0-9,\-]+\])",
+        shape=r"[A-Za-z\-]0[A-Za-z0\-]*(?::0(?![\w.:])|[ \t]+slots=)"
+        r"|(?i:host|node|failure on|machine)[ \t]|\[0-0",
+        is_private=lambda value, _: _is_before_lines(_FROM_SECOND.sub("", value)),
+        kind=Kind.HOST,
+    ),
+    _named(
+        r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
+        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
+        r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
+        " | success| | changed| | failed| | unreachable|: [|: ok=0",
+        flags=re.MULTILINE,
+    ),
     _named(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
         "|".join(f"{month} " for month in sorted(MONTHS)),
@@ -175,8 +202,9 @@ _RULES = (
         "kernel|systemd|slurm|sshd|dockerd|kubelet",
     ),
     _named(
-        r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
-        "srun: error|slurmstepd: error|salloc: error|sbatch: error",
+        r"\b(?:(?:srun|slurmstepd|salloc|sbatch): error|clush|pdsh@[\w.\-]+): "
+        r"(?P<host>[A-Za-z][\w\-]*[\d\[][\w\-\[\],]*):",
+        "srun: error|slurmstepd: error|salloc: error|sbatch: error|clush|pdsh",
     ),
     _named(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
     _named(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
@@ -202,10 +230,16 @@ _RULES = (
     _named(
         r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
         r"master_addr|"
-        r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
-        r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
+        r"SLURMD_NODENAME|\w*NODELIST|rdzv_endpoint|rdzv-endpoint|rdzv_host|Local host|Node)"
+        r"[\"']?\s{0,2}[=:]\s{0,24}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
         r"(?![\w.\-\[\],(])",
         "host|node|master_addr|rdzv",
+    ),
+    _named(
+        r"^-{8,}\n(?P<host>[A-Za-z][\w.\-]*[\d\[][\w.\-\[\],]*)\n-{8,}$",
+        shape=r"\A-{8,}\Z",
+        flags=re.MULTILINE,
+        over=400,
     ),
     # `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
     rule(

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 import yaml
@@ -113,8 +112,8 @@ class FileScrubber:
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
         for text, documents in _parts(name, pieces, ours):
             for document in documents or ():
-                learn_document(self.scrubber, document, ours=ours)
-            rest = _comments(name, text) if ours and documents is not None else text
+                learn_document(self.scrubber, document)
+            rest = text if documents is None else _comments(name, text)
             self.scrubber.learn(rest, code=_is_code(name))
 
     def scrub(
@@ -125,7 +124,7 @@ class FileScrubber:
         """
         line = 1
         for text, documents in _parts(name, pieces, ours):
-            if ours and documents is not None:
+            if documents is not None:
                 after = self._document(name, text, documents, account, line)
             else:
                 scrubbed = self.scrubber.text(text, code=_is_code(name))
@@ -141,13 +140,14 @@ class FileScrubber:
         clean: list[Any] = []
         before = account.counts.total()
         for document in documents:
-            after = scrub_document(self.scrubber, document, account, within=within, ours=True)
+            after = scrub_document(self.scrubber, document, account, within=within)
             clean.append(after)
         if not name.lower().endswith(_YAML) and account.counts.total() == before:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
         account.add(comments)
-        return comments.text + _written(name, clean, text)
+        marked = "".join(f"# {line}".rstrip() + "\n" for line in comments.text.splitlines())
+        return marked + _written(name, clean, text)
 
 
 def _is_code(name: str) -> bool:
@@ -162,15 +162,13 @@ def _as_file(name: str, scrubbed: Scrubbed) -> str:
 def _parts(
     name: str, pieces: Iterable[bytes], ours: bool
 ) -> Iterator[tuple[str, list[Any] | None]]:
-    """Texts that are looked at one by one, and what each is as a document, if it is one: somebody's
-    JSON too, for a name and its value may stand far apart in its text.
-    """
+    """Texts that are looked at one by one, and what each is as a document, if it is one of ours."""
     low = name.lower()
     pieces = _text_only(pieces)
     if ours and low.endswith(_JSON_LINES):
         for line in b"".join(pieces).splitlines(keepends=True):
             yield as_text(line), _documents(".json", line)
-    elif low.endswith(_JSON) or (ours and low.endswith(_YAML)):
+    elif ours and low.endswith(_JSON + _YAML):
         data = b"".join(pieces)
         yield as_text(data), _documents(low, data)
     else:
@@ -225,13 +223,15 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _comments(name: str, text: str) -> str:
-    """Every comment of a YAML document, a line each: all that stands between its tokens."""
+    """Every comment of a YAML document, a line each and without its `#`, for a value may go on in
+    the next one: all that stands between the document's tokens.
+    """
     if not name.lower().endswith(_YAML) or "#" not in text:
         return ""
     marks = [(token.start_mark.index, token.end_mark.index) for token in yaml.scan(text)]
     starts = [start for start, _ in marks[1:]]
     between = (text[end:start] for (_, end), start in zip(marks, starts, strict=False))
-    found = [line for gap in between for line in re.findall(r"#[^\r\n]*", gap)]
+    found = [line for gap in between for line in re.findall(r"# ?([^\r\n]*)", gap)]
     return "".join(f"{line}\n" for line in found)
 
 
@@ -241,14 +241,8 @@ def _written(name: str, documents: list[Any], like: str) -> str:
             documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
         )
         return text
-    stripped = like.strip()
-    compact = '", "' not in stripped and '": ' not in stripped
-    made = json.dumps(
-        documents[0],
-        indent=2 if "\n" in stripped else None,
-        separators=(",", ":") if compact else None,
-        ensure_ascii=like.isascii(),
-    )
+    # In ASCII: a half of a surrogate pair has no other spelling.
+    made = json.dumps(documents[0], indent=2 if "\n" in like.strip() else None)
     return made + ("\n" if like.endswith("\n") else "")
 
 
@@ -271,15 +265,6 @@ _OWN_KEYS = NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
-class _Field(Enum):
-    """What the walk knows of the place it is at, in a document of ours."""
-
-    UNKNOWN = "unknown"
-    NAME = "a name that we gave"
-    KEPT = "kept with everything below"
-    SEARCHED = "somebody else's"
-
-
 class ScrubError(AortaError):
     """Something that must be scrubbed cannot be; nothing is written."""
 
@@ -292,42 +277,39 @@ class _Walk:
 
     scrubber: Scrubber
     learning: bool
-    ours: bool  # the names in it are those of `fields`
     account: Account
 
-    def value(
-        self, value: Any, path: Path, named: str | None, field: _Field = _Field.UNKNOWN
-    ) -> Any:
+    def value(self, value: Any, path: Path, named: str | None, tree: bool | None = None) -> Any:
+        """`tree`: whether it stands in one that is kept, in one that is searched, or in none."""
         if isinstance(value, Mapping):
-            return self._mapping(value, path, field)
+            return self._mapping(value, path, tree)
         if isinstance(value, list | tuple):
-            return self._sequence(list(value), path, named, field)
+            return self._sequence(list(value), path, named, tree)
         if isinstance(value, str):
-            is_name = field in (_Field.NAME, _Field.KEPT)
-            return self._name(value, path) if is_name else self._string(value, path, named)
+            return self._name(value, path) if tree else self._string(value, path, named)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._number(value, path, named)
         return value
 
-    def _mapping(self, mapping: Mapping[Any, Any], path: Path, field: _Field) -> dict[Any, Any]:
+    def _mapping(self, mapping: Mapping[Any, Any], path: Path, tree: bool | None) -> dict[Any, Any]:
         pair_name = next((mapping[k] for k in _PAIR_NAMES if isinstance(mapping.get(k), str)), None)
         after: dict[Any, Any] = {}
         for key, value in mapping.items():
             named = pair_name if pair_name and key in _PAIR_VALUES else key
-            new_key = self._key(key, path, field) if isinstance(key, str) else key
+            new_key = self._key(key, path) if isinstance(key, str) else key
             if new_key in after:
                 raise ScrubError(
                     f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
                     where=path_of(path),
                 )
             step = new_key if isinstance(new_key, str) else str(new_key)
-            below = _below(field, str(key)) if self.ours else _Field.UNKNOWN
+            below = _below(tree, str(key), value)
             after[new_key] = self.value(value, (*path, step), str(named), below)
         return after
 
-    def _key(self, key: str, path: Path, field: _Field) -> str:
+    def _key(self, key: str, path: Path) -> str:
         """A key in our tables is ours; every other one is text, and may name private things."""
-        is_ours = self.ours and key in _OWN_KEYS
+        is_ours = key in _OWN_KEYS
         return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
 
     def _name(self, value: str, path: Path) -> str:
@@ -339,13 +321,13 @@ class _Walk:
         return scrubbed.text
 
     def _sequence(
-        self, items: list[Any], path: Path, named: str | None, field: _Field
+        self, items: list[Any], path: Path, named: str | None, tree: bool | None
     ) -> list[Any]:
         """In `["--token", "x"]` the flag names what follows it."""
         after = []
         flag = named
         for index, item in enumerate(items):
-            after.append(self.value(item, (*path, index), flag, field))
+            after.append(self.value(item, (*path, index), flag, tree))
             is_flag = isinstance(item, str) and item.startswith("-") and " " not in item
             flag = item.lstrip("-") if is_flag and "=" not in item else named
         return after
@@ -358,12 +340,6 @@ class _Walk:
             and not self.scrubber.is_kept(value)
         ):
             return self._whole(value, kind, path)
-        inner = _inner_document(value)
-        if inner is not None:
-            before = self.account.counts.total()
-            scrubbed = self.value(inner, (*path, "(json)"), named)
-            if self.account.counts.total() > before:
-                value = json.dumps(scrubbed, ensure_ascii=False)
         text = self._text(value, path)
         return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
@@ -406,46 +382,32 @@ class _Walk:
         return scrubbed.text
 
 
-def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> None:
-    _Walk(scrubber, learning=True, ours=ours, account=Account()).value(document, (), None)
+def learn_document(scrubber: Scrubber, document: Any) -> None:
+    """Of a document of ours."""
+    _Walk(scrubber, learning=True, account=Account()).value(document, (), None)
 
 
 def scrub_document(
-    scrubber: Scrubber,
-    document: Any,
-    account: Account | None = None,
-    *,
-    within: str = "",
-    ours: bool = False,
+    scrubber: Scrubber, document: Any, account: Account | None = None, *, within: str = ""
 ) -> Any:
     """The same document with private keys and values replaced, of which `account` takes note;
     places begin with `within`.
     """
-    walk = _Walk(scrubber, learning=False, ours=ours, account=account or Account())
+    walk = _Walk(scrubber, learning=False, account=account or Account())
     return walk.value(document, (within,) if within else (), None)
 
 
-def _below(field: _Field, key: str) -> _Field:
-    """What stands under `key`, inside of something that is `field`."""
+def _below(tree: bool | None, key: str, value: object) -> bool | None:
+    """Whether what stands under `key` is kept with everything below, or searched with it."""
     if key in PATHS:
-        return _Field.SEARCHED
-    if key in KEPT_TREES and not (field is _Field.SEARCHED and key not in _ORACLES):
-        return _Field.KEPT
-    if field is _Field.KEPT:
-        return _Field.KEPT
-    if key in SEARCHED_TREES or field is _Field.SEARCHED:
-        return _Field.SEARCHED
-    return _Field.NAME if key in NAMES else _Field.UNKNOWN
-
-
-def _inner_document(value: str) -> Any:
-    stripped = value.strip()
-    if not (stripped[:1] + stripped[-1:] in {"{}", "[]"} and len(stripped) > 2):
-        return None
-    try:
-        return json.loads(stripped)
-    except ValueError:
-        return None
+        return False
+    if key in KEPT_TREES and (tree is not False or key in _ORACLES):
+        return True
+    if tree is None and key in SEARCHED_TREES:
+        return False
+    texts = value if isinstance(value, list) else [value]
+    is_name = key in NAMES and all(isinstance(text, str) for text in texts)
+    return True if tree is None and is_name else tree
 
 
 def _is_numeric(value: str) -> bool:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
 from urllib.parse import quote, quote_plus, unquote
 
 from aorta.core.errors import UsageError
@@ -22,14 +21,24 @@ LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML e
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
+
+
+def _raw(text: str) -> bytes:
+    """Also of bytes that are no UTF-8, and of half a pair that a JSON document names."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 SPELLINGS: tuple[Callable[[str], str], ...] = (
     str,
     lambda text: json.dumps(text)[1:-1],
     lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
-    quote,
-    lambda text: quote(text, safe=""),
-    quote_plus,
+    lambda text: quote(_raw(text)),
+    lambda text: quote(_raw(text), safe=""),
+    lambda text: quote_plus(_raw(text)),
     html.escape,
     lambda text: text.replace("/", "\\/"),
     lambda text: text.replace(" ", "\\ "),
@@ -118,6 +127,7 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
 
 
 _BEGINNING = 32  # characters of a value
+_SHORTEST_NAME = 4  # letters of a host's name that is looked for without its domain
 _SHORTEST = 6  # characters of a secret that is looked for where nothing announces it
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
@@ -136,7 +146,10 @@ class KnownValues:
             return
         self._added.add((kind, value))
         if kind in (Kind.HOST, Kind.USER):
-            for name in dict.fromkeys((value, value.partition(".")[0])):
+            # `api` of `api.acme.com` is a word of every log.
+            first = value.partition(".")[0]
+            is_word = first.isalpha() and len(first) < _SHORTEST_NAME and first != value
+            for name in dict.fromkeys((value, value if is_word else first)):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
                     words = self._hosts if kind is Kind.HOST else self._users
                     words.add(folded(name) if kind is Kind.HOST else name, (kind, name))
@@ -175,7 +188,7 @@ class KnownValues:
 
 def _in_bytes(value: str) -> Iterator[str]:
     """How the value looks in the middle of bytes that are written as base64 or hexadecimal."""
-    data = value.encode("utf-8", "surrogateescape")
+    data = _raw(value)
     yield from (data.hex(), data.hex().upper())
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
@@ -218,35 +231,19 @@ class _Words:
         for word in sorted(self._words, key=len, reverse=True):
             self._begun.setdefault(word if self._is_name else word[:_BEGINNING], []).append(word)
         # Behind the first character, where it does not keep `re` from skipping to one that fits.
-        before = "(?<![A-Za-z0-9].)" if self._is_name else ""
-        by_first: dict[str, list[str]] = {}
-        for key in self._begun:
-            by_first.setdefault(key[0], []).append(key[1:])
-        branches = (re.escape(c) + before + _any_of(rest) for c, rest in by_first.items())
-        after = "(?![A-Za-z0-9])" if self._is_name else ""
-        return re.compile(f"(?:{'|'.join(branches)}){after}", re.DOTALL)
+        before, after = ("(?<![A-Za-z0-9].)", "(?![A-Za-z0-9])") if self._is_name else ("", "")
+        return re.compile(f"{_any_of(self._begun, before)}{after}", re.DOTALL)
 
 
-def _any_of(words: Iterable[str]) -> str:
+def _any_of(words: Iterable[str], behind_first: str = "") -> str:
     """One expression for all of them, the longest first, that shares their beginnings."""
-    left = sorted(set(words), reverse=True)
-    branches: list[str] = []
-    for first, group in groupby(left, key=lambda word: word[:1]):
-        together = list(group)
-        if not first:
-            branches.append("")
-        elif len(together) == 1:
-            branches.append(re.escape(together[0]))
-        else:
-            shared = _shared_beginning(together[0], together[-1])
-            branches.append(re.escape(shared) + _any_of(word[len(shared) :] for word in together))
+    rest: dict[str, list[str]] = {}
+    for word in sorted(set(words), reverse=True):
+        rest.setdefault(word[:1], []).append(word[1:])
+    branches = [
+        first and re.escape(first) + behind_first + _any_of(left) for first, left in rest.items()
+    ]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
-
-
-def _shared_beginning(first: str, last: str) -> str:
-    """Of all words in a sorted list, given its ends."""
-    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
-    return first[: min(len(first), len(last)) if length is None else length]
 
 
 # What a value hides behind

@@ -96,10 +96,14 @@ others         [a-z]{2,12}_(?:live|[aops]at|sec|secret|apikey|tkn|pw)_(?=[A-Za-z
 # The bounds keep a text that only begins like one, again and again, from taking long.
 _JWT = r"eyJ[A-Za-z0-9_\-]{8,4096}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"
 _TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no key is shorter
+# Also the end of one whose beginning stands in the part of a log that is left out.
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----"
     r"(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
     r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)"
+    r"|^(?:[ \t]*[A-Za-z0-9+/]{40,128}\r?\n){1,200}(?:[ \t]*[A-Za-z0-9+/=]{1,128}\r?\n)?"
+    r"[ \t]*-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----",
+    re.MULTILINE,
 )
 _SHORTEST_DRAWN = 20
 _RUN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]{{{_SHORTEST_DRAWN},}}(?![A-Za-z0-9])")

@@ -40,7 +40,6 @@ _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files 
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
 _CONTEXT = 40
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
-_CHARACTERS_OF_ONE = 100  # take as much memory as a finding
 _WRITTEN = frozenset(
     {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 )
@@ -128,7 +127,6 @@ class _Found(NamedTuple):
 
     findings: list[SecretSpan]
     decoded: _Decoded | None
-    plain: str | None = None  # of a text with colours: the same without them, where it is known
 
 
 class Scrubber:
@@ -163,8 +161,7 @@ class Scrubber:
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        without_colours = _without_colours(text)
-        plain = Text(without_colours)
+        plain = Text(_without_colours(text))
         found = self._look(plain, code)
         if code:
             found = found._replace(findings=list(_outside_of_code(plain, found.findings)))
@@ -172,11 +169,9 @@ class Scrubber:
             self.remember(kind, value)
         for user in paths.users_in(plain):
             self.remember(Kind.USER, user)
-        kept = without_colours if without_colours is not text else None
-        size = len(found.findings) + len(kept or "") // _CHARACTERS_OF_ONE
-        if size < self._room:
-            self._room -= size
-            self._learnt[hash(text), len(text), code] = found._replace(plain=kept)
+        if len(found.findings) < self._room:
+            self._room -= len(found.findings)
+            self._learnt[hash(text), len(text), code] = found
 
     def remember(self, kind: Kind, value: str) -> None:
         if value in self._keep or (kind in _MISTAKEN and value in self._names):
@@ -193,9 +188,8 @@ class Scrubber:
     def name(self, value: str, *, where: str) -> Scrubbed:
         """A name that we gave: only the user's patterns, known secrets and keys by shape go."""
         found = [*patterns_in(value, self._patterns)]
-        if self.rules.detect:
-            found += known_keys_in(value)
-            found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
+        found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
+        found += known_keys_in(value) if self.rules.detect else ()
         return self._without(value, where, without_overlap(found, value))
 
     def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
@@ -246,7 +240,7 @@ class Scrubber:
 
     def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
-        plain = found.plain or _without_colours(text)
+        plain = _without_colours(text)
         yield from self._in_decoded(found.decoded)
         yield from filter(self._may_go, found.findings)
         yield from filter(self._may_go, self._known.found_in(plain))

@@ -86,9 +86,9 @@ PUBLIC_DOMAINS = words(
 NOBODY = words(
     "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
     "runner nobody test build host node worker master head login compute server client none null "
-    "unknown default local docker container jenkins data home public shared git daemon bin sys "
-    "www-data ec2-user vagrant slurm ray rank leader agent all any self true false gpu cpu cuda "
-    "rocm linux python aorta torch"
+    "unknown default local docker container jenkins data docs proxy registry storage metrics home "
+    "public shared git daemon bin sys www-data ec2-user vagrant slurm ray rank leader agent all "
+    "any self true false gpu cpu cuda rocm linux python aorta torch"
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
@@ -189,6 +189,8 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
 def may_announce_secret(name: str) -> bool:
     """The value of this name is a secret if it also looks like one: `key`, `auth`, `session`."""
     words = _words(name)
+    if words[-2:] == ["key", "id"]:
+        return True  # it says whose key it is
     if not words or name in _NOT_SECRETS or words[-1] in POINTS_AT_A_SECRET:
         return False
     return not SECRET_IF_DENSE.isdisjoint(words)

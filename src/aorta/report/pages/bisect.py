@@ -11,7 +11,6 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.report.charts import Curve
 from aorta.report.page import (
-    Block,
     Command,
     FactRows,
     Figure,
@@ -19,20 +18,19 @@ from aorta.report.page import (
     Listing,
     Page,
     Section,
-    Table,
     TextLine,
     Tone,
-    Words,
 )
 from aorta.report.pages.common import (
+    culprits_section,
     list_section,
     missing_result,
-    moment,
     seen_outcomes,
     state_words,
     table_section,
     trials_section,
     usual_facts,
+    words_section,
 )
 from aorta.report.run_reader import Document, OpenedRun, Trial, read_json, read_tail
 
@@ -196,35 +194,10 @@ def _spent(result: Document) -> list[tuple[str, object]]:
 
 
 def _culprits(result: Document) -> list[Section]:
-    """The commit card; where there are many candidates, a table of them."""
-    culprits = result.rows("culprits")
-    if not culprits:
-        return []
-    keys = ("package", "bad", "title", "author", "date")
-    blocks: list[Block] = [FactRows(_card(culprit)) for culprit in culprits[:3]]
-    if len(culprits) > 3:
-        listed = [[culprit.text(key) for key in keys] for culprit in culprits]
-        blocks = [Table(["package", "commit", "title", "author", "date"], listed)]
-    if partner := result.section("partner"):
-        other = f"{partner.text('package')} {partner.text('commit')}"
-        blocks.append(Words([f"It fails only together with {other}."]))
-    return [Section("The culprit" if len(culprits) == 1 else "The candidates", blocks)]
-
-
-def _card(culprit: Document) -> list[tuple[str, object]]:
-    names = (
-        ("Package", "package"),
-        ("Title", "title"),
-        ("Commit", "commit"),
-        ("Last good", "good"),
-        ("First bad", "bad"),
-        ("Author", "author"),
-        ("Date", "date"),
-        ("Merge", "merge"),
-        ("Address", "url"),
-    )
-    said = [(name, culprit.text(key)) for name, key in names]
-    return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
+    culprits, partner = result.rows("culprits"), result.section("partner")
+    other = f"It fails only together with {partner.text('package')} {partner.text('commit')}."
+    title = "The culprit" if len(culprits) == 1 else "The candidates"
+    return [*culprits_section(title, culprits), *words_section("Its partner", partner and other)]
 
 
 def _logs(run: OpenedRun) -> list[Section]:

@@ -113,6 +113,25 @@ def table_section(
     return [Section(title, [Table(heads, rows, numeric)], open=open)] if rows else []
 
 
+def culprits_section(title: str, culprits: Sequence[Document]) -> list[Section]:
+    """The changes that a bisection found, a row each; what is known of none is no column."""
+    named = {"change": "commit", "last good": "good", "first bad": "bad", "merge": "merge"}
+    named |= {"title": "title", "author": "author", "date": "date", "address": "url"}
+    columns = {"package": "package"} | {
+        head: key for head, key in named.items() if any(c.text(key) for c in culprits)
+    }
+    rows = [
+        [moment(c.text(key)) if key == "date" else c.text(key) for key in columns.values()]
+        for c in culprits
+    ]
+    return table_section(title, list(columns), rows)
+
+
+def words_section(title: str, said: object) -> list[Section]:
+    """A paragraph under its title; nothing said is no section."""
+    return [Section(title, [Words([str(said)])])] if said else []
+
+
 def list_section(title: str, lines: Iterable[object]) -> list[Section]:
     """A point for each line; a list of nothing is no section."""
     said = [str(line) for line in lines]

@@ -18,7 +18,6 @@ from aorta.report.page import (
     Listing,
     Page,
     Section,
-    Table,
     TextLine,
     Tone,
 )
@@ -39,12 +38,12 @@ from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_li
 
 _MOST_LINES = 400
 _MARKS = {
-    "accepted": ("yes", "accepted: still fails"),
-    "rejected": ("no", "rejected: no longer fails"),
-    "other": ("overtaken", "overtaken: fails, but a smaller one had been accepted by then"),
-    "error": ("not decided", "not decided: could not be told"),
+    "accepted": "accepted: still fails",
+    "rejected": "rejected: no longer fails",
+    "other": "overtaken: fails, but a smaller one had been accepted by then",
+    "error": "not decided: could not be told",
 }
-"""What became of a candidate, by its mark: in the table, and in the legend."""
+"""What became of a candidate, by its mark."""
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -161,17 +160,11 @@ def picture_of(tracks: Sequence[AxisTrack]) -> Figure | None:
         dots += share
     marks = [mark for mark in _MARKS if mark in {"accepted", "rejected", *(m for *_, m in dots)}]
     placed = [(mark, [(n, size) for n, size, m in dots if m == mark]) for mark in marks]
-    table = Table(
-        ["axis", "after trial", "value", "accepted"],
-        [[t.name, n, f"{size:g}", _MARKS[m][0]] for t in tracks for n, size, m in t.tried],
-        frozenset({1, 2}),
-    )
     return Figure(
         "How each axis shrank, in percent of its start on a logarithmic scale",
         Curve(placed, "trial", lines, unit=" %", log=True).draw,
         "; ".join(track.says for track in drawn),
-        table,
-        [(mark, _MARKS[mark][1]) for mark in marks],
+        [(mark, _MARKS[mark]) for mark in marks],
     )
 
 

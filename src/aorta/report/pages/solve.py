@@ -24,14 +24,15 @@ from aorta.report.page import (
 )
 from aorta.report.pages import reduce
 from aorta.report.pages.common import (
+    culprits_section,
     list_section,
     listed,
-    moment,
     next_section,
     rate,
     seconds,
     table_section,
     usual_facts,
+    words_section,
 )
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
@@ -100,7 +101,7 @@ def page(run: OpenedRun) -> Page:
             *_culprits(result, run),
             *_cure(result),
             *_divergence(result),
-            *_words("A node or the job", result.section("isolation").text("sentence")),
+            *words_section("A node or the job", result.section("isolation").text("sentence")),
             *next_section(result, "What to do now"),
             *list_section("What was not found out", result.array("not_found_out")),
             *([Section("How it shrank", [shrinking])] if shrinking else []),
@@ -114,10 +115,6 @@ def page(run: OpenedRun) -> Page:
 def _listing(title: str, name: str, lines: Sequence[object]) -> list[Section]:
     shown = [TextLine(str(line)) for line in lines]
     return [Section(title, [Listing(name, shown)])] if shown else []
-
-
-def _words(title: str, said: str) -> list[Section]:
-    return [Section(title, [Words([said])])] if said else []
 
 
 def _strip(run: OpenedRun) -> Figure | None:
@@ -209,32 +206,21 @@ def _cure(result: Document) -> list[Section]:
     chance = cure.number("p")
     luck = f" The chance that this is luck: {chance:.2g}." if chance is not None else ""
     said = f"{names}, seen to work on the {cure.text('verified_on')} workload.{luck}"
-    return _words("What makes it stop", said)
+    return words_section("What makes it stop", said)
 
 
 def _culprits(result: Document, run: OpenedRun) -> list[Section]:
-    culprits = [
-        [
-            *(c.text(key) for key in ("package", "bad", "title", "author")),
-            moment(c.text("date")),
-        ]
-        for c in result.rows("culprits")
-    ]
-    sure = result.number("confidence")
+    culprits, sure = result.rows("culprits"), result.number("confidence")
     is_range = result.text("bisect_status") == "range"
     one = f": one of {len(culprits)} changes" if is_range else ""
     title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
-    heads = ["package", "change", "title", "author", "date"]
-    patch = [str(line) for line in run.documents.array("patch")]
-    if not culprits or not patch:
-        return table_section(title, heads, culprits)
     marks = {"+": "added", "-": "removed"}
-    lines = [
+    patch = [
         TextLine(line, mark="" if line[:3] in {"+++", "---"} else marks.get(line[:1], ""))
-        for line in patch
+        for line in map(str, run.documents.array("patch") if culprits else ())
     ]
-    shown = Section("What it changed", [Listing("culprit.diff", lines)])
-    return [*table_section(title, heads, culprits), shown]
+    shown = [Section("What it changed", [Listing("culprit.diff", patch)])] if patch else []
+    return [*culprits_section(title, culprits), *shown]
 
 
 def _divergence(result: Document) -> list[Section]:
@@ -242,7 +228,7 @@ def _divergence(result: Document) -> list[Section]:
     first = found.section("first") or found.section("first_nonfinite")
     place = f" at {first.text('file')}:{first.text('line')}" if first.text("file") else ""
     said = f"{first.text('op')}{place}, step {first.text('step')}" if first else ""
-    return _words("Where the numbers part", said)
+    return words_section("Where the numbers part", said)
 
 
 def _stages(stages: list[Document]) -> list[Section]:
