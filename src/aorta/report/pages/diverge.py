@@ -21,7 +21,7 @@ from aorta.report.page import (
     Tone,
     Words,
 )
-from aorta.report.pages.common import list_section, table_section, usual_facts
+from aorta.report.pages.common import list_section, usual_facts
 from aorta.report.run_reader import Document, OpenedRun, read_json
 
 _MOST_POINTS = 2000
@@ -176,6 +176,25 @@ def _history(result: Document) -> list[Section]:
         ]
         for one in result.rows("history")
     ]
+    if not history:
+        return []
     heads = ["module", "step", "activation", "its norm", "gradient", "its norm"]
-    title = "How large the numbers were before"
-    return table_section(title, heads, history, frozenset(range(1, 6)))
+    marks = [
+        (
+            mark,
+            [
+                (one.number("step") or 0.0, size.number("max") or 0.0)
+                for one in result.rows("history")
+                if (size := one.section(kind))
+            ],
+        )
+        for kind, mark in zip(kinds, ("clean", "other"), strict=True)
+    ]
+    figure = Figure(
+        "The largest activation and gradient of each module, on a logarithmic scale",
+        Curve(marks, "step", log=True).draw,
+        "the largest activation and gradient of each module, step by step",
+        legend=[("clean", "an activation"), ("other", "a gradient")],
+    )
+    table = Table(heads, history, frozenset(range(1, 6)))
+    return [Section("How large the numbers were before", [figure, table])]
