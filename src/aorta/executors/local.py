@@ -23,7 +23,7 @@ from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, trial_end
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
-from aorta.executors.warm import MARK, WarmStarts
+from aorta.executors.warm import WarmStarts
 from aorta.runtimes.engine import shown_devices
 from aorta.runtimes.launch import Launch, launch_for
 from aorta.runtimes.owner import started
@@ -167,9 +167,12 @@ class LocalExecutor:
         if not line.endswith(b"\n"):
             self._supervisor_died(slot)
         elif slot.trial is not None and slot.launch is not None:
-            end = trial_end(slot.trial, slot.launch, json.loads(line), self._host)
-            self._ended.append(self._warm_starts.ended(end))
+            self._end(slot.trial, slot.launch, json.loads(line))
             slot.trial = slot.launch = None
+
+    def _end(self, trial: TrialSpec, launch: Launch, response: Mapping[str, Any]) -> None:
+        end = trial_end(trial, launch, response, self._host)
+        self._ended.append(end if trial.start is Start.COLD else self._warm_starts.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
@@ -177,14 +180,11 @@ class LocalExecutor:
         self._close_slot(slot)
         if trial is None or launch is None:
             return
-        _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}", f"{MARK}={slot.process.pid}")
+        # Its own variable, and that of the fork server that it may have come from.
+        _kill_by_variable("AORTA_TRIAL_DIR", trial.trial_dir, slot.process.pid)
         clean_up(launch.cleanup)
-        response = {
-            "started_at": time.time(),
-            "lost": "the process that kept this trial was killed",
-        }
-        end = trial_end(trial, launch, response, self._host)
-        self._ended.append(self._warm_starts.ended(end))
+        lost = "the process that kept this trial was killed"
+        self._end(trial, launch, {"started_at": time.time(), "lost": lost})
 
 
 def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
@@ -197,9 +197,9 @@ def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
     return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
 
-def _kill_by_variable(*assignments: str) -> None:
-    """Every process with one of these variables, and what they started just before."""
-    wanted = {assignment.encode() for assignment in assignments}
+def _kill_by_variable(name: str, *values: object) -> None:
+    """Every process with one of these values, and what they started just before."""
+    wanted = {f"{name}={value}".encode() for value in values}
     deadline = time.monotonic() + _BECOMING
     again = True
     while again and time.monotonic() < deadline:

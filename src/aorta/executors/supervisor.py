@@ -32,7 +32,7 @@ from aorta.executors.evidence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from aorta.executors.warm import ForkServers
 
@@ -118,23 +118,15 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         process_tree.adopt_orphans()
-        self._servers: ForkServers | None = None
-
-    @property
-    def servers(self) -> ForkServers:
-        if self._servers is None:
-            from aorta.executors.warm import ForkServers
-
-            self._servers = ForkServers()
-        return self._servers
+        self.servers: ForkServers | None = None
 
     def drain_wakeups(self) -> None:
         with suppress(BlockingIOError):
             os.read(self.wake, 4096)
 
     def close(self) -> None:
-        if self._servers is not None:
-            self._servers.close()
+        if self.servers is not None:
+            self.servers.close()
 
 
 class SupervisedTrial:
@@ -210,7 +202,9 @@ class SupervisedTrial:
             limit = self.request["max_log_bytes"]
             self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:
-            return self._start_warm(*write_ends) or self._start_cold(*write_ends)
+            return self._start_warm(*write_ends) or process_tree.start(
+                self.request["argv"], self._variables(), self.request["cwd"], *write_ends
+            )
         finally:
             for write_end in write_ends:
                 os.close(write_end)
@@ -224,19 +218,23 @@ class SupervisedTrial:
         warm, owner = self.request.get("warm"), self.owner.descriptor
         if not warm or owner is None:
             return None
+        if self.supervisor.servers is None:
+            from aorta.executors.warm import ForkServers
+
+            self.supervisor.servers = ForkServers()
         fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
         pid, saved, server = fork or (None, 0.0, "")
         self.began = time.monotonic() - saved
         self.response |= {"started_at": time.time(), "saved": saved, "server": server}
         return pid
 
-    def _start_cold(self, stdout: int, stderr: int) -> int:
-        env, file = self.request["env"], self.request.get("watch_imports")
-        if file:
+    def _variables(self) -> Mapping[str, str] | Callable[[], Mapping[str, str]]:
+        env: Mapping[str, str] = self.request["env"]
+        if file := self.request.get("watch_imports"):
             from aorta.executors.warm import watched
 
-            env = partial(watched, env, file)
-        return process_tree.start(self.request["argv"], env, self.request["cwd"], stdout, stderr)
+            return partial(watched, env, file)
+        return env
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""

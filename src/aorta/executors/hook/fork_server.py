@@ -1,10 +1,10 @@
 """A fork server: the user's interpreter with the user's libraries imported, in the program's
 directory and with its variables. Each trial is a fork of it that runs the program.
 
-Run as `python fork_server.py DESCRIPTOR`. Requests and responses are JSON lines. The first request
-says what to import; the response how long that took, or why no trial may come from here. Each
-further one asks for a trial and brings its two output descriptors; the response is its pid. A trial
-is forked twice: the supervisor, which adopts orphans, becomes its parent. Python 3.9 or later.
+Run as `python fork_server.py DESCRIPTOR FRONT MODULE...`, it imports the modules and says how long
+that took, or why no trial may come from here. Each message behind that asks for a trial and brings
+its two output descriptors; the answer is its pid. Messages are JSON. A trial is forked twice: the
+supervisor, which adopts orphans, becomes its parent. Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -26,21 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-MARK = "AORTA_FORK_SERVER"  # in the environment that /proc shows of this process and its forks
-
-
-def receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    data, descriptors, _, _ = socket.recv_fds(line, 1 << 16, 2)
-    while not data.endswith(b"\n"):
-        more = line.recv(1 << 16)
-        if not more:
-            os._exit(0)
-        data += more
-    return json.loads(data), list(descriptors)
-
-
-def respond(line: socket.socket, content: Mapping[str, Any]) -> None:
-    line.sendall(json.dumps(content).encode() + b"\n")
 
 
 def import_libraries(names: list[str]) -> str:
@@ -59,11 +44,9 @@ def import_libraries(names: list[str]) -> str:
     os.waitpid(pid, 0)
     if len(os.listdir("/proc/self/task")) > 1:
         return "an import leaves a thread running"
-    for number in os.listdir("/proc/self/fd"):
-        place = os.path.realpath("/proc/self/fd/" + number)
-        if place.startswith(("/dev/nv", "/dev/kfd")):
-            return "an import leaves " + place + " open"
-    return ""
+    opened = (os.path.realpath("/proc/self/fd/" + number) for number in os.listdir("/proc/self/fd"))
+    has_gpu = any(place.startswith(("/dev/nv", "/dev/kfd")) for place in opened)
+    return "an import leaves a GPU open" if has_gpu else ""
 
 
 def become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
@@ -122,21 +105,21 @@ def _run_script(script: str) -> None:
 def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
-    os.environ.pop(MARK, None)
-    libraries, _ = receive(line)
-    sys.path[0] = libraries["front"]
+    sys.path[0] = sys.argv[2]
     began = time.monotonic()
-    unfit = import_libraries(libraries["modules"])
-    respond(line, {"seconds": time.monotonic() - began, "unfit": unfit})
+    unfit = import_libraries(sys.argv[3:])
+    line.send(json.dumps({"seconds": time.monotonic() - began, "unfit": unfit}).encode())
     while True:
-        trial, descriptors = receive(line)
+        data, descriptors, _, _ = socket.recv_fds(line, 1 << 22, 2)
+        if not data:
+            os._exit(0)
         if os.fork() == 0:
             if os.fork():
                 os._exit(0)
-            become(trial, descriptors)
-            respond(line, {"pid": os.getpid()})
+            become(json.loads(data), list(descriptors))
+            line.send(b"%d" % os.getpid())
             line.close()
-            return run_program(trial)
+            return run_program(json.loads(data))
         os.wait()
         for number in descriptors:
             os.close(number)

@@ -31,36 +31,32 @@ class _Observer:
         if event != "import" or os.getpid() != self.pid or not self.variables:
             return
         try:
-            at, is_its_own = _import_of_the_program()
-            if is_its_own and dict(os.environ) != self.variables:
+            frame: FrameType | None = sys._getframe(1)
+            below = ""  # the file whose code the program's top level has called
+            while frame is not None and not _is_the_top(frame):
+                below, frame = frame.f_code.co_filename, frame.f_back
+            if frame is None or not (below == "" or below.startswith("<frozen importlib")):
+                return
+            if not below and dict(os.environ) != self.variables:
                 self.variables.clear()
-            elif is_its_own or at == self.at:
-                self.at = at
-                name = "\n" + "".join(str(arguments[0]).split()) if is_its_own else ""
+            elif not below or frame.f_lasti == self.at:
+                self.at = frame.f_lasti
+                name = "" if below else "\n" + "".join(str(arguments[0]).split())
                 os.write(self.file, ("%s %.4f" % (name, monotonic())).encode("utf-8", "replace"))
         except Exception:
             pass  # raised here, it would forbid the import
 
 
-def _import_of_the_program() -> tuple[int, bool]:
-    """Which instruction of the program's top level imports, and whether it is its own import or one
-    that the imported module does; -2 where a function of the program imports."""
-    frame: FrameType | None = sys._getframe(2)
-    below = ""
-    while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
-            by_import = below == "" or below.startswith("<frozen importlib")
-            return (frame.f_lasti, below == "") if by_import else (-2, False)
-        below, frame = frame.f_code.co_filename, frame.f_back
-    return -2, False
+def _is_the_top(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
 
 _pid, _, _file = os.environ.pop("AORTA_IMPORTS", "").partition(":")
-_path = os.environ.pop("AORTA_IMPORTS_PYTHONPATH", "")  # `=` and what PYTHONPATH was, if anything
 if _pid:
-    os.environ.pop("PYTHONPATH", None)
-    if _path:
-        os.environ["PYTHONPATH"] = _path[1:]
+    # This directory came before whatever was there: behind a separator, if anything was.
+    _, _was_set, os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)
+    if not _was_set:
+        del os.environ["PYTHONPATH"]
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
     sys.path_importer_cache.pop(HERE, None)
     if int(_pid) == os.getpid():
