@@ -231,9 +231,9 @@ class SupervisedTrial:
     def _variables(self) -> Mapping[str, str] | Callable[[], Mapping[str, str]]:
         env: Mapping[str, str] = self.request["env"]
         if file := self.request.get("watch_imports"):
-            from aorta.executors.warm import watched
+            from aorta.executors.warm import hooked
 
-            return partial(watched, env, file)
+            return partial(hooked, env, file)
         return env
 
     def _attend(self, pid: int) -> None:

@@ -19,6 +19,7 @@ import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from aorta.executors import process_tree
 if TYPE_CHECKING:
     from aorta.runtimes.launch import Launch
 
-HOOK = Path(__file__).parent / "hook"
+HOOK = str(Path(__file__).parent / "hook")
 _OWN = frozenset({"AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES"})
 # Libraries read these when they are loaded.
 _OF_LIBRARIES = re.compile(
@@ -60,11 +61,10 @@ def python_command(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> di
     is_module = len(rest) > 1 and rest[0] == "-m"
     if interpreter is None or not rest or not (is_module or (cwd / rest[0]).is_file()):
         return None
+    named = options + 1 + is_module
     return {
-        "interpreter": [interpreter, *words[1:options]],
-        "script": "" if is_module else rest[0],
-        "module": rest[1] if is_module else "",
-        "arguments": rest[2:] if is_module else rest[1:],
+        "program": [interpreter, *words[1:named]],
+        "arguments": words[named:],
         "env": dict(env),
         "cwd": str(cwd),
         # The directory that Python puts before all others on its path.
@@ -97,7 +97,7 @@ class WarmStarts:
         command = python_command(launch.argv, env, launch.cwd.absolute()) if here else None
         if command is None:
             return {}
-        key = json.dumps([command[part] for part in ("cwd", "interpreter", "script", "module")])
+        key = json.dumps([command["cwd"], command["program"]])
         if key not in self._modules and not any(key == one for one, _ in self._watched.values()):
             self._watched[trial.id] = key, trial.trial_dir / "imports.txt"
             return {"watch_imports": str(trial.trial_dir / "imports.txt")}
@@ -129,10 +129,10 @@ def read_imports(file: Path) -> tuple[list[str], float]:
     return [row[0] for row in rows], sum(float(row[-1]) - float(row[1]) for row in rows)
 
 
-def watched(env: Mapping[str, str], file: str) -> dict[str, str]:
-    """The variables with which this process, become a Python, finds the hook that writes `file`."""
-    path = os.pathsep.join([str(HOOK), *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])
-    return {**env, "PYTHONPATH": path, "AORTA_IMPORTS": f"{os.getpid()}:{file}"}
+def hooked(env: Mapping[str, str], what: str) -> dict[str, str]:
+    """The variables with which this process, become a Python, finds the hook and does `what`."""
+    path = os.pathsep.join([HOOK, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])
+    return {**env, "PYTHONPATH": path, "AORTA_HOOK": f"{os.getpid()}:{what}"}
 
 
 @dataclass(eq=False)
@@ -174,7 +174,8 @@ class ForkServers:
                     raise ValueError(about["unfit"])
                 self._open[name].saved = about["seconds"]
             server = self._open[name] = self._open.pop(name)
-            data = json.dumps({**trial, "supervisor": os.getpid()}).encode()
+            asked = {"env": trial["env"], "arguments": trial["arguments"]}
+            data = json.dumps({**asked, "supervisor": os.getpid()}).encode()
             socket.send_fds(server.line, [data], streams)
             return server.answer(_FORK_SECONDS), server.saved, f"{os.getpid()}-{server.pid}"
         except InterruptedError:
@@ -194,12 +195,12 @@ class ForkServers:
             self._close(next(iter(self._open)))
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a message is whole
         with theirs, open(os.devnull, "wb") as nothing:  # noqa: PTH123 - a descriptor is wanted
-            number, null = str(theirs.fileno()), nothing.fileno()
-            program = [*trial["interpreter"], str(HOOK / "fork_server.py"), number]
-            program += [trial["front"], *modules]
+            line, null = theirs.fileno(), nothing.fileno()
+            wanted = json.dumps({"line": line, "front": trial["front"], "modules": modules})
             # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
             env = {**trial["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
-            pid = process_tree.start(program, env, trial["cwd"], null, null, keep=theirs.fileno())
+            program, env_of_it = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
+            pid = process_tree.start(program, env_of_it, trial["cwd"], null, null, keep=line)
         process_tree.add_helper(pid)
         self._open[name] = _Server(pid, ours)
 
