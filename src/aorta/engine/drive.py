@@ -325,7 +325,7 @@ class Engine:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        if end.imports is not None:
+        if self._warmth.is_watching:
             left = sum(each.judge.needs(each.tally) for each in self._open.values())
             self._say(self._warmth.proposal(end.imports, end.duration, left))
         self._settle_if_sure(state)

@@ -228,8 +228,13 @@ class Warmth:
     _calibrated: bool = False
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether no trial has said yet what its imports take."""
+        return self.asked is not None and self._imports is None
+
     def start_for(self, point: Point) -> Start:
-        if self.asked is None or self.dropped or (not self.asked and self._imports is not None):
+        if self.dropped or not (self.asked or self.is_watching):
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -276,12 +281,12 @@ class Warmth:
     def _cold_of(self, point: Point) -> Tally:
         return self._cold.get(point.config_key, Tally())
 
-    def proposal(self, imports: float, duration: float, left: int) -> str:
+    def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports is not None:
+        if self._imports is not None or (imports is None and self.asked):
             return ""
-        self._imports = imports
+        self._imports = imports = imports or 0.0  # none were seen: this is no Python program
         if self.asked or imports < max(_WORTH, _SHARE * duration):
             return ""
         saves = f"about {show_duration(left * imports)}" if left > 1 else "most of that in each"
