@@ -36,7 +36,7 @@ from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
 from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 from aorta.executors.evidence import SHARED
-from aorta.executors.messages import unreported
+from aorta.executors.local import unreported
 
 _HEARTBEAT = 0.5
 _PATIENCE = 30.0  # seconds for what was cancelled to end

@@ -2,6 +2,8 @@
 
 The executor sends requests to its supervisors and turns responses into `TrialEnd`. Supervisors
 start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
+Workers of Slurm and tasks of Ray run their trials with it too, wherever they are: standard library
+only.
 """
 
 import json
@@ -12,22 +14,21 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Start, TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, trial_end
+from aorta.core.trial import Match, Resources, Start, StreamEnd, TrialEnd, TrialSpec
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
-from aorta.executors.warm import WarmStarts
-from aorta.runtimes.engine import shown_devices
-from aorta.runtimes.launch import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for, metric_file_of
 from aorta.runtimes.owner import started
 
+GRACE_SECONDS = 5.0
+MAX_LOG_BYTES = 256 * 1024 * 1024
 _CLOSE_PATIENCE = 20.0
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
 
@@ -54,6 +55,7 @@ class LocalExecutor:
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         warm: bool | None = None,
+        launch: Callable[[TrialSpec], Launch] = launch_for,
     ) -> None:
         """`warm`: trials may be forked from a process that has imported their libraries; False: it
         is only said of the first trial of a program what its imports took; None: nor that.
@@ -66,11 +68,15 @@ class LocalExecutor:
         self._jobs = jobs
         self._grace = grace
         self._max_log_bytes = max_log_bytes
+        self._launch = launch
         self._free_devices = [
             tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
         ]
         self.warm = warm
-        self._warm_starts = WarmStarts()
+        if warm is not None:
+            from aorta.executors.warm import WarmStarts
+
+            self._warm_starts = WarmStarts()
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
@@ -85,9 +91,9 @@ class LocalExecutor:
         if slot.devices:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
-        launch = launch_for(trial)
+        launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self.warm is not None and trial.start is not Start.COLD:
+        if self._may_be_warm(trial):
             request |= self._warm_starts.instructions(trial, launch, request["env"])
         try:
             _send(slot, request)
@@ -172,7 +178,10 @@ class LocalExecutor:
 
     def _end(self, trial: TrialSpec, launch: Launch, response: Mapping[str, Any]) -> None:
         end = trial_end(trial, launch, response, self._host)
-        self._ended.append(end if trial.start is Start.COLD else self._warm_starts.ended(end))
+        self._ended.append(self._warm_starts.ended(end) if self._may_be_warm(trial) else end)
+
+    def _may_be_warm(self, trial: TrialSpec) -> bool:
+        return self.warm is not None and trial.start is not Start.COLD
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
@@ -193,6 +202,8 @@ def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
     """Its variables show it these devices, and a container is given them."""
+    from aorta.runtimes.engine import shown_devices
+
     resources = replace(trial.resources, gpus=len(devices))
     return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
@@ -225,3 +236,90 @@ def _may_be_a_trials(entry: Path) -> bool:
     return (
         began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())
     )
+
+
+# -- what a supervisor is asked, and what its response means
+
+
+def request_for(
+    trial: TrialSpec, launch: Launch, *, grace: float, max_log_bytes: int
+) -> dict[str, Any]:
+    """The request to run `launch` on this machine."""
+    watch = trial.watch
+    return {
+        "op": "run",
+        "argv": list(launch.argv),
+        "cwd": str(launch.cwd),
+        "env": launch.environ(os.environ),
+        "cleanup": [list(argv) for argv in launch.cleanup],
+        "ran_out_of_memory": list(launch.ran_out_of_memory),
+        "trial_dir": str(trial.trial_dir),
+        "metric": _metric_places(trial),
+        "patterns": [vars(pattern) for pattern in watch.patterns],
+        "timeout": trial.timeout,
+        "silent_for": watch.silent_for,
+        "longer_than": watch.longer_than,
+        "grace": grace,
+        "max_log_bytes": max_log_bytes,
+    }
+
+
+def _metric_places(trial: TrialSpec) -> list[str] | None:
+    """The trial's own, and the one that it may share with others."""
+    own = metric_file_of(trial)
+    if own is None or trial.watch.json_file is None:
+        return None
+    return [str(own), str(trial.cwd / trial.watch.json_file)]
+
+
+def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:
+    """The supervisor's response as a `TrialEnd`."""
+    exit_code = response.get("exit_code")
+    lost = response.get("lost")
+    if lost is None and (refusal := launch.refusal(exit_code, response["stderr"]["tail"])):
+        lost = refusal
+    return TrialEnd(
+        trial_id=trial.id,
+        stdout=_stream_end(trial, response, "stdout"),
+        stderr=_stream_end(trial, response, "stderr"),
+        exit_code=exit_code,
+        signal=response.get("signal"),
+        timed_out=response.get("timed_out", False),
+        hung=response.get("hung", False),
+        cancelled=response.get("cancelled", False),
+        lost=lost,
+        matches=tuple(map(Match.from_json, response.get("matches", ()))),
+        started_at=response["started_at"],
+        duration=response.get("duration", 0.0),
+        host=host,
+        image_digest=launch.image_digest,
+        result=response.get("result"),
+        out_of_memory=response.get("out_of_memory", False),
+        saved=response.get("saved", 0.0),
+        server=response.get("server", ""),
+    )
+
+
+def _stream_end(trial: TrialSpec, response: Mapping[str, Any], name: str) -> StreamEnd:
+    seen = response.get(name, {})
+    return StreamEnd(
+        path=trial.trial_dir / f"{name}.log",
+        bytes_seen=seen.get("bytes_seen", 0),
+        last_at=seen.get("last_at"),
+        tail=seen.get("tail", ""),
+    )
+
+
+def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:
+    """The trial as another machine can run it, its directory made. One that does not say what it
+    needs gets what the user asked for."""
+    trial_dir = trial.trial_dir.absolute()
+    trial_dir.mkdir(parents=True, exist_ok=True)
+    needs = resources if trial.resources == Resources() else trial.resources
+    return replace(trial, resources=needs, trial_dir=trial_dir, cwd=trial.cwd.absolute())
+
+
+def unreported(trial: TrialSpec, *, host: str = "", lost: str | None = None) -> TrialEnd:
+    """The end of a trial whose worker did not report any."""
+    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, out, err, started_at=time.time(), host=host, lost=lost)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, prepared, unreported
+from aorta.executors.local import GRACE_SECONDS, prepared, unreported
 from aorta.executors.slurm_commands import fitting
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")

@@ -30,7 +30,7 @@ from queue import Empty, SimpleQueue
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, prepared, unreported
+from aorta.executors.local import GRACE_SECONDS, prepared, unreported
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import fitting
 from aorta.executors.worker import BEAT_EVERY, OWNER, PARENT_VARIABLE, SILENT, Spool
@@ -219,7 +219,6 @@ class _Slurm(ABC):
             "trial": trial,
             "srun": self._srun_of(trial),
             "grace": self._grace,
-            "max_log_bytes": MAX_LOG_BYTES,
         }
         self._spool.request(held.pool, number, request)
         return held

@@ -47,25 +47,11 @@ class OwnerGoneError(Exception):
 
 
 class TrialOwner:
-    """Whom a trial runs for. This one wants every trial, and never leaves."""
-
-    descriptor: int | None = None  # becomes readable when there is something to hear
-    look_every: float | None = None  # seconds, where there is nothing that becomes readable
-
-    def cancels(self) -> bool:
-        """Whether the trial is not wanted any more. Raises OwnerGoneError if nobody is there."""
-        return False
-
-    def is_gone(self) -> bool:
-        return False
-
-
-class Line(TrialOwner):
-    """An owner at the other end of a socket of this machine: a JSON object a line, both ways."""
+    """At the other end of a socket of this machine: a JSON object a line, both ways."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self.descriptor = control.fileno()
+        self.descriptor = control.fileno()  # becomes readable when there is something to hear
         self._received = bytearray()
 
     def send(self, content: Mapping[str, Any]) -> None:
@@ -97,6 +83,7 @@ class Line(TrialOwner):
                         yield message
 
     def cancels(self) -> bool:
+        """Whether the trial is not wanted any more. Raises OwnerGoneError if nobody is there."""
         return any(message["op"] == "cancel" for message in self.receive(0))
 
     def is_gone(self) -> bool:
@@ -215,14 +202,14 @@ class SupervisedTrial:
         Its clock stands where it would stand if it had done the imports itself, so that a time-out,
         a hang or a gate means the same for it as for a cold trial.
         """
-        warm, owner = self.request.get("warm"), self.owner.descriptor
-        if not warm or owner is None:
+        warm = self.request.get("warm")
+        if not warm:
             return None
         if self.supervisor.servers is None:
             from aorta.executors.warm import ForkServers
 
             self.supervisor.servers = ForkServers()
-        fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
+        fork = self.supervisor.servers.fork(warm, (stdout, stderr), self.owner.descriptor)
         pid, saved, server = fork or (None, 0.0, "")
         self.began = time.monotonic() - saved
         self.response |= {"started_at": time.time(), "saved": saved, "server": server}
@@ -239,12 +226,11 @@ class SupervisedTrial:
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""
         open_ends = set(self.streams)
-        heard = [] if self.owner.descriptor is None else [self.owner.descriptor]
         while True:
             if self.owner.cancels():
                 self.response["cancelled"] = True
                 return
-            watched = [*heard, self.supervisor.wake, *open_ends]
+            watched = [self.owner.descriptor, self.supervisor.wake, *open_ends]
             ready = select.select(watched, [], [], self._until_next_deadline())[0]
             # What is found together came at one moment: nobody can tell any more which came first.
             at = self._now()
@@ -285,8 +271,6 @@ class SupervisedTrial:
     def _until_next_deadline(self) -> float | None:
         times = [at for at, _ in self._deadlines()]
         times += [at for s in self.streams.values() if (at := s.next_scan()) is not None]
-        if self.owner.look_every is not None:
-            times.append(self._now() + self.owner.look_every)
         return max(0.0, min(times) - self._now()) if times else None
 
     def _out_of_time(self) -> bool:
@@ -367,10 +351,10 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as control:
         # A trial that held it would keep us from seeing the owner's end.
         control.set_inheritable(False)
-        line, supervisor = Line(control), Supervisor()
+        owner, supervisor = TrialOwner(control), Supervisor()
         try:
             with suppress(OwnerGoneError, ConnectionError):
-                for request in line.requests():
-                    line.send(SupervisedTrial(supervisor, request, line).run())
+                for request in owner.requests():
+                    owner.send(SupervisedTrial(supervisor, request, owner).run())
         finally:
             supervisor.close()

@@ -168,11 +168,7 @@ class ForkServers:
             return None
         try:
             if name not in self._open:
-                self._start(name, trial, warm["modules"])
-                about = self._open[name].answer(_IMPORT_SECONDS, owner)
-                if about["unfit"]:
-                    raise ValueError(about["unfit"])
-                self._open[name].saved = about["seconds"]
+                self._start(name, trial, warm["modules"], owner)
             server = self._open[name] = self._open.pop(name)
             asked = {"env": trial["env"], "arguments": trial["arguments"]}
             data = json.dumps({**asked, "supervisor": os.getpid()}).encode()
@@ -189,8 +185,10 @@ class ForkServers:
         for name in list(self._open):
             self._close(name)
 
-    def _start(self, name: str, trial: Mapping[str, Any], modules: Sequence[str]) -> None:
-        """OSError if it cannot be."""
+    def _start(
+        self, name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: int
+    ) -> None:
+        """OSError or ValueError if there can be none; InterruptedError by the owner."""
         if len(self._open) >= _MOST_SERVERS:
             self._close(next(iter(self._open)))
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a message is whole
@@ -199,10 +197,14 @@ class ForkServers:
             wanted = json.dumps({"line": line, "front": trial["front"], "modules": modules})
             # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
             env = {**trial["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
-            program, env_of_it = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
-            pid = process_tree.start(program, env_of_it, trial["cwd"], null, null, keep=line)
+            argv, variables = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
+            pid = process_tree.start(argv, variables, trial["cwd"], null, null, keep=line)
         process_tree.add_helper(pid)
-        self._open[name] = _Server(pid, ours)
+        server = self._open[name] = _Server(pid, ours)
+        about = server.answer(_IMPORT_SECONDS, owner)
+        if about["unfit"]:
+            raise ValueError(about["unfit"])
+        server.saved = about["seconds"]
 
     def _close(self, name: str) -> None:
         if name in self._open:
