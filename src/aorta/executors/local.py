@@ -30,6 +30,11 @@ from aorta.runtimes.owner import started
 GRACE_SECONDS = 5.0
 MAX_LOG_BYTES = 256 * 1024 * 1024
 _CLOSE_PATIENCE = 20.0
+# What a response tells of a trial in the words of `TrialEnd`; what it does not mention is not so.
+_FACTS = (
+    *("exit_code", "signal", "timed_out", "hung", "cancelled", "lost", "started_at", "duration"),
+    *("result", "out_of_memory", "saved", "server"),
+)
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
 
 
@@ -41,8 +46,7 @@ class _Slot:
     control: socket.socket
     responses: BinaryIO  # a line for each request
     devices: tuple[str, ...]
-    trial: TrialSpec | None = None
-    launch: Launch | None = None
+    running: tuple[TrialSpec, Launch] | None = None
 
 
 class LocalExecutor:
@@ -87,7 +91,7 @@ class LocalExecutor:
         return self._jobs
 
     def start(self, trial: TrialSpec) -> None:
-        slot = next((s for s in self._slots if s.trial is None), None) or self._open_slot()
+        slot = next((s for s in self._slots if s.running is None), None) or self._open_slot()
         if slot.devices:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
@@ -98,18 +102,18 @@ class LocalExecutor:
         try:
             _send(slot, request)
         except OSError:
-            slot.trial, slot.launch = trial, launch
+            slot.running = trial, launch
             self._supervisor_died(slot)
         else:
             # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
             # with its socket.
-            slot.trial, slot.launch = trial, launch
+            slot.running = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not any(slot.trial for slot in self._slots):
+            if not any(slot.running for slot in self._slots):
                 return []
             for key, _ in self._selector.select(left):
                 self._receive(key.data)
@@ -121,7 +125,7 @@ class LocalExecutor:
 
     def cancel(self, trial_id: str) -> None:
         for slot in self._slots:
-            if slot.trial is not None and slot.trial.id == trial_id:
+            if slot.running is not None and slot.running[0].id == trial_id:
                 with suppress(OSError):
                     _send(slot, {"op": "cancel"})
 
@@ -129,10 +133,10 @@ class LocalExecutor:
         """TERM, grace, KILL for what runs. Interrupted again, the supervisors kill at once."""
         try:
             for slot in self._slots:
-                if slot.trial is not None:
-                    self.cancel(slot.trial.id)
+                if slot.running is not None:
+                    self.cancel(slot.running[0].id)
             deadline = time.monotonic() + self._grace + _CLOSE_PATIENCE
-            while any(slot.trial for slot in self._slots) and time.monotonic() < deadline:
+            while any(slot.running for slot in self._slots) and time.monotonic() < deadline:
                 self.wait(0.2)
         finally:
             while self._slots:
@@ -172,9 +176,9 @@ class LocalExecutor:
             line = slot.responses.readline()
         if not line.endswith(b"\n"):
             self._supervisor_died(slot)
-        elif slot.trial is not None and slot.launch is not None:
-            self._end(slot.trial, slot.launch, json.loads(line))
-            slot.trial = slot.launch = None
+        elif slot.running is not None:
+            self._end(*slot.running, json.loads(line))
+            slot.running = None
 
     def _end(self, trial: TrialSpec, launch: Launch, response: Mapping[str, Any]) -> None:
         end = trial_end(trial, launch, response, self._host)
@@ -185,10 +189,10 @@ class LocalExecutor:
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
-        trial, launch = slot.trial, slot.launch
         self._close_slot(slot)
-        if trial is None or launch is None:
+        if slot.running is None:
             return
+        trial, launch = slot.running
         # Its own variable, and that of the fork server that it may have come from.
         _kill_by_variable("AORTA_TRIAL_DIR", trial.trial_dir, slot.process.pid)
         clean_up(launch.cleanup)
@@ -274,40 +278,21 @@ def _metric_places(trial: TrialSpec) -> list[str] | None:
 
 def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:
     """The supervisor's response as a `TrialEnd`."""
-    exit_code = response.get("exit_code")
-    lost = response.get("lost")
-    if lost is None and (refusal := launch.refusal(exit_code, response["stderr"]["tail"])):
-        lost = refusal
-    return TrialEnd(
+    stdout, stderr = (
+        StreamEnd(trial.trial_dir / f"{name}.log", **response.get(name, {}))
+        for name in ("stdout", "stderr")
+    )
+    end = TrialEnd(
         trial_id=trial.id,
-        stdout=_stream_end(trial, response, "stdout"),
-        stderr=_stream_end(trial, response, "stderr"),
-        exit_code=exit_code,
-        signal=response.get("signal"),
-        timed_out=response.get("timed_out", False),
-        hung=response.get("hung", False),
-        cancelled=response.get("cancelled", False),
-        lost=lost,
+        stdout=stdout,
+        stderr=stderr,
         matches=tuple(map(Match.from_json, response.get("matches", ()))),
-        started_at=response["started_at"],
-        duration=response.get("duration", 0.0),
         host=host,
         image_digest=launch.image_digest,
-        result=response.get("result"),
-        out_of_memory=response.get("out_of_memory", False),
-        saved=response.get("saved", 0.0),
-        server=response.get("server", ""),
+        **{name: response[name] for name in _FACTS if name in response},
     )
-
-
-def _stream_end(trial: TrialSpec, response: Mapping[str, Any], name: str) -> StreamEnd:
-    seen = response.get(name, {})
-    return StreamEnd(
-        path=trial.trial_dir / f"{name}.log",
-        bytes_seen=seen.get("bytes_seen", 0),
-        last_at=seen.get("last_at"),
-        tail=seen.get("tail", ""),
-    )
+    refusal = None if end.lost else launch.refusal(end.exit_code, stderr.tail)
+    return replace(end, lost=refusal) if refusal else end
 
 
 def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:

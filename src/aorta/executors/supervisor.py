@@ -34,8 +34,6 @@ from aorta.executors.evidence import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from aorta.executors.warm import ForkServers
-
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
 _F_SETPIPE_SZ = 1031
@@ -52,39 +50,31 @@ class TrialOwner:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self.descriptor = control.fileno()  # becomes readable when there is something to hear
-        self._received = bytearray()
 
     def send(self, content: Mapping[str, Any]) -> None:
         self._control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
-    def receive(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
-        """What came within `timeout`, if anything. OwnerGoneError at the end of the socket."""
-        if b"\n" not in self._received:
-            if not select.select([self._control], [], [], timeout)[0]:
-                return
-            try:
-                data = self._control.recv(1 << 20)
-            except ConnectionError:
-                data = b""
-            if not data:
-                raise OwnerGoneError
-            self._received += data
-        while (end := self._received.find(b"\n")) >= 0:
-            content = json.loads(self._received[:end])
-            del self._received[: end + 1]
-            yield content
-
     def requests(self) -> Iterator[dict[str, Any]]:
         """One trial after another, until the other end is closed."""
-        with suppress(OwnerGoneError):
-            while True:
-                for message in self.receive():
-                    if message["op"] == "run":  # a cancel came too late
-                        yield message
+        received = b""
+        with suppress(ConnectionError):
+            while data := self._control.recv(1 << 20, socket.MSG_PEEK):
+                # Not beyond the line: what follows it may be the cancel of this trial.
+                length = data.find(b"\n") + 1
+                received += self._control.recv(length or len(data))
+                if length:
+                    request, received = json.loads(received), b""
+                    if request["op"] == "run":  # a cancel came too late
+                        yield request
 
     def cancels(self) -> bool:
-        """Whether the trial is not wanted any more. Raises OwnerGoneError if nobody is there."""
-        return any(message["op"] == "cancel" for message in self.receive(0))
+        """Whether the trial is not wanted any more: while one runs, nothing else is said. Raises
+        OwnerGoneError if nobody is there."""
+        if self.is_gone():
+            raise OwnerGoneError
+        with suppress(BlockingIOError):
+            return bool(self._control.recv(4096, socket.MSG_DONTWAIT))
+        return False
 
     def is_gone(self) -> bool:
         if not select.select([self._control], [], [], 0)[0]:
@@ -95,43 +85,27 @@ class TrialOwner:
             return True
 
 
-class Supervisor:
-    """What the trials of one process share: who wakes it, and what they are forked from."""
-
-    def __init__(self) -> None:
-        self.wake, waker = os.pipe()
-        for end in (self.wake, waker):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        process_tree.adopt_orphans()
-        self.servers: ForkServers | None = None
-
-    def drain_wakeups(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self.wake, 4096)
-
-    def close(self) -> None:
-        if self.servers is not None:
-            self.servers.close()
+def wakeups() -> int:
+    """A descriptor that becomes readable when a child ends, whoever started it: orphans of trials
+    are this process's children from here on."""
+    wake, waker = os.pipe()
+    for end in (wake, waker):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    process_tree.adopt_orphans()
+    return wake
 
 
 class SupervisedTrial:
     """One request, from fork to the last process gone."""
 
-    def __init__(self, supervisor: Supervisor, request: dict[str, Any], owner: TrialOwner) -> None:
-        self.supervisor = supervisor
+    def __init__(self, wake: int, request: dict[str, Any], owner: TrialOwner) -> None:
+        self.wake = wake
         self.request = request
         self.owner = owner
         self.status: int | None = None
-        self.response: dict[str, Any] = {
-            "exit_code": None,
-            "signal": None,
-            "timed_out": False,
-            "hung": False,
-            "cancelled": False,
-            "lost": None,
-        }
+        self.response: dict[str, Any] = {}
         self.streams: dict[int, WatchedStream] = {}
 
     def run(self) -> dict[str, Any]:
@@ -170,11 +144,8 @@ class SupervisedTrial:
 
     def _was_killed(self) -> bool:
         """By SIGKILL, or says so as a shell and a container engine do."""
-        if self.status is None:
-            return False
-        if os.WIFSIGNALED(self.status):
-            return os.WTERMSIG(self.status) == signal.SIGKILL
-        return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        return code in {-signal.SIGKILL, 128 + signal.SIGKILL}
 
     def _start(self) -> int:
         directory = Path(self.request["trial_dir"])
@@ -205,12 +176,10 @@ class SupervisedTrial:
         warm = self.request.get("warm")
         if not warm:
             return None
-        if self.supervisor.servers is None:
-            from aorta.executors.warm import ForkServers
+        from aorta.executors.warm import fork
 
-            self.supervisor.servers = ForkServers()
-        fork = self.supervisor.servers.fork(warm, (stdout, stderr), self.owner.descriptor)
-        pid, saved, server = fork or (None, 0.0, "")
+        forked = fork(warm, (stdout, stderr), self.owner.descriptor)
+        pid, saved, server = forked or (None, 0.0, "")
         self.began = time.monotonic() - saved
         self.response |= {"started_at": time.time(), "saved": saved, "server": server}
         return pid
@@ -230,7 +199,7 @@ class SupervisedTrial:
             if self.owner.cancels():
                 self.response["cancelled"] = True
                 return
-            watched = [self.owner.descriptor, self.supervisor.wake, *open_ends]
+            watched = [self.owner.descriptor, self.wake, *open_ends]
             ready = select.select(watched, [], [], self._until_next_deadline())[0]
             # What is found together came at one moment: nobody can tell any more which came first.
             at = self._now()
@@ -240,7 +209,8 @@ class SupervisedTrial:
             answered = [stream.scan(self._now()) for stream in self.streams.values()]
             if any(answered):
                 return
-            self.supervisor.drain_wakeups()
+            with suppress(BlockingIOError):
+                os.read(self.wake, 4096)
             self.status = process_tree.reap().get(pid, self.status)
             if self.status is not None:
                 return
@@ -299,16 +269,14 @@ class SupervisedTrial:
         try:
             stream.scan(self._now(), final=final)
         except SlowPatternError as wrong:
-            self.response["lost"] = self.response["lost"] or str(wrong)
+            self.response.setdefault("lost", str(wrong))
 
     def _finish(self) -> dict[str, Any]:
         response = self.response
         response["duration"] = self._now()
         if self.status is not None:
-            if os.WIFSIGNALED(self.status):
-                response["signal"] = os.WTERMSIG(self.status)
-            else:
-                response["exit_code"] = os.WEXITSTATUS(self.status)
+            code = os.waitstatus_to_exitcode(self.status)
+            response["exit_code" if code >= 0 else "signal"] = abs(code)
         matches = []
         for end, stream in self.streams.items():
             os.close(end)
@@ -351,10 +319,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as control:
         # A trial that held it would keep us from seeing the owner's end.
         control.set_inheritable(False)
-        owner, supervisor = TrialOwner(control), Supervisor()
-        try:
-            with suppress(OwnerGoneError, ConnectionError):
-                for request in owner.requests():
-                    owner.send(SupervisedTrial(supervisor, request, owner).run())
-        finally:
-            supervisor.close()
+        owner, wake = TrialOwner(control), wakeups()
+        with suppress(OwnerGoneError, ConnectionError):
+            for request in owner.requests():
+                owner.send(SupervisedTrial(wake, request, owner).run())

@@ -2,7 +2,7 @@
 imported the program's libraries.
 
 The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
-cold trial of each was seen to import at its top. A supervisor (`ForkServers`) keeps the servers:
+cold trial of each was seen to import at its top. A supervisor keeps the servers (`fork`):
 one for one interpreter and one environment. Only what a search itself varies (`TrialSpec.varied`)
 and aorta's own variables may differ between the forks of one server. Whatever goes wrong with a
 server, the trial starts cold.
@@ -149,65 +149,56 @@ class _Server:
         return json.loads(self.line.recv(4096))
 
 
-class ForkServers:
-    """The fork servers of one supervisor; children of it that are part of no trial."""
+_servers: dict[str, _Server] = {}  # of this supervisor; the one that was used last is the last
+_refused: set[str] = set()
 
-    def __init__(self) -> None:
-        self._open: dict[str, _Server] = {}  # the one that was used last is the last
-        self._refused: set[str] = set()
 
-    def fork(
-        self, warm: Mapping[str, Any], streams: tuple[int, int], owner: int
-    ) -> tuple[int, float, str] | None:
-        """A trial from its server, which is started if need be: its pid, the seconds of imports
-        that it saves, and the server. None if it must start cold. `owner`: a descriptor that
-        becomes readable when nobody waits for the imports any more.
-        """
-        name, trial = warm["server"], warm["trial"]
-        if name in self._refused:
-            return None
-        try:
-            if name not in self._open:
-                self._start(name, trial, warm["modules"], owner)
-            server = self._open[name] = self._open.pop(name)
-            asked = {"env": trial["env"], "arguments": trial["arguments"]}
-            data = json.dumps({**asked, "supervisor": os.getpid()}).encode()
-            socket.send_fds(server.line, [data], streams)
-            return server.answer(_FORK_SECONDS), server.saved, f"{os.getpid()}-{server.pid}"
-        except InterruptedError:
-            self._close(name)
-        except (OSError, ValueError):
-            self._close(name)
-            self._refused.add(name)
+def fork(
+    warm: Mapping[str, Any], streams: tuple[int, int], owner: int
+) -> tuple[int, float, str] | None:
+    """A trial from its server, which is started if need be, and ends with this process: the pid,
+    the seconds of imports that it saves, and the server. None if it must start cold. `owner`: a
+    descriptor that becomes readable when nobody waits for the imports any more.
+    """
+    name, trial = warm["server"], warm["trial"]
+    if name in _refused:
         return None
+    try:
+        if name not in _servers:
+            _start(name, trial, warm["modules"], owner)
+        server = _servers[name] = _servers.pop(name)
+        asked = {"env": trial["env"], "arguments": trial["arguments"], "supervisor": os.getpid()}
+        socket.send_fds(server.line, [json.dumps(asked).encode()], streams)
+        return server.answer(_FORK_SECONDS), server.saved, f"{os.getpid()}-{server.pid}"
+    except (OSError, ValueError) as wrong:
+        _end(name)
+        if not isinstance(wrong, InterruptedError):
+            _refused.add(name)
+    return None
 
-    def close(self) -> None:
-        for name in list(self._open):
-            self._close(name)
 
-    def _start(
-        self, name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: int
-    ) -> None:
-        """OSError or ValueError if there can be none; InterruptedError by the owner."""
-        if len(self._open) >= _MOST_SERVERS:
-            self._close(next(iter(self._open)))
-        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a message is whole
-        with theirs, open(os.devnull, "wb") as nothing:  # noqa: PTH123 - a descriptor is wanted
-            line, null = theirs.fileno(), nothing.fileno()
-            wanted = json.dumps({"line": line, "front": trial["front"], "modules": modules})
-            # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
-            env = {**trial["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
-            argv, variables = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
-            pid = process_tree.start(argv, variables, trial["cwd"], null, null, keep=line)
-        process_tree.add_helper(pid)
-        server = self._open[name] = _Server(pid, ours)
-        about = server.answer(_IMPORT_SECONDS, owner)
-        if about["unfit"]:
-            raise ValueError(about["unfit"])
-        server.saved = about["seconds"]
+def _start(name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: int) -> None:
+    """OSError or ValueError if there can be none; InterruptedError by the owner."""
+    if len(_servers) >= _MOST_SERVERS:
+        _end(next(iter(_servers)))
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a message is whole
+    with theirs, open(os.devnull, "wb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+        line, null = theirs.fileno(), nothing.fileno()
+        wanted = json.dumps({"line": line, "front": trial["front"], "modules": modules})
+        # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
+        env = {**trial["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
+        argv, variables = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
+        pid = process_tree.start(argv, variables, trial["cwd"], null, null, keep=line)
+    process_tree.add_helper(pid)
+    server = _servers[name] = _Server(pid, ours)
+    about = server.answer(_IMPORT_SECONDS, owner)
+    if about["unfit"]:
+        raise ValueError(about["unfit"])
+    server.saved = about["seconds"]
 
-    def _close(self, name: str) -> None:
-        if name in self._open:
-            server = self._open.pop(name)
-            server.line.close()
-            process_tree.end_helper(server.pid)
+
+def _end(name: str) -> None:
+    if name in _servers:
+        server = _servers.pop(name)
+        server.line.close()
+        process_tree.end_helper(server.pid)

@@ -38,10 +38,8 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.core.trial import RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors.local import LocalExecutor, unreported
-from aorta.executors.process_tree import die_with_parent
 from aorta.runtimes.launch import Launch, launch_for
 
-PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
 END_TIME_VARIABLE = "SLURM_JOB_END_TIME"  # seconds since the epoch
 BEAT_EVERY = 5.0
 SILENT = 90.0  # seconds without a beat after which somebody is taken for dead
@@ -276,8 +274,6 @@ def main() -> None:
     """Entered by whatever a scheduler starts; says on stderr why it could not, and exits with 1."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if parent := os.environ.pop(PARENT_VARIABLE, ""):
-        die_with_parent(int(parent), signal.SIGTERM)
     place, pool, name, *how = sys.argv[1:]
     if not Path(place).is_dir():
         sys.exit(f"aorta: {_unseen(place)}")
