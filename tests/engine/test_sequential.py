@@ -163,13 +163,6 @@ def test_calibration_stops_at_four_hits_or_two_straight_or_forty_trials() -> Non
         assert verdict.reproduces is expected
 
 
-def test_false_alarms_alone_do_not_pass_for_the_original_failure() -> None:
-    judge = calibrating(Calibration(absent=0.05))
-    verdict = judge.verdict(tally(2, 38))
-    assert verdict is not None
-    assert verdict.reproduces is False
-
-
 def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> None:
     judges = calibrated(4, 4)
     before = judges.rate
