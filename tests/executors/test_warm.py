@@ -70,7 +70,9 @@ ALIKE = [
 @pytest.fixture(scope="session")
 def slow_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     threads = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(0.4)\n"
-    return str(slow_environment(tmp_path_factory.mktemp("slow") / "venv", threaded=threads))
+    moody = "import os, time\ntime.sleep(0.4)\nif os.path.exists('moody'): raise OSError(3)\n"
+    place = tmp_path_factory.mktemp("slow") / "venv"
+    return str(slow_environment(place, threaded=threads, moody=moody))
 
 
 @pytest.fixture
@@ -192,6 +194,18 @@ def test_a_server_whose_imports_a_fork_would_break_is_not_used(
     ends = [bench.run(slow_python, "train.py") for _ in range(4)]
     assert not any(end.saved for end in ends)
     assert hosts_of(executor) == set()
+
+
+def test_a_server_whose_import_fails_never_runs_the_program_itself(
+    bench: WarmBench, slow_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "try:\n    import moody\nexcept BaseException:\n    pass\nopen('ran', 'a').write('x')\n"
+    )
+    bench.run(slow_python, "train.py")
+    (tmp_path / "moody").touch()
+    assert not bench.run(slow_python, "train.py").saved
+    assert (tmp_path / "ran").read_text() == "xx"
 
 
 def test_none_of_the_programs_own_files_is_imported_ahead(

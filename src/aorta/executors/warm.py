@@ -198,7 +198,6 @@ def _start(name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: i
 
 
 def _end(name: str) -> None:
-    if name in _servers:
-        server = _servers.pop(name)
+    if server := _servers.pop(name, None):
         server.line.close()
         process_tree.end_helper(server.pid)

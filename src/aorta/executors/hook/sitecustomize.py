@@ -85,12 +85,13 @@ def _import_libraries(names: list[str], front: str) -> str:
     return "an import leaves a GPU open" if has_gpu else ""
 
 
-def _serve(wanted: Mapping[str, Any]) -> None:
+def _serve(what: str) -> None:
     """Returns in every trial, where the program then begins. A trial is forked twice: the
     supervisor, which adopts orphans, becomes its parent."""
     import json
     import socket
 
+    wanted = json.loads(what)
     line = socket.socket(fileno=wanted["line"])
     os.set_inheritable(line.fileno(), False)
     began = monotonic()
@@ -152,9 +153,10 @@ if _own is not None:
     __import__("sitecustomize")
 if _pid == str(os.getpid()):
     if _what.startswith("{"):
-        import json
-
-        _serve(json.loads(_what))
+        try:
+            _serve(_what)
+        except BaseException:
+            os._exit(1)  # or the program would begin here, as a trial of nobody
     else:
         sys.addaudithook(_Observer(_what))
 if _own is None:
