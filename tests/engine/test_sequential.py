@@ -202,6 +202,7 @@ def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() 
     judges, point = calibrated(4, 4), Point.of({"n": 50})
     plain = judges.judge_for(point)
     assert isinstance(plain, SequentialJudge)
+    assert isinstance(plain.tests[0], PresenceTest)
     assert (len(plain.tests), plain.tests[0].alpha, plain.cap) == (1, 0.002, 80)
     for harmless in (Verdict(False, Tally()), Verdict(None, Tally())):
         judges.learn(Point.of({"n": 60}), harmless)
@@ -212,6 +213,7 @@ def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() 
         strict = judges.judge_for(point)
         assert isinstance(strict, SequentialJudge)
         assert len(strict.tests) == 2
+        assert isinstance(strict.tests[0], PresenceTest)
         assert strict.tests[0].alpha == pytest.approx(0.002 / 10**setbacks)
 
 
