@@ -163,13 +163,6 @@ def test_calibration_stops_at_four_hits_or_two_straight_or_forty_trials() -> Non
         assert verdict.reproduces is expected
 
 
-def test_false_alarms_alone_do_not_pass_for_the_original_failure() -> None:
-    judge = calibrating(Calibration(absent=0.05))
-    verdict = judge.verdict(tally(2, 38))
-    assert verdict is not None
-    assert verdict.reproduces is False
-
-
 def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> None:
     judges = calibrated(4, 4)
     before = judges.rate
@@ -209,6 +202,7 @@ def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() 
     judges, point = calibrated(4, 4), Point.of({"n": 50})
     plain = judges.judge_for(point)
     assert isinstance(plain, SequentialJudge)
+    assert isinstance(plain.tests[0], PresenceTest)
     assert (len(plain.tests), plain.tests[0].alpha, plain.cap) == (1, 0.002, 80)
     for harmless in (Verdict(False, Tally()), Verdict(None, Tally())):
         judges.learn(Point.of({"n": 60}), harmless)
@@ -219,6 +213,7 @@ def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() 
         strict = judges.judge_for(point)
         assert isinstance(strict, SequentialJudge)
         assert len(strict.tests) == 2
+        assert isinstance(strict.tests[0], PresenceTest)
         assert strict.tests[0].alpha == pytest.approx(0.002 / 10**setbacks)
 
 

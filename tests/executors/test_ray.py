@@ -169,7 +169,7 @@ def test_a_directory_that_moves_takes_nothing_with_it_whose_name_only_begins_ali
 
 
 def test_more_than_any_node_has_is_one_line(cluster: RayCluster) -> None:
-    with pytest.raises(InfrastructureError, match="99 CPUs and 0 GPUs, and no node of Ray"):
+    with pytest.raises(InfrastructureError, match="99 CPUs and 0 GPUs each; no node of Ray"):
         RayExecutor(cluster.address, Resources(cpus=99))
 
 

@@ -12,7 +12,7 @@ import pytest
 from aorta.core.trial import Environment, Resources, RuntimeKind, TrialSpec
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus, fitting
-from aorta.executors.worker import OWNER, Spool, across_tasks
+from aorta.executors.worker import OWNER, Spool, launch_across_tasks
 from aorta.runtimes.launch import launch_for
 from support.executor_contract import pid_in
 from support.processes import wait_until_gone
@@ -80,7 +80,6 @@ def worker(spool: Spool, trial: TrialSpec, *how: str) -> "subprocess.Popen[bytes
         "trial": trial,
         "srun": None,
         "grace": 0.5,
-        "max_log_bytes": 1 << 20,
     }
     spool.request("pool", "1", request)
     spool.beat()
@@ -204,7 +203,7 @@ def test_the_options_of_pyxis_stand_beside_those_of_the_tasks(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     box = Environment("box", RuntimeKind.PYXIS, "team/image:1", options=("--container-writable",))
     trial = TrialSpec(("train", "--steps", "3"), tmp_path, tmp_path, environment=box)
-    argv = across_tasks(launch_for(trial), trial, ("--nodes=2", "--ntasks-per-node=4")).argv
+    argv = launch_across_tasks(trial, ("--nodes=2", "--ntasks-per-node=4")).argv
     assert argv[1:3] == ("--nodes=2", "--ntasks-per-node=4")
     assert {"--container-image=team/image:1", "--container-writable"} <= set(argv)
     assert argv[-3:] == trial.argv
@@ -212,5 +211,4 @@ def test_the_options_of_pyxis_stand_beside_those_of_the_tasks(
 
 def test_a_trial_that_needs_no_srun_is_left_as_it_is(tmp_path: Path) -> None:
     trial = TrialSpec(("train",), tmp_path, tmp_path)
-    launch = launch_for(trial)
-    assert across_tasks(launch, trial, None) is launch
+    assert launch_across_tasks(trial, None) == launch_for(trial)

@@ -130,7 +130,7 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
-    numbers: tuple[float, ...] = ()  # of every match; of a long run each second, fourth, ... one
+    numbers: tuple[float, ...] = ()  # of every match; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":

@@ -36,7 +36,7 @@ from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
 from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 from aorta.executors.evidence import SHARED
-from aorta.executors.messages import unreported
+from aorta.executors.local import unreported
 
 _HEARTBEAT = 0.5
 _PATIENCE = 30.0  # seconds for what was cancelled to end
@@ -113,7 +113,7 @@ class Engine:
         resumed = 0
         self._emit(events.RunStarted(self._run_dir))
         for note in self._journal.notes:
-            self._emit(events.Note(note))
+            self._say(note)
         try:
             self._replay()
             resumed = len(self._records)
@@ -221,8 +221,8 @@ class Engine:
         """Evidence of a point that was dropped and is wanted again still counts."""
         state = self._dropped.pop(point, None)
         if state is None:
-            judge = self._warmth.judge_of_proof() if point.purpose is Purpose.WARM else None
-            state = _OpenPoint(point, judge or self._judges.judge_for(point))
+            judges = self._warmth if point.purpose is Purpose.WARM else self._judges
+            state = _OpenPoint(point, judges.judge_for(point))
         self._open[point] = state
         return state
 
@@ -325,10 +325,9 @@ class Engine:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        if end.imports is not None:
+        if self._warmth.is_watching:
             left = sum(each.judge.needs(each.tally) for each in self._open.values())
-            if proposal := self._warmth.proposal(end.imports, end.duration, left):
-                self._emit(events.Note(proposal))
+            self._say(self._warmth.proposal(end.imports, end.duration, left))
         self._settle_if_sure(state)
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
@@ -341,7 +340,7 @@ class Engine:
         self._sought.learn(record)
         if self._sought.doubt and not self._doubted:
             self._doubted = True
-            self._emit(events.Note(self._sought.doubt))
+            self._say(self._sought.doubt)
         self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)
@@ -413,6 +412,10 @@ class Engine:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+    def _say(self, words: str) -> None:
+        if words:
+            self._emit(events.Note(words))
 
 
 def record_of(

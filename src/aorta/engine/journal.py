@@ -13,23 +13,26 @@ that a resume never mixes two questions.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
-from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.core.errors import ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
 from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.rundir import writing
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
 _UNFIT = (KeyError, ValueError, TypeError, AttributeError)  # what a line that does not fit raises
+_on_disk = partial(writing, what="write or read the journal", advice="; mend that and resume")
 SCRIPT, DATA = "script ", "data"
 """Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
 
@@ -58,7 +61,7 @@ class Journal:
     @classmethod
     def create(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
         header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
-        with _disk_errors(path):
+        with _on_disk(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, _line(0, header))
         return cls(path, _Reading(lines=1))
@@ -67,7 +70,7 @@ class Journal:
     def resume(cls, path: Path, parts: Mapping[str, object], *, changed: bool = False) -> "Journal":
         """`changed`: go on though scripts or data are others now. ResumeError where anything else
         is, or where the file is damaged."""
-        with _disk_errors(path):
+        with _on_disk(path):
             content = path.read_bytes()
         read = _read(content)
         damage = (
@@ -81,7 +84,7 @@ class Journal:
         if read.damage:
             raise ResumeError(damage, where=str(path))
         if read.torn:
-            with _disk_errors(path):
+            with _on_disk(path):
                 os.truncate(path, len(content) - read.torn)
             read.notes.append(f"dropped a torn last line of {read.torn} bytes from {path.name}")
         return cls(path, read)
@@ -97,7 +100,7 @@ class Journal:
         A decision that a power cut takes is taken again from the trials before it.
         """
         data = _line(self._lines, {**_content(entry), "question": question})
-        with _disk_errors(self.path):
+        with _on_disk(self.path):
             size = os.lseek(self._file, 0, os.SEEK_END)
             try:
                 written = os.write(self._file, data)
@@ -290,14 +293,3 @@ def _check_header(
         f"cannot resume: {said}; start a new run, or restore what it was{further}",
         where=str(path),
     )
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as wrong:
-        raise InfrastructureError(
-            f"cannot write or read the journal: {wrong.strerror}; mend that and resume",
-            where=str(path),
-        ) from None

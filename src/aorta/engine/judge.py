@@ -18,12 +18,12 @@ decided. Of all tests with the same two error rates it needs the fewest trials o
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.stats import binomial_tail, clopper_pearson_high, clopper_pearson_low
+from aorta.core.stats import clopper_pearson_high, clopper_pearson_low
 from aorta.core.trial import Tally, Verdict
 
 # A judge looks at the same few counts again and again.
@@ -149,17 +149,12 @@ class Calibration:
     hits: int = 4
     straight: int = 2
     cap: int = 40
-    absent: float = 0.0  # the rate of false alarms
-    alpha: float = 0.01  # the chance that false alarms alone are taken for the failure
 
     def decide(self, evidence: HitCount) -> bool | None:
         unbroken = evidence.misses == 0
         if evidence.hits >= (self.straight if unbroken else self.hits):
             return True
-        if evidence.trials < self.cap:
-            return None
-        chance = binomial_tail(evidence.hits, evidence.trials, self.absent)
-        return evidence.hits > 0 and chance <= self.alpha
+        return None if evidence.trials < self.cap else evidence.hits > 0
 
 
 def _log_beta(a: int, b: int) -> float:
@@ -255,19 +250,13 @@ class SameJudge:
         """A fixed rule has nothing to learn."""
 
 
-@dataclass(frozen=True)
-class SequentialRules:
-    """Error rates. A wrong acceptance loses the bug, a wrong rejection costs size alone."""
-
-    alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
-    beta: float = 0.1
-    recheck_beta: float = 0.002  # what minimality rests on is asked again with fresh trials
-    confirm_alpha: float = 1e-4
-    replay_beta: float = 1e-3  # a false alarm throws accepted work away
-    cap: int = 80
-    calibration: Calibration = field(default_factory=Calibration)
-
-
+# Error rates: a wrong acceptance loses the bug, a wrong rejection costs size alone.
+_ALPHA = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
+_BETA = 0.1
+_RECHECK_BETA = 0.002  # what minimality rests on is asked again with fresh trials
+_CONFIRM_ALPHA = 1e-4
+_REPLAY_BETA = 1e-3  # a false alarm throws accepted work away
+_CAP = 80
 _LEAST_FALSE_RATE = 0.005  # no oracle is trusted further than this when the answer is confirmed
 _MOST_RATE = 0.99  # of the drift tests: no failure is taken to be certain
 _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
@@ -341,8 +330,7 @@ class SequentialJudges:
     `known` of the original before the first.
     """
 
-    def __init__(self, rules: SequentialRules | None = None, known: HitCount = NOTHING) -> None:
-        self.rules = rules or SequentialRules()
+    def __init__(self, known: HitCount = NOTHING) -> None:
         self._known = known
         self._ledger: dict[str, HitCount] = {}
         self._accepted: set[str] = set()
@@ -351,20 +339,19 @@ class SequentialJudges:
         self._unseen_misses = 0.0
 
     def judge_for(self, point: Point) -> Judge:
-        rules = self.rules
         if point.purpose is Purpose.CALIBRATE:
-            known = self._known.hits >= rules.calibration.straight and not self._known.misses
-            again = replace(rules.calibration, straight=1) if known else rules.calibration
-            return calibrating(again)
+            usual = Calibration()
+            known = self._known.hits >= usual.straight and not self._known.misses
+            return calibrating(Calibration(straight=1) if known else usual)
         if point.purpose is Purpose.REPLAY:
-            return self._judge(self._tests(rules.alpha, rules.replay_beta))
+            return self._judge((PresenceTest(self._seen, 0.0, _ALPHA, _REPLAY_BETA),))
         if point.purpose is Purpose.CONFIRM:
-            strict = self._tests(rules.confirm_alpha, rules.replay_beta, _LEAST_FALSE_RATE)
-            return self._judge((*strict, self._drift_test(rules.replay_beta, _DRIFTED)))
+            strict = PresenceTest(self._seen, _LEAST_FALSE_RATE, _CONFIRM_ALPHA, _REPLAY_BETA)
+            return self._judge((strict, self._drift_test(_REPLAY_BETA, _DRIFTED)))
         if point.replica == 0:
-            return self._judge(self._candidate_tests(rules.beta))
+            return self._judge(self._candidate_tests(_BETA))
         prior = self._ledger.get(point.config_key, NOTHING)
-        return self._judge(self._candidate_tests(rules.recheck_beta), prior)
+        return self._judge(self._candidate_tests(_RECHECK_BETA), prior)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         key, fresh = point.config_key, HitCount.of(verdict.tally)
@@ -402,20 +389,16 @@ class SequentialJudges:
         seen = self._seen
         if not seen.misses:
             return 0.0
-        beta = self.rules.beta
-        return beta / (1 - beta) * misses_that_tell(seen, beta)
+        return _BETA / (1 - _BETA) * misses_that_tell(seen, _BETA)
 
     def _judge(self, tests: tuple[Test, ...], prior: HitCount = NOTHING) -> SequentialJudge:
-        return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
+        return SequentialJudge(tests, _CAP, prior, self._least_rate())
 
     def _candidate_tests(self, beta: float) -> tuple[Test, ...]:
         """Stricter after every setback; from the first one on, a rarer failure is another one."""
-        alpha = self.rules.alpha / 10**self._setbacks
+        alpha = _ALPHA / 10**self._setbacks
         tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
         return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
-
-    def _tests(self, alpha: float, beta: float, absent: float = 0.0) -> tuple[PresenceTest, ...]:
-        return (PresenceTest(self._seen, absent, alpha, beta),)
 
     def _drift_test(self, beta: float, factor: float) -> Sprt:
         """As often as the original, or far less often?"""

@@ -223,39 +223,38 @@ class Warmth:
     asked: bool | None = None
     dropped: str = ""  # why no further trial starts warm
     _proven: bool | None = None
-    _imports: float = 0.0  # seconds of imports that were seen in a cold trial
+    _imports: float | None = None  # seconds of imports that were seen in a cold trial
     _original: Point | None = None  # what was tried first
     _calibrated: bool = False
-    _is_begun: bool = False
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether no trial has said yet what its imports take."""
+        return self.asked is not None and self._imports is None
+
     def start_for(self, point: Point) -> Start:
-        if self.asked is None or self.dropped or self._proven is False:
+        if self.dropped or not (self.asked or self.is_watching):
             return Start.COLD
-        if not self.asked:
-            first, self._is_begun = not self._is_begun, True
-            return Start.WATCHED if first else Start.COLD
-        if point.purpose is Purpose.WARM:
+        is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
+        is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
+        if point.purpose is Purpose.WARM or (self._proven and is_tried and not is_measure):
             return Start.WARM
-        if not self._proven or point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}:
-            return Start.WATCHED
-        cold = self._cold.get(point.config_key, Tally())
-        may_be_warm = self._calibrated or cold.evidence >= _FIRST_COLD
-        return Start.WARM if may_be_warm else Start.WATCHED
+        return Start.WATCHED
 
     def note(self, record: TrialRecord) -> None:
         """A trial that is no proof."""
         self._original = self._original or record.point
         if not record.saved:
-            key = record.point.config_key
-            self._cold[key] = self._cold.get(key, Tally()) + record.outcome
+            cold = self._cold_of(record.point) + record.outcome
+            self._cold[record.point.config_key] = cold
 
     def decided(self, point: Point, verdict: Verdict) -> None:
         """What became of a point; that of the proof says whether warm trials are believed."""
         if point.purpose is Purpose.WARM:
-            self._proven = verdict.reproduces is not None and self._agrees(verdict.tally)
+            cold, warm = self._cold_of(point), verdict.tally
+            self._proven = verdict.reproduces is not None and _agree(cold, warm)
             if verdict.reproduces is not None and not self._proven:
-                cold, warm = self._cold_original, verdict.tally
                 self.dropped = (
                     f"warm trials failed {warm.reproduced} of {warm.evidence} times, cold ones "
                     f"{cold.reproduced} of {cold.evidence}"
@@ -265,44 +264,42 @@ class Warmth:
         elif point.purpose is Purpose.CONFIRM and self._proven and verdict.reproduces is False:
             self.dropped = "cold trials did not confirm what warm ones found"
 
-    def _agrees(self, warm: Tally) -> bool:
-        """Where cold trials fail now and then, forks must too: else their one start decides."""
-        cold = self._cold_original
-        chance = fisher_exact(cold.reproduced, cold.evidence, warm.reproduced, warm.evidence)
-        if _is_mixed(cold):
-            return _is_mixed(warm) and chance >= _ALPHA
-        return not (warm.against if cold.reproduced else warm.reproduced)
-
     @property
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
         original = self._original
         if not self.asked or self._proven is not None or original is None:
             return None
-        enough = self._cold_original.evidence >= _FIRST_COLD
-        if original.purpose is Purpose.CALIBRATE:
-            enough = self._calibrated
-        return original.asked_for(Purpose.WARM) if enough and self._imports >= _WORTH else None
+        is_tried = self._cold_of(original).evidence >= _FIRST_COLD
+        is_due = self._calibrated if original.purpose is Purpose.CALIBRATE else is_tried
+        is_due = is_due and (self._imports or 0.0) >= _WORTH
+        return original.asked_for(Purpose.WARM) if is_due else None
 
-    def judge_of_proof(self) -> EveryTrial:
-        return EveryTrial(_MIXED if _is_mixed(self._cold_original) else _ALIKE)
+    def judge_for(self, point: Point) -> EveryTrial:
+        return EveryTrial(_MIXED if _is_mixed(self._cold_of(point)) else _ALIKE)
 
-    @property
-    def _cold_original(self) -> Tally:
-        key = self._original.config_key if self._original else ""
-        return self._cold.get(key, Tally())
+    def _cold_of(self, point: Point) -> Tally:
+        return self._cold.get(point.config_key, Tally())
 
-    def proposal(self, imports: float, duration: float, left: int) -> str:
+    def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports:
+        if self._imports is not None or (imports is None and self.asked):
             return ""
-        self._imports = imports
+        self._imports = imports = imports or 0.0  # none were seen: this is no Python program
         if self.asked or imports < max(_WORTH, _SHARE * duration):
             return ""
         saves = f"about {show_duration(left * imports)}" if left > 1 else "most of that in each"
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
         return f"{words}; --warm would save {saves}"
+
+
+def _agree(cold: Tally, warm: Tally) -> bool:
+    """Where cold trials fail now and then, forks must too: else their one start decides."""
+    if _is_mixed(cold):
+        chance = fisher_exact(cold.reproduced, cold.evidence, warm.reproduced, warm.evidence)
+        return _is_mixed(warm) and chance >= _ALPHA
+    return not (warm.against if cold.reproduced else warm.reproduced)
 
 
 def independent_starts(records: Iterable[TrialRecord]) -> int:

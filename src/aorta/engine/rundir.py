@@ -164,24 +164,21 @@ def _last_written(run: RunDir) -> float:
 
 def fresh_dir(path: Path) -> Path:
     """An empty directory at `path`; what an interrupted trial left there goes."""
-    try:
+    with writing(path, "make a trial directory"):
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
         path.mkdir(parents=True)
-    except OSError as wrong:
-        raise InfrastructureError(
-            f"cannot make a trial directory: {wrong.strerror}", where=str(path)
-        ) from None
     return path
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
+def writing(place: Path, what: str = "write", advice: str = "") -> Iterator[None]:
     """A full or failing disk is one line, wherever a verb writes."""
     try:
         yield
     except OSError as wrong:
-        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(place)) from None
+        why = f"cannot {what}: {wrong.strerror}{advice}"
+        raise InfrastructureError(why, where=str(place)) from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -211,25 +208,22 @@ class RunLock:
         self._handle: int | None = None
 
     def take(self) -> "RunLock":
-        try:
+        with writing(self.path, "lock the run directory"):
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as wrong:
-            raise self._cannot(wrong) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            label = Owner.of_this_process().label.encode()
-            os.pwrite(handle, label, 0)  # first: no reader finds it without an owner
-            os.ftruncate(handle, len(label))
-        except BlockingIOError:
-            owner = Owner.from_label(os.pread(handle, 4096, 0).decode("utf-8", "replace"))
-            os.close(handle)
-            who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-            raise ResumeError(
-                f"{who} is running this already; wait for it or stop it first", where=str(self.path)
-            ) from None
-        except OSError as wrong:
-            os.close(handle)
-            raise self._cannot(wrong) from None
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                label = Owner.of_this_process().label.encode()
+                os.pwrite(handle, label, 0)  # first: no reader finds it without an owner
+                os.ftruncate(handle, len(label))
+            except OSError as wrong:
+                said = os.pread(handle, 4096, 0).decode("utf-8", "replace")
+                os.close(handle)
+                if not isinstance(wrong, BlockingIOError):
+                    raise
+                owner = Owner.from_label(said)
+                who = f"process {owner.pid} on {owner.host}" if owner else "another process"
+                why = f"{who} is running this already; wait for it or stop it first"
+                raise ResumeError(why, where=str(self.path)) from None
         self._handle = handle
         return self
 
@@ -239,8 +233,3 @@ class RunLock:
                 os.ftruncate(self._handle, 0)
             os.close(self._handle)
             self._handle = None
-
-    def _cannot(self, wrong: OSError) -> InfrastructureError:
-        return InfrastructureError(
-            f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
-        )

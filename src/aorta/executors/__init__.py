@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # a supervisor, which loads this package too, needs none of it
     from aorta.core.trial import TrialEnd, TrialSpec
 
-__all__ = ["Executor"]
-
 
 class Executor(Protocol):
     """One that starts trials warm has `warm = True` besides; False: it could, and is not to."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 from aorta.core.errors import UsageError
 from aorta.core.trial import Resources
@@ -20,11 +21,6 @@ class ExecutorChoice:
     warm: bool = False  # trials may be forked from a process that has imported their libraries
     cold: bool = False  # not even their imports are looked at
     job_per_trial: bool = False  # slurm: one job a trial, and not one for many
-
-    @property
-    def is_here(self) -> bool:
-        """Whether its trials are processes of this machine, which can see the files they open."""
-        return self.name == "local"
 
     def open(self) -> Executor:
         """A fresh one, for the caller to close."""
@@ -45,14 +41,7 @@ class ExecutorChoice:
     def opened(self) -> Iterator[Callable[[], Executor]]:
         """One for several searches: opened when it is first asked for, closed at the end."""
         with ExitStack() as stack:
-            kept: list[Executor] = []
-
-            def executor() -> Executor:
-                if not kept:
-                    kept.append(stack.enter_context(closing(self.open())))
-                return kept[0]
-
-            yield executor
+            yield cache(lambda: stack.enter_context(closing(self.open())))
 
 
 def _local(choice: ExecutorChoice) -> Executor:

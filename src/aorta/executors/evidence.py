@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,36 +47,16 @@ class SlowPatternError(Exception):
     """A pattern took too long on one window."""
 
 
-class Numbers:
-    """The numbers that a pattern found, at even distances over however many there were."""
-
-    def __init__(self) -> None:
-        self.kept: list[float] = []
-        self._seen, self._stride = 0, 1
-
-    def add(self, texts: Iterable[bytes]) -> None:
-        for text in texts:
-            try:
-                number = float(text)
-            except (TypeError, ValueError):
-                continue
-            if self._seen % self._stride == 0:
-                self.kept.append(number)
-            self._seen += 1
-            if len(self.kept) >= _MOST_NUMBERS:
-                del self.kept[1::2]
-                self._stride *= 2
-
-
 class CompiledPattern:
     """No dataclass: to load those takes a fifth of a supervisor's start."""
 
-    def __init__(self, text: str, *, stop: bool, keep_last: bool, every: bool) -> None:
-        self.text = text
-        self.regex = re.compile(text.encode())
-        self.stop = stop
-        self.keep_last = keep_last
-        self.numbers = Numbers() if every else None
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.text: str = asked["pattern"]
+        self.regex = re.compile(self.text.encode())
+        self.stop: bool = asked["stop"]
+        self.keep_last: bool = asked["keep_last"]
+        # The last ones that it found; None: nobody asks for them.
+        self.numbers = deque[float](maxlen=_MOST_NUMBERS) if asked.get("every") else None
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -172,7 +153,7 @@ class WatchedStream:
                         matches.pop()
                     found = matches[-1] if matches else None
                     if pattern.numbers is not None:
-                        pattern.numbers.add(match[1] for match in matches)
+                        pattern.numbers.extend(_numbers(match[1] for match in matches))
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -190,7 +171,7 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self.last_at,
-            "numbers": pattern.numbers.kept if pattern.numbers is not None else [],
+            "numbers": list(pattern.numbers or ()),
         }
         return pattern.stop
 
@@ -211,13 +192,7 @@ class WatchedStream:
 
 def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
     """Those that look at this stream."""
-    return [
-        CompiledPattern(
-            p["pattern"], stop=p["stop"], keep_last=p["keep_last"], every=p.get("every", False)
-        )
-        for p in patterns
-        if p["stream"] in {stream, "both"}
-    ]
+    return [CompiledPattern(asked) for asked in patterns if asked["stream"] in {stream, "both"}]
 
 
 @contextmanager
@@ -239,6 +214,12 @@ def _time_limit(pattern: str) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _numbers(texts: Iterable[bytes]) -> Iterator[float]:
+    for text in texts:
+        with suppress(TypeError, ValueError):
+            yield float(text)
 
 
 def _text(data: bytes) -> str:

@@ -2,6 +2,8 @@
 
 The executor sends requests to its supervisors and turns responses into `TrialEnd`. Supervisors
 start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
+Workers of Slurm and tasks of Ray run their trials with it too, wherever they are: standard library
+only.
 """
 
 import json
@@ -12,23 +14,27 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Start, TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, request_for, trial_end
+from aorta.core.trial import Match, Resources, Start, StreamEnd, TrialEnd, TrialSpec
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
-from aorta.executors.warm import MARK, WarmStarts
-from aorta.runtimes.engine import shown_devices
-from aorta.runtimes.launch import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for, metric_file_of
 from aorta.runtimes.owner import started
 
+GRACE_SECONDS = 5.0
+MAX_LOG_BYTES = 256 * 1024 * 1024
 _CLOSE_PATIENCE = 20.0
+# What a response tells of a trial in the words of `TrialEnd`; what it does not mention is not so.
+_FACTS = (
+    *("exit_code", "signal", "timed_out", "hung", "cancelled", "lost", "started_at", "duration"),
+    *("result", "out_of_memory", "saved", "server"),
+)
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
 
 
@@ -40,8 +46,7 @@ class _Slot:
     control: socket.socket
     responses: BinaryIO  # a line for each request
     devices: tuple[str, ...]
-    trial: TrialSpec | None = None
-    launch: Launch | None = None
+    running: tuple[TrialSpec, Launch] | None = None
 
 
 class LocalExecutor:
@@ -54,6 +59,7 @@ class LocalExecutor:
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         warm: bool | None = None,
+        launch: Callable[[TrialSpec], Launch] = launch_for,
     ) -> None:
         """`warm`: trials may be forked from a process that has imported their libraries; False: it
         is only said of the first trial of a program what its imports took; None: nor that.
@@ -66,11 +72,15 @@ class LocalExecutor:
         self._jobs = jobs
         self._grace = grace
         self._max_log_bytes = max_log_bytes
+        self._launch = launch
         self._free_devices = [
             tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
         ]
         self.warm = warm
-        self._warm_starts = WarmStarts()
+        if warm is not None:
+            from aorta.executors.warm import WarmStarts
+
+            self._warm_starts = WarmStarts()
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
@@ -81,29 +91,29 @@ class LocalExecutor:
         return self._jobs
 
     def start(self, trial: TrialSpec) -> None:
-        slot = next((s for s in self._slots if s.trial is None), None) or self._open_slot()
+        slot = next((s for s in self._slots if s.running is None), None) or self._open_slot()
         if slot.devices:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
-        launch = launch_for(trial)
+        launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self.warm is not None and trial.start is not Start.COLD:
+        if self._may_be_warm(trial):
             request |= self._warm_starts.instructions(trial, launch, request["env"])
         try:
             _send(slot, request)
         except OSError:
-            slot.trial, slot.launch = trial, launch
+            slot.running = trial, launch
             self._supervisor_died(slot)
         else:
             # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
             # with its socket.
-            slot.trial, slot.launch = trial, launch
+            slot.running = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not any(slot.trial for slot in self._slots):
+            if not any(slot.running for slot in self._slots):
                 return []
             for key, _ in self._selector.select(left):
                 self._receive(key.data)
@@ -115,7 +125,7 @@ class LocalExecutor:
 
     def cancel(self, trial_id: str) -> None:
         for slot in self._slots:
-            if slot.trial is not None and slot.trial.id == trial_id:
+            if slot.running is not None and slot.running[0].id == trial_id:
                 with suppress(OSError):
                     _send(slot, {"op": "cancel"})
 
@@ -123,10 +133,10 @@ class LocalExecutor:
         """TERM, grace, KILL for what runs. Interrupted again, the supervisors kill at once."""
         try:
             for slot in self._slots:
-                if slot.trial is not None:
-                    self.cancel(slot.trial.id)
+                if slot.running is not None:
+                    self.cancel(slot.running[0].id)
             deadline = time.monotonic() + self._grace + _CLOSE_PATIENCE
-            while any(slot.trial for slot in self._slots) and time.monotonic() < deadline:
+            while any(slot.running for slot in self._slots) and time.monotonic() < deadline:
                 self.wait(0.2)
         finally:
             while self._slots:
@@ -166,25 +176,28 @@ class LocalExecutor:
             line = slot.responses.readline()
         if not line.endswith(b"\n"):
             self._supervisor_died(slot)
-        elif slot.trial is not None and slot.launch is not None:
-            end = trial_end(slot.trial, slot.launch, json.loads(line), self._host)
-            self._ended.append(self._warm_starts.ended(end))
-            slot.trial = slot.launch = None
+        elif slot.running is not None:
+            self._end(*slot.running, json.loads(line))
+            slot.running = None
+
+    def _end(self, trial: TrialSpec, launch: Launch, response: Mapping[str, Any]) -> None:
+        end = trial_end(trial, launch, response, self._host)
+        self._ended.append(self._warm_starts.ended(end) if self._may_be_warm(trial) else end)
+
+    def _may_be_warm(self, trial: TrialSpec) -> bool:
+        return self.warm is not None and trial.start is not Start.COLD
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""
-        trial, launch = slot.trial, slot.launch
         self._close_slot(slot)
-        if trial is None or launch is None:
+        if slot.running is None:
             return
-        _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}", f"{MARK}={slot.process.pid}")
+        trial, launch = slot.running
+        # Its own variable, and that of the fork server that it may have come from.
+        _kill_by_variable("AORTA_TRIAL_DIR", trial.trial_dir, slot.process.pid)
         clean_up(launch.cleanup)
-        response = {
-            "started_at": time.time(),
-            "lost": "the process that kept this trial was killed",
-        }
-        end = trial_end(trial, launch, response, self._host)
-        self._ended.append(self._warm_starts.ended(end))
+        lost = "the process that kept this trial was killed"
+        self._end(trial, launch, {"started_at": time.time(), "lost": lost})
 
 
 def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
@@ -193,13 +206,15 @@ def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
     """Its variables show it these devices, and a container is given them."""
+    from aorta.runtimes.engine import shown_devices
+
     resources = replace(trial.resources, gpus=len(devices))
     return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
 
-def _kill_by_variable(*assignments: str) -> None:
-    """Every process with one of these variables, and what they started just before."""
-    wanted = {assignment.encode() for assignment in assignments}
+def _kill_by_variable(name: str, *values: object) -> None:
+    """Every process with one of these values, and what they started just before."""
+    wanted = {f"{name}={value}".encode() for value in values}
     deadline = time.monotonic() + _BECOMING
     again = True
     while again and time.monotonic() < deadline:
@@ -225,3 +240,71 @@ def _may_be_a_trials(entry: Path) -> bool:
     return (
         began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())
     )
+
+
+# -- what a supervisor is asked, and what its response means
+
+
+def request_for(
+    trial: TrialSpec, launch: Launch, *, grace: float, max_log_bytes: int
+) -> dict[str, Any]:
+    """The request to run `launch` on this machine."""
+    watch = trial.watch
+    return {
+        "op": "run",
+        "argv": list(launch.argv),
+        "cwd": str(launch.cwd),
+        "env": launch.environ(os.environ),
+        "cleanup": [list(argv) for argv in launch.cleanup],
+        "ran_out_of_memory": list(launch.ran_out_of_memory),
+        "trial_dir": str(trial.trial_dir),
+        "metric": _metric_places(trial),
+        "patterns": [vars(pattern) for pattern in watch.patterns],
+        "timeout": trial.timeout,
+        "silent_for": watch.silent_for,
+        "longer_than": watch.longer_than,
+        "grace": grace,
+        "max_log_bytes": max_log_bytes,
+    }
+
+
+def _metric_places(trial: TrialSpec) -> list[str] | None:
+    """The trial's own, and the one that it may share with others."""
+    own = metric_file_of(trial)
+    if own is None or trial.watch.json_file is None:
+        return None
+    return [str(own), str(trial.cwd / trial.watch.json_file)]
+
+
+def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:
+    """The supervisor's response as a `TrialEnd`."""
+    stdout, stderr = (
+        StreamEnd(trial.trial_dir / f"{name}.log", **response.get(name, {}))
+        for name in ("stdout", "stderr")
+    )
+    end = TrialEnd(
+        trial_id=trial.id,
+        stdout=stdout,
+        stderr=stderr,
+        matches=tuple(map(Match.from_json, response.get("matches", ()))),
+        host=host,
+        image_digest=launch.image_digest,
+        **{name: response[name] for name in _FACTS if name in response},
+    )
+    refusal = None if end.lost else launch.refusal(end.exit_code, stderr.tail)
+    return replace(end, lost=refusal) if refusal else end
+
+
+def prepared(trial: TrialSpec, resources: Resources) -> TrialSpec:
+    """The trial as another machine can run it, its directory made. One that does not say what it
+    needs gets what the user asked for."""
+    trial_dir = trial.trial_dir.absolute()
+    trial_dir.mkdir(parents=True, exist_ok=True)
+    needs = resources if trial.resources == Resources() else trial.resources
+    return replace(trial, resources=needs, trial_dir=trial_dir, cwd=trial.cwd.absolute())
+
+
+def unreported(trial: TrialSpec, *, host: str = "", lost: str | None = None) -> TrialEnd:
+    """The end of a trial whose worker did not report any."""
+    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
+    return TrialEnd(trial.id, out, err, started_at=time.time(), host=host, lost=lost)

@@ -39,9 +39,9 @@ def adopt_orphans() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Be sent this signal when the parent is gone; end here if it is gone already."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+def die_with_parent(parent: int) -> None:
+    """Be killed when the parent is gone; end here if it is gone already."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told, and no signal will come
         os._exit(1)
 

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, prepared, unreported
-from aorta.executors.slurm_commands import fitting
+from aorta.executors.local import GRACE_SECONDS, prepared, unreported
+from aorta.executors.slurm_commands import check_fitting, fitting
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
@@ -142,12 +142,12 @@ class RayExecutor:
         first = _Driver(address, None, grace)
         # By the working directory that the job ships.
         self._drivers: dict[Path | None, _Driver] = {None: first}
-        if not fitting(list(first.nodes.values()), resources):
+        try:
+            where = f"no node of Ray at {first.where} has them: ask for less, or add a node"
+            check_fitting(list(first.nodes.values()), resources, where)
+        except InfrastructureError:
             self.close()
-            raise InfrastructureError(
-                f"a trial asks for {resources.cpus} CPUs and {resources.gpus} GPUs, and no node of "
-                f"Ray at {first.where} has them: ask for less, or add a node"
-            )
+            raise
 
     @property
     def slots(self) -> int:

@@ -30,10 +30,10 @@ from queue import Empty, SimpleQueue
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialEnd, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, prepared, unreported
+from aorta.executors.local import GRACE_SECONDS, prepared, unreported
 from aorta.executors.process_tree import own_program
 from aorta.executors.slurm_commands import fitting
-from aorta.executors.worker import BEAT_EVERY, OWNER, PARENT_VARIABLE, SILENT, Spool
+from aorta.executors.worker import BEAT_EVERY, OWNER, SILENT, Spool
 
 _WORKER = own_program("aorta.executors.worker")
 _FIRST_LOOK, _LAST_LOOK = 1.0, 30.0  # seconds between two questions to squeue
@@ -167,12 +167,9 @@ class _Slurm(ABC):
     # -- what jobs and steps do differently --------------------------------------------------------
 
     @abstractmethod
-    def _pool_of(self, trial: TrialSpec, number: str) -> str:
-        """The name of the workers that may take it."""
-
-    @abstractmethod
-    def _srun_of(self, trial: TrialSpec) -> Sequence[str] | None:
-        """Options of the srun that the worker starts the trial with; None: it needs none."""
+    def _place_of(self, trial: TrialSpec, number: str) -> tuple[str, Sequence[str] | None]:
+        """The name of the workers that may take it, and the options of the srun that they start it
+        with; None: it needs none."""
 
     @abstractmethod
     def _tend(self) -> None:
@@ -214,14 +211,9 @@ class _Slurm(ABC):
 
     def _begin(self, trial: TrialSpec) -> _Held:
         number = str(next(self._numbers))
-        held = self._held[number] = _Held(trial, number, self._pool_of(trial, number))
-        request = {
-            "trial": trial,
-            "srun": self._srun_of(trial),
-            "grace": self._grace,
-            "max_log_bytes": MAX_LOG_BYTES,
-        }
-        self._spool.request(held.pool, number, request)
+        pool, srun = self._place_of(trial, number)
+        held = self._held[number] = _Held(trial, number, pool)
+        self._spool.request(pool, number, {"trial": trial, "srun": srun, "grace": self._grace})
         return held
 
     def _cancel(self, trial_id: str) -> None:
@@ -299,7 +291,17 @@ class SlurmJobs(_Slurm):
         self._silent_since: float | None = None  # nobody has answered
         self._ask_again_at = 0.0
         self._count_slots()
-        self._check_that_it_can_ever_run()
+        where = (
+            f"partition {partition}"
+            if (partition := resources.partition)
+            else "the default partition"
+        )
+        slurm.check_fitting(
+            [node.size for node in self._nodes],
+            resources,
+            f"{where} has {len(self._nodes)} nodes and none that fit: ask for less, or name "
+            "another with --partition (sinfo lists them)",
+        )
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._cleanup = subprocess.Popen(
             ["sh", "-c", f"read -r _; exec scancel --quiet --name={self._name}"],
@@ -309,17 +311,12 @@ class SlurmJobs(_Slurm):
             start_new_session=True,
         )
 
-    def _pool_of(self, trial: TrialSpec, number: str) -> str:
-        for name, pool in self._pools.items():
-            if pool.resources == trial.resources:
-                return name
-        name = f"pool{len(self._pools)}"
-        self._pools[name] = _Pool(trial.resources)
-        return name
-
-    def _srun_of(self, trial: TrialSpec) -> Sequence[str] | None:
+    def _place_of(self, trial: TrialSpec, number: str) -> tuple[str, Sequence[str] | None]:
         """Inside the job everything is the trial's."""
-        return slurm.step_options(trial.resources) if _needs_srun(trial) else None
+        known = (name for name, pool in self._pools.items() if pool.resources == trial.resources)
+        name = next(known, f"pool{len(self._pools)}")
+        self._pools.setdefault(name, _Pool(trial.resources))
+        return name, slurm.step_options(trial.resources) if _needs_srun(trial) else None
 
     def _tend(self) -> None:
         began = time.monotonic()
@@ -444,15 +441,6 @@ class SlurmJobs(_Slurm):
             self._avoided.clear()
         return self._avoided
 
-    def _check_that_it_can_ever_run(self) -> None:
-        wanted, nodes = self._resources, self._nodes
-        if not fitting([node.size for node in nodes], wanted):
-            where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
-            raise InfrastructureError(
-                f"{_asks_for(wanted)}; {where} has {len(nodes)} nodes and none that fit: ask for "
-                "less, or name another with --partition (sinfo lists them)"
-            )
-
 
 # -- inside an allocation --------------------------------------------------------------------------
 
@@ -483,34 +471,27 @@ class SlurmSteps(_Slurm):
         self._steps: dict[str, _Step] = {}  # by worker
         cpus, gpus = slurm.allocated_cpus(os.environ), slurm.allocated_gpus(os.environ)
         self._nodes = [(each, gpus) for each in cpus]
+        slurm.check_fitting(
+            self._nodes,
+            resources,
+            f"the allocation {slurm.current_allocation()} has {len(cpus)} nodes with {max(cpus)} "
+            f"CPUs and {gpus} GPUs: ask for less, or for a larger one",
+        )
         self._fits = fitting(self._nodes, resources)
-        if not self._fits:
-            raise InfrastructureError(
-                f"{_asks_for(resources)}; the allocation {slurm.current_allocation()} has "
-                f"{len(cpus)} nodes with {max(cpus)} CPUs and {gpus} GPUs: ask for less, or for a "
-                "larger one"
-            )
 
-    def _pool_of(self, trial: TrialSpec, number: str) -> str:
-        return f"step{number}"
-
-    def _srun_of(self, trial: TrialSpec) -> Sequence[str] | None:
-        return self._options(trial.resources) if _needs_srun(trial) else None
+    def _place_of(self, trial: TrialSpec, number: str) -> tuple[str, Sequence[str] | None]:
+        return f"step{number}", self._options(trial.resources) if _needs_srun(trial) else None
 
     def _begin(self, trial: TrialSpec) -> _Held:
         """A trial with an srun of its own has its worker here: a step around a step would hold
         what it needs."""
         held = super()._begin(trial)
-        outer, fate = ["setpriv", "--pdeathsig=TERM", "srun"], {}
-        if _needs_srun(trial):
-            outer, fate = [], {PARENT_VARIABLE: str(os.getpid())}
-        else:
-            outer += self._options(trial.resources)
+        srun = [] if _needs_srun(trial) else ["srun", *self._options(trial.resources)]
+        words = [str(self._spool.path), held.pool, held.pool, "once"]
         try:
             with (self._spool.path / f"{held.pool}.out").open("wb") as log:
                 process = subprocess.Popen(
-                    [*outer, *_WORKER, str(self._spool.path), held.pool, held.pool, "once"],
-                    env={**os.environ, **fate},
+                    ["setpriv", "--pdeathsig=TERM", *srun, *_WORKER, *words],  # ends with us
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -600,13 +581,6 @@ def _silence(spool: Spool, worker: str, since: float) -> str | None:
 
 def _needs_srun(trial: TrialSpec) -> bool:
     return trial.resources.tasks > 1 or trial.environment.kind is RuntimeKind.PYXIS
-
-
-def _asks_for(wanted: Resources) -> str:
-    return (
-        f"a trial asks for {wanted.nodes} nodes with {wanted.cpus * wanted.tasks_per_node} CPUs "
-        f"and {wanted.gpus} GPUs each"
-    )
 
 
 def _tail_of(log: Path) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from aorta.core.errors import InfrastructureError
+from aorta.core.names import expand_hosts
 from aorta.core.trial import Resources
 
 _SECONDS = 60.0
@@ -67,13 +68,8 @@ class JobState:
 @dataclass(frozen=True)
 class NodeState:
     name: str
-    cpus: int
-    gpus: int
+    size: tuple[int, int]  # CPUs and GPUs
     usable: bool
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.cpus, self.gpus
 
 
 def ask(*argv: str, text: str = "") -> str:
@@ -111,7 +107,7 @@ def nodes_of(partition: str | None) -> list[NodeState]:
     for line in answer.splitlines():
         name, cpus, state, resources, where = line.split("|")
         if partition or where.endswith("*"):
-            found[name] = NodeState(name, int(cpus), _gpus(resources), _word(state) in _USABLE)
+            found[name] = NodeState(name, (int(cpus), _gpus(resources)), _word(state) in _USABLE)
     return list(found.values())
 
 
@@ -159,18 +155,9 @@ def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
         named, state, nodes = line.split("|")
         told = JobState(state, nodes)
         if told.why_over:
-            yield from ((task, told) for task in _each_task(named))
-
-
-def _each_task(named: str) -> Iterator[str]:
-    """`7_2` as it is; tasks that ended before they began are told together, as `7_[0-3,5%2]`."""
-    job, _, indexes = named.partition("_[")
-    if not indexes:
-        yield named
-        return
-    for part in re.findall(r"(\d+)(?:-(\d+))?(?=[,%\]])", indexes.partition("%")[0] + "]"):
-        first, last = int(part[0]), int(part[1] or part[0])
-        yield from (f"{job}_{index}" for index in range(first, last + 1))
+            # Tasks that ended before they began are told together, as `7_[0-3,5%2]`.
+            tasks = expand_hosts(re.sub(r"%\d+\]", "]", named), where="sacct")
+            yield from ((task, told) for task in tasks)
 
 
 def job_options(resources: Resources) -> list[str]:
@@ -216,6 +203,15 @@ def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
     while most and sum(min(places, most) for places in on_each) < most * wanted.nodes:
         most -= 1
     return most
+
+
+def check_fitting(nodes: Sequence[tuple[int, int]], wanted: Resources, where: str) -> None:
+    """InfrastructureError where not one trial fits; `where`: on what, and what to do about it."""
+    if not fitting(nodes, wanted):
+        raise InfrastructureError(
+            f"a trial asks for {wanted.nodes} nodes with {wanted.cpus * wanted.tasks_per_node} "
+            f"CPUs and {wanted.gpus} GPUs each; {where}"
+        )
 
 
 def allocated_cpus(environ: Mapping[str, str]) -> list[int]:

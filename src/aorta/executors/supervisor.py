@@ -32,9 +32,7 @@ from aorta.executors.evidence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from aorta.executors.warm import ForkServers
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
@@ -47,57 +45,36 @@ class OwnerGoneError(Exception):
 
 
 class TrialOwner:
-    """Whom a trial runs for. This one wants every trial, and never leaves."""
-
-    descriptor: int | None = None  # becomes readable when there is something to hear
-    look_every: float | None = None  # seconds, where there is nothing that becomes readable
-
-    def cancels(self) -> bool:
-        """Whether the trial is not wanted any more. Raises OwnerGoneError if nobody is there."""
-        return False
-
-    def is_gone(self) -> bool:
-        return False
-
-
-class Line(TrialOwner):
-    """An owner at the other end of a socket of this machine: a JSON object a line, both ways."""
+    """At the other end of a socket of this machine: a JSON object a line, both ways."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self.descriptor = control.fileno()
-        self._received = bytearray()
+        self.descriptor = control.fileno()  # becomes readable when there is something to hear
 
     def send(self, content: Mapping[str, Any]) -> None:
         self._control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
-    def receive(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
-        """What came within `timeout`, if anything. OwnerGoneError at the end of the socket."""
-        if b"\n" not in self._received:
-            if not select.select([self._control], [], [], timeout)[0]:
-                return
-            try:
-                data = self._control.recv(1 << 20)
-            except ConnectionError:
-                data = b""
-            if not data:
-                raise OwnerGoneError
-            self._received += data
-        while (end := self._received.find(b"\n")) >= 0:
-            content = json.loads(self._received[:end])
-            del self._received[: end + 1]
-            yield content
-
     def requests(self) -> Iterator[dict[str, Any]]:
         """One trial after another, until the other end is closed."""
-        with suppress(OwnerGoneError):
-            while True:
-                for message in self.receive():
-                    if message["op"] == "run":  # a cancel came too late
-                        yield message
+        received = b""
+        with suppress(ConnectionError):
+            while data := self._control.recv(1 << 20, socket.MSG_PEEK):
+                # Not beyond the line: what follows it may be the cancel of this trial.
+                length = data.find(b"\n") + 1
+                received += self._control.recv(length or len(data))
+                if length:
+                    request, received = json.loads(received), b""
+                    if request["op"] == "run":  # a cancel came too late
+                        yield request
 
     def cancels(self) -> bool:
-        return any(message["op"] == "cancel" for message in self.receive(0))
+        """Whether the trial is not wanted any more: while one runs, nothing else is said. Raises
+        OwnerGoneError if nobody is there."""
+        if self.is_gone():
+            raise OwnerGoneError
+        with suppress(BlockingIOError):
+            return bool(self._control.recv(4096, socket.MSG_DONTWAIT))
+        return False
 
     def is_gone(self) -> bool:
         if not select.select([self._control], [], [], 0)[0]:
@@ -108,51 +85,27 @@ class Line(TrialOwner):
             return True
 
 
-class Supervisor:
-    """What the trials of one process share: who wakes it, and what they are forked from."""
-
-    def __init__(self) -> None:
-        self.wake, waker = os.pipe()
-        for end in (self.wake, waker):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        process_tree.adopt_orphans()
-        self._servers: ForkServers | None = None
-
-    @property
-    def servers(self) -> ForkServers:
-        if self._servers is None:
-            from aorta.executors.warm import ForkServers
-
-            self._servers = ForkServers()
-        return self._servers
-
-    def drain_wakeups(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self.wake, 4096)
-
-    def close(self) -> None:
-        if self._servers is not None:
-            self._servers.close()
+def wakeups() -> int:
+    """A descriptor that becomes readable when a child ends, whoever started it: orphans of trials
+    are this process's children from here on."""
+    wake, waker = os.pipe()
+    for end in (wake, waker):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    process_tree.adopt_orphans()
+    return wake
 
 
 class SupervisedTrial:
     """One request, from fork to the last process gone."""
 
-    def __init__(self, supervisor: Supervisor, request: dict[str, Any], owner: TrialOwner) -> None:
-        self.supervisor = supervisor
+    def __init__(self, wake: int, request: dict[str, Any], owner: TrialOwner) -> None:
+        self.wake = wake
         self.request = request
         self.owner = owner
         self.status: int | None = None
-        self.response: dict[str, Any] = {
-            "exit_code": None,
-            "signal": None,
-            "timed_out": False,
-            "hung": False,
-            "cancelled": False,
-            "lost": None,
-        }
+        self.response: dict[str, Any] = {}
         self.streams: dict[int, WatchedStream] = {}
 
     def run(self) -> dict[str, Any]:
@@ -191,11 +144,8 @@ class SupervisedTrial:
 
     def _was_killed(self) -> bool:
         """By SIGKILL, or says so as a shell and a container engine do."""
-        if self.status is None:
-            return False
-        if os.WIFSIGNALED(self.status):
-            return os.WTERMSIG(self.status) == signal.SIGKILL
-        return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        return code in {-signal.SIGKILL, 128 + signal.SIGKILL}
 
     def _start(self) -> int:
         directory = Path(self.request["trial_dir"])
@@ -210,7 +160,9 @@ class SupervisedTrial:
             limit = self.request["max_log_bytes"]
             self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:
-            return self._start_warm(*write_ends) or self._start_cold(*write_ends)
+            return self._start_warm(*write_ends) or process_tree.start(
+                self.request["argv"], self._variables(), self.request["cwd"], *write_ends
+            )
         finally:
             for write_end in write_ends:
                 os.close(write_end)
@@ -221,32 +173,33 @@ class SupervisedTrial:
         Its clock stands where it would stand if it had done the imports itself, so that a time-out,
         a hang or a gate means the same for it as for a cold trial.
         """
-        warm, owner = self.request.get("warm"), self.owner.descriptor
-        if not warm or owner is None:
+        warm = self.request.get("warm")
+        if not warm:
             return None
-        fork = self.supervisor.servers.fork(warm, (stdout, stderr), owner)
-        pid, saved, server = fork or (None, 0.0, "")
+        from aorta.executors.warm import fork
+
+        forked = fork(warm, (stdout, stderr), self.owner.descriptor)
+        pid, saved, server = forked or (None, 0.0, "")
         self.began = time.monotonic() - saved
         self.response |= {"started_at": time.time(), "saved": saved, "server": server}
         return pid
 
-    def _start_cold(self, stdout: int, stderr: int) -> int:
-        env, file = self.request["env"], self.request.get("watch_imports")
-        if file:
-            from aorta.executors.warm import watched
+    def _variables(self) -> Mapping[str, str] | Callable[[], Mapping[str, str]]:
+        env: Mapping[str, str] = self.request["env"]
+        if file := self.request.get("watch_imports"):
+            from aorta.executors.warm import hooked
 
-            env = partial(watched, env, file)
-        return process_tree.start(self.request["argv"], env, self.request["cwd"], stdout, stderr)
+            return partial(hooked, env, file)
+        return env
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""
         open_ends = set(self.streams)
-        heard = [] if self.owner.descriptor is None else [self.owner.descriptor]
         while True:
             if self.owner.cancels():
                 self.response["cancelled"] = True
                 return
-            watched = [*heard, self.supervisor.wake, *open_ends]
+            watched = [self.owner.descriptor, self.wake, *open_ends]
             ready = select.select(watched, [], [], self._until_next_deadline())[0]
             # What is found together came at one moment: nobody can tell any more which came first.
             at = self._now()
@@ -256,7 +209,8 @@ class SupervisedTrial:
             answered = [stream.scan(self._now()) for stream in self.streams.values()]
             if any(answered):
                 return
-            self.supervisor.drain_wakeups()
+            with suppress(BlockingIOError):
+                os.read(self.wake, 4096)
             self.status = process_tree.reap().get(pid, self.status)
             if self.status is not None:
                 return
@@ -287,8 +241,6 @@ class SupervisedTrial:
     def _until_next_deadline(self) -> float | None:
         times = [at for at, _ in self._deadlines()]
         times += [at for s in self.streams.values() if (at := s.next_scan()) is not None]
-        if self.owner.look_every is not None:
-            times.append(self._now() + self.owner.look_every)
         return max(0.0, min(times) - self._now()) if times else None
 
     def _out_of_time(self) -> bool:
@@ -317,16 +269,14 @@ class SupervisedTrial:
         try:
             stream.scan(self._now(), final=final)
         except SlowPatternError as wrong:
-            self.response["lost"] = self.response["lost"] or str(wrong)
+            self.response.setdefault("lost", str(wrong))
 
     def _finish(self) -> dict[str, Any]:
         response = self.response
         response["duration"] = self._now()
         if self.status is not None:
-            if os.WIFSIGNALED(self.status):
-                response["signal"] = os.WTERMSIG(self.status)
-            else:
-                response["exit_code"] = os.WEXITSTATUS(self.status)
+            code = os.waitstatus_to_exitcode(self.status)
+            response["exit_code" if code >= 0 else "signal"] = abs(code)
         matches = []
         for end, stream in self.streams.items():
             os.close(end)
@@ -369,10 +319,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as control:
         # A trial that held it would keep us from seeing the owner's end.
         control.set_inheritable(False)
-        line, supervisor = Line(control), Supervisor()
-        try:
-            with suppress(OwnerGoneError, ConnectionError):
-                for request in line.requests():
-                    line.send(SupervisedTrial(supervisor, request, line).run())
-        finally:
-            supervisor.close()
+        owner, wake = TrialOwner(control), wakeups()
+        with suppress(OwnerGoneError, ConnectionError):
+            for request in owner.requests():
+                owner.send(SupervisedTrial(wake, request, owner).run())

@@ -1,5 +1,5 @@
-"""A worker on a node of a cluster: takes one trial after another from a spool, and runs each as a
-supervisor does. Started as `worker SPOOL POOL NAME [once]`.
+"""A worker on a node of a cluster: takes one trial after another from a spool, and runs each as
+anywhere. Started as `worker SPOOL POOL NAME [once]`.
 
 It ends when the owner closes or falls silent, when nothing has waited for a while, when its time
 limit is near, or when a trial was lost here and the next should be tried elsewhere. When the
@@ -28,20 +28,18 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
 from aorta.core.trial import RuntimeKind, TrialEnd, TrialSpec
-from aorta.executors import process_tree
-from aorta.executors.messages import request_for, trial_end
-from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor, TrialOwner
+from aorta.executors.local import LocalExecutor, unreported
 from aorta.runtimes.launch import Launch, launch_for
 
-PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
 END_TIME_VARIABLE = "SLURM_JOB_END_TIME"  # seconds since the epoch
 BEAT_EVERY = 5.0
 SILENT = 90.0  # seconds without a beat after which somebody is taken for dead
@@ -160,51 +158,26 @@ def _content(path: Path) -> Any:
     return pickle.loads(path.read_bytes())  # noqa: S301 - of our own user, in a directory of mode 700
 
 
-class _SpoolOwner(TrialOwner):
-    """Cancels by a file, and is there as long as its beats are."""
-
-    look_every = _LOOK_EVERY
-
-    def __init__(self, spool: Spool) -> None:
-        self.spool = spool
-        self.number = ""  # of the trial that runs
-        self.dismissed = False  # by the scheduler
-        self._looked_at = 0.0
-        signal.signal(signal.SIGTERM, self._dismiss)
-
-    def _dismiss(self, *_: object) -> None:
-        self.dismissed = True
-
-    def cancels(self) -> bool:
-        if self.dismissed:
-            return True
-        if time.monotonic() - self._looked_at < _LOOK_EVERY:
-            return False
-        self._looked_at = time.monotonic()
-        try:
-            self.spool.beat()
-            if self.spool.silence().get(OWNER, 0.0) > SILENT:
-                raise OwnerGoneError
-            return self.number in self.spool.names("cancels")
-        except OSError:
-            if not self.spool.path.is_dir():
-                raise OwnerGoneError from None
-            return False  # a file system that hiccups ends no trial
+class _OwnerGoneError(Exception):
+    """Nobody waits for a trial any more."""
 
 
 class Worker:
     def __init__(self, spool: Spool, pool: str) -> None:
         self._spool, self._pool = spool, pool
-        self._owner = _SpoolOwner(spool)
-        self._supervisor = Supervisor()
+        self._dismissed = False  # by the scheduler
         self._longest = 0.0
+        signal.signal(signal.SIGTERM, self._dismiss)
+
+    def _dismiss(self, *_: object) -> None:
+        self._dismissed = True
 
     def run(self, *, once: bool) -> None:
         """Until there is a reason to end."""
-        with suppress(FileNotFoundError, OwnerGoneError):
+        with suppress(FileNotFoundError, _OwnerGoneError):
             idle_since = time.monotonic()
-            while not self._owner.dismissed and self._has_time():
-                self._owner.cancels()
+            while not self._dismissed and self._has_time():
+                self._is_cancelled("")
                 claimed = self._spool.claim(self._pool)
                 if claimed is None:
                     if time.monotonic() - idle_since > IDLE_SECONDS:
@@ -214,7 +187,7 @@ class Worker:
                 if self._serve(*claimed) or once:
                     break
                 idle_since = time.monotonic()
-            if not self._owner.dismissed:
+            if not self._dismissed:
                 self._spool.put("left", self._spool.who)
 
     def _has_time(self) -> bool:
@@ -224,38 +197,55 @@ class Worker:
 
     def _serve(self, number: str, request: Mapping[str, Any]) -> bool:
         """Whether the trial was lost here."""
-        self._owner.number = number
         began = time.monotonic()
-        end = self._tried(request["trial"], request)
+        end = self._tried(number, request["trial"], request["srun"], request["grace"])
         self._longest = max(self._longest, time.monotonic() - began)
-        if not self._owner.dismissed:
-            self._spool.report(number, end)
+        if not self._dismissed:
+            self._spool.report(number, replace(end, host=_node()))
         return end.lost is not None
 
-    def _tried(self, trial: TrialSpec, request: Mapping[str, Any]) -> TrialEnd:
+    def _tried(
+        self, number: str, trial: TrialSpec, srun: Sequence[str] | None, grace: float
+    ) -> TrialEnd:
+        """The end of a trial, of whose processes nothing is left, however this is left."""
         if not (trial.cwd.is_dir() and trial.trial_dir.is_dir()):
-            return _lost(trial, _unseen(f"{trial.trial_dir} or {trial.cwd}"))
-        try:
-            launch = across_tasks(launch_for(trial), trial, request["srun"])
-        except AortaError as wrong:
-            return _lost(trial, str(wrong))
-        limits = {"grace": request["grace"], "max_log_bytes": request["max_log_bytes"]}
-        asked = request_for(trial, launch, **limits)
-        response = SupervisedTrial(self._supervisor, asked, self._owner).run()
-        if _looks_ended(response):
+            return unreported(trial, lost=_unseen(f"{trial.trial_dir} or {trial.cwd}"))
+        launch = partial(launch_across_tasks, srun=srun)
+        with closing(LocalExecutor(grace=grace, launch=launch)) as executor:
+            try:
+                executor.start(trial)
+            except AortaError as wrong:
+                return unreported(trial, lost=str(wrong))
+            while not (ended := executor.wait(_LOOK_EVERY)):
+                if self._is_cancelled(number):
+                    executor.cancel(trial.id)
+        if _looks_ended(ended[0]):
             self._await_dismissal()
-        return trial_end(trial, launch, response, _node())
+        return ended[0]
+
+    def _is_cancelled(self, number: str) -> bool:
+        """By its owner, or by the scheduler with us. Raises _OwnerGoneError if nobody is there."""
+        try:
+            self._spool.beat()
+            if self._spool.silence().get(OWNER, 0.0) > SILENT:
+                raise _OwnerGoneError
+            return self._dismissed or number in self._spool.names("cancels")
+        except OSError:
+            if not self._spool.path.is_dir():
+                raise _OwnerGoneError from None
+            return self._dismissed  # a file system that hiccups ends no trial
 
     def _await_dismissal(self) -> None:
         """A scheduler signals all processes of a job: the trial's may end before we hear of it."""
         deadline = time.monotonic() + _DISMISSAL_SECONDS
-        while not self._owner.dismissed and time.monotonic() < deadline:
+        while not self._dismissed and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
-def across_tasks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
+def launch_across_tasks(trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
     """The launch on all tasks of the trial through `srun OPTIONS`, whose output is that of all of
-    them; unchanged without any."""
+    them; as anywhere without any."""
+    launch = launch_for(trial)
     if srun is None:
         return launch
     # With all that knows containers, which the worker of a usual trial need not load.
@@ -267,17 +257,9 @@ def across_tasks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
     return replace(launch, argv=("srun", *srun, *launch.argv), refusals=refusals)
 
 
-def _looks_ended(response: Mapping[str, Any]) -> bool:
+def _looks_ended(end: TrialEnd) -> bool:
     """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
-    if response.get("out_of_memory"):
-        return False
-    number = response.get("signal") or (response.get("exit_code") or 0) - 128
-    return number in _ENDING
-
-
-def _lost(trial: TrialSpec, why: str) -> TrialEnd:
-    response = {"started_at": time.time(), "lost": why}
-    return trial_end(trial, Launch(trial.argv, trial.cwd), response, _node())
+    return not end.out_of_memory and end.ended.signal_number in _ENDING
 
 
 def _unseen(what: str) -> str:
@@ -292,8 +274,6 @@ def main() -> None:
     """Entered by whatever a scheduler starts; says on stderr why it could not, and exits with 1."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if parent := os.environ.pop(PARENT_VARIABLE, ""):
-        process_tree.die_with_parent(int(parent), signal.SIGTERM)
     place, pool, name, *how = sys.argv[1:]
     if not Path(place).is_dir():
         sys.exit(f"aorta: {_unseen(place)}")

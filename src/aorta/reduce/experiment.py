@@ -210,7 +210,8 @@ class WatchedExperiment(AroundExperiment):
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
-        if point.purpose is Purpose.CONFIRM:
+        has_files = any(binding.source is not None for binding in self.inner.bindings)
+        if point.purpose is Purpose.CONFIRM and has_files:
             watch = ExitStack()
             opened = watch.enter_context(watch_opened((trial_dir / DATA).absolute()))
             self._watches[trial_dir] = watch, opened, trial

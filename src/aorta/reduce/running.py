@@ -155,7 +155,7 @@ class ReductionRun:
 
         def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
             watched.close(self.session.run.private / record.path)
-            if record.point.purpose is Purpose.CONFIRM:
+            if record.point.purpose is Purpose.CONFIRM and watched.opened:
                 write_atomically(self._opened_axes, json.dumps(sorted(watched.opened)))
             return self._keep(record, end)
 

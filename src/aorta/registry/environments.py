@@ -9,25 +9,16 @@ from pathlib import Path
 
 from aorta.core.errors import RegistryError, UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind
-from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
+from aorta.registry.catalogue import Catalogue
 from aorta.registry.mitigations import get_mitigation
-from aorta.registry.sidecars import environment_from, read_sidecars, sidecar_definitions
+from aorta.registry.sidecars import environment_from, gathered
 
-GROUP = "aorta.environments"
 INLINE_IMAGE = "image:"  # `image:REF` is the container image REF, without any definition
-_NOUN = "environment"
 _BUILTIN = (LOCAL, Environment("default"))
 
 
 def environment_catalogue(sidecars: Sequence[Path] = ()) -> Catalogue[Environment]:
-    catalogue = Catalogue(
-        _NOUN,
-        (
-            *(Definition.of(entry.name, entry.source, entry) for entry in _BUILTIN),
-            *plugin_definitions(GROUP, _NOUN, environment_from),
-            *sidecar_definitions(read_sidecars(sidecars), "environments", _NOUN, environment_from),
-        ),
-    )
+    catalogue = gathered("environment", _BUILTIN, environment_from, sidecars)
     for name, source in catalogue.sources().items():
         if name.startswith(INLINE_IMAGE):
             raise RegistryError(

@@ -4,24 +4,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
+from aorta.registry.catalogue import Catalogue
 from aorta.registry.mitigation import BUILTIN_MITIGATIONS, Mitigation, Platform, why_inert
-from aorta.registry.sidecars import mitigation_from, read_sidecars, sidecar_definitions
+from aorta.registry.sidecars import gathered, mitigation_from
 from aorta.scrub.secrets import safe_value
-
-GROUP = "aorta.mitigations"
-_NOUN = "mitigation"
 
 
 def mitigation_catalogue(sidecars: Sequence[Path] = ()) -> Catalogue[Mitigation]:
-    return Catalogue(
-        _NOUN,
-        (
-            *(Definition.of(entry.name, entry.source, entry) for entry in BUILTIN_MITIGATIONS),
-            *plugin_definitions(GROUP, _NOUN, mitigation_from),
-            *sidecar_definitions(read_sidecars(sidecars), "mitigations", _NOUN, mitigation_from),
-        ),
-    )
+    return gathered("mitigation", BUILTIN_MITIGATIONS, mitigation_from, sidecars)
 
 
 def load_mitigations(sidecars: Sequence[Path] = ()) -> dict[str, Mitigation]:

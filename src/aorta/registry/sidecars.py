@@ -4,14 +4,21 @@
 "image"}}}` Plugins give theirs in the same shapes. Errors name keys, never values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.registry.catalogue import Build, Definition, Item, check_name
+from aorta.registry.catalogue import (
+    Build,
+    Catalogue,
+    Definition,
+    Item,
+    check_name,
+    plugin_definitions,
+)
 from aorta.registry.documents import load_document
 from aorta.registry.mitigation import Mitigation
 
@@ -125,16 +132,20 @@ def read_sidecars(paths: Sequence[Path]) -> tuple[Sidecar, ...]:
     return tuple(_read(path) for path in chosen)
 
 
-def sidecar_definitions(
-    sidecars: Sequence[Sidecar], section: str, noun: str, build: Build[Item]
-) -> Iterator[Definition[Item]]:
-    """The definitions of one section, checked now: a user's own file is either right or refused."""
-    for sidecar in sidecars:
+def gathered(
+    noun: str, builtin: Iterable[Item], build: Build[Item], sidecars: Sequence[Path]
+) -> Catalogue[Item]:
+    """Every mitigation or every environment: built-in, of entry points, of these files. A user's
+    own file is either right or refused, a plugin's code runs when its name is used."""
+    section, ours = f"{noun}s", "aorta"
+    named = [Definition.of(str(vars(item)["name"]), ours, item) for item in builtin]
+    named += plugin_definitions(f"aorta.{section}", noun, build)
+    for sidecar in read_sidecars(sidecars):
         for name, shape in sidecar.sections.get(section, {}).items():
-            where = f"{sidecar.path}: {section}.{name}"
             check_name(name, noun, where=f"{sidecar.path}: {section}")
-            item = build(name, shape, sidecar.source, where)
-            yield Definition.of(name, sidecar.source, item)
+            item = build(name, shape, sidecar.source, f"{sidecar.path}: {section}.{name}")
+            named.append(Definition.of(name, sidecar.source, item))
+    return Catalogue(noun, named)
 
 
 def _read(path: Path) -> Sidecar:

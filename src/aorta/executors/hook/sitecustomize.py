@@ -1,23 +1,31 @@
-"""Found by the user's own interpreter before the program: writes down what that imports at its top.
+"""Found by the user's own interpreter before the program: writes down what that imports at its top,
+or stays where the program would begin and forks off one run of it after another.
 
-`AORTA_IMPORTS` is `PID:FILE`; a process with another pid is left alone. Every trace of this file is
-removed first, and the interpreter's own `sitecustomize` is run, if it has one. An audit hook sees
-imports without being seen: the program finds the same modules and frames. Python 3.8 or later.
+`AORTA_HOOK` is `PID:WHAT`; a process with another pid is left alone. Every trace of this file is
+removed first, and the interpreter's own `sitecustomize` is run, if it has one. WHAT is
 
-A line of FILE is a module's name, when it was asked for, and when it asked for others itself. The
-file ends where the program changes a variable: what it imports from there on may depend on it.
+- the name of a file. An audit hook sees imports without being seen: the program finds the same
+  modules and frames. A line of the file is a module's name, when it was asked for, and when it
+  asked for others itself. It ends where the program changes a variable: what it imports from there
+  on may depend on it. Python 3.8 or later.
+- JSON: a fork server is wanted. It imports the modules that are named and says how long that took,
+  or why no trial may come from here. Each message behind that asks for a trial and brings its two
+  output descriptors; the answer is its pid. Python 3.9 or later.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from time import monotonic
+from time import monotonic, sleep
 
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
+    from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 class _Observer:
@@ -31,43 +39,125 @@ class _Observer:
         if event != "import" or os.getpid() != self.pid or not self.variables:
             return
         try:
-            at, is_its_own = _import_of_the_program()
-            if is_its_own and dict(os.environ) != self.variables:
+            frame: FrameType | None = sys._getframe(1)
+            below = ""  # the file whose code the program's top level has called
+            while frame is not None and not _is_the_top(frame):
+                below, frame = frame.f_code.co_filename, frame.f_back
+            if frame is None or not (below == "" or below.startswith("<frozen importlib")):
+                return
+            if not below and dict(os.environ) != self.variables:
                 self.variables.clear()
-            elif is_its_own or at == self.at:
-                self.at = at
-                name = "\n" + "".join(str(arguments[0]).split()) if is_its_own else ""
+            elif not below or frame.f_lasti == self.at:
+                self.at = frame.f_lasti
+                name = "" if below else "\n" + "".join(str(arguments[0]).split())
                 os.write(self.file, ("%s %.4f" % (name, monotonic())).encode("utf-8", "replace"))
         except Exception:
             pass  # raised here, it would forbid the import
 
 
-def _import_of_the_program() -> tuple[int, bool]:
-    """Which instruction of the program's top level imports, and whether it is its own import or one
-    that the imported module does; -2 where a function of the program imports."""
-    frame: FrameType | None = sys._getframe(2)
-    below = ""
-    while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
-            by_import = below == "" or below.startswith("<frozen importlib")
-            return (frame.f_lasti, below == "") if by_import else (-2, False)
-        below, frame = frame.f_code.co_filename, frame.f_back
-    return -2, False
+def _is_the_top(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
 
-_pid, _, _file = os.environ.pop("AORTA_IMPORTS", "").partition(":")
-_path = os.environ.pop("AORTA_IMPORTS_PYTHONPATH", "")  # `=` and what PYTHONPATH was, if anything
+def _import_libraries(names: list[str], front: str) -> str:
+    """Up to the first that is the program's own. Why nothing may be forked from here, if so."""
+    import importlib.util
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    places = tuple(os.path.realpath(paths[k]) + os.sep for k in ("purelib", "platlib", "stdlib"))
+    sys.path.insert(0, front)  # as it will be when the program begins
+    for name in names:
+        spec = importlib.util.find_spec(name)
+        origin = (spec.origin or "") if spec is not None else ""
+        if origin not in ("built-in", "frozen") and not os.path.realpath(origin).startswith(places):
+            break  # it may change, and what follows may depend on it
+        __import__(name)
+    sys.path.remove(front)
+    pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    if len(os.listdir("/proc/self/task")) > 1:
+        return "an import leaves a thread running"
+    opened = (os.path.realpath("/proc/self/fd/" + number) for number in os.listdir("/proc/self/fd"))
+    has_gpu = any(place.startswith(("/dev/nv", "/dev/kfd")) for place in opened)
+    return "an import leaves a GPU open" if has_gpu else ""
+
+
+def _serve(what: str) -> None:
+    """Returns in every trial, where the program then begins. A trial is forked twice: the
+    supervisor, which adopts orphans, becomes its parent."""
+    import json
+    import socket
+
+    wanted = json.loads(what)
+    line = socket.socket(fileno=wanted["line"])
+    os.set_inheritable(line.fileno(), False)
+    began = monotonic()
+    unfit = _import_libraries(wanted["modules"], wanted["front"])
+    line.send(json.dumps({"seconds": monotonic() - began, "unfit": unfit}).encode())
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(line, 1 << 22, 2)
+        if not data:
+            os._exit(0)
+        if os.fork() == 0:
+            if os.fork():
+                os._exit(0)
+            _become(json.loads(data), list(descriptors))
+            line.send(b"%d" % os.getpid())
+            return line.close()
+        os.wait()
+        for number in descriptors:
+            os.close(number)
+
+
+def _become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
+    """What a cold start of the program would have."""
+    import ctypes
+
+    supervisor, between = trial["supervisor"], os.getppid()
+    while os.getppid() == between != supervisor:
+        sleep(0.0002)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    if os.getppid() != supervisor:
+        os._exit(1)
+    os.setsid()
+    for target, number in enumerate([os.open(os.devnull, os.O_RDONLY), *descriptors]):
+        os.dup2(number, target)
+        os.close(number)
+    for name in set(os.environ) - set(trial["env"]):
+        del os.environ[name]
+    os.environ.update(trial["env"])
+    sys.argv[1:] = trial["arguments"]
+    # `random` draws a seed of its own after every fork; these do not.
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
+
+
+_pid, _, _what = os.environ.pop("AORTA_HOOK", "").partition(":")
 if _pid:
-    os.environ.pop("PYTHONPATH", None)
-    if _path:
-        os.environ["PYTHONPATH"] = _path[1:]
+    # This directory came before whatever was there: behind a separator, if anything was.
+    _, _was_set, os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)
+    if not _was_set:
+        del os.environ["PYTHONPATH"]
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
     sys.path_importer_cache.pop(HERE, None)
-    if int(_pid) == os.getpid():
-        sys.addaudithook(_Observer(_file))
 from _frozen_importlib_external import PathFinder  # noqa: E402 - without this file on the path
 
-if PathFinder.find_spec("sitecustomize", sys.path) is None:
+_own = PathFinder.find_spec("sitecustomize", sys.path)
+if _own is not None:
+    del sys.modules["sitecustomize"]
+    __import__("sitecustomize")
+if _pid == str(os.getpid()):
+    if _what.startswith("{"):
+        try:
+            _serve(_what)
+        except BaseException:
+            os._exit(1)  # or the program would begin here, as a trial of nobody
+    else:
+        sys.addaudithook(_Observer(_what))
+if _own is None:
     raise ImportError("none of its own", name="sitecustomize")
-del sys.modules["sitecustomize"]
-__import__("sitecustomize")
