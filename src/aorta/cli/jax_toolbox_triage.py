@@ -242,7 +242,7 @@ def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
         preset[_TRANSFORMER_ENGINE] = preset[_TRANSFORMER_ENGINE].model_copy(update=built)
     named = {*flags.passing_versions, *flags.failing_versions}
     if flags.container_runtime == "local":  # what is not named stays as it is
-        preset = {name: package for name, package in preset.items() if name in named}
+        preset = {name: with_sources(package) for name, package in preset.items() if name in named}
     for name, package in preset.items():
         given = {
             "good": flags.passing_versions.get(name),
@@ -255,6 +255,13 @@ def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
         }
         yield package.model_copy(update=given)
     yield from (_library(flags, name) for name in sorted(named - preset.keys()))
+
+
+def with_sources(package: PackageSpec) -> PackageSpec:
+    """The images have sources at the path, or at `PATH-source`."""
+    beside = f"{package.path}-source"
+    is_beside = not Path(str(package.path)).exists() and Path(beside).exists()
+    return package.model_copy(update={"path": beside}) if is_beside else package
 
 
 def _library(flags: SimpleNamespace, name: str) -> PackageSpec:

@@ -88,6 +88,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
             confidence=spec.confidence,
+            confirmations=spec.confirmations,
             # A day is as near as two containers can be: without a threshold, go on until sure.
             close_enough=close_enough if days > 1 else None,
         ),
