@@ -22,6 +22,7 @@ from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
+    checkout_lines,
     git_package,
     library,
     set_key,
@@ -181,14 +182,9 @@ def reproduce_on_host(
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            git = f"git -C {tree}"
             lines += [
                 f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
-                f"{git} checkout --quiet --detach {version}",
-                *(
-                    f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
-                    for pick in spec.cherry_pick
-                ),
+                *checkout_lines(f"git -C {tree}", version, spec.cherry_pick),
             ]
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
