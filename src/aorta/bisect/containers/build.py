@@ -75,6 +75,10 @@ class Images(VersionSets):
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._build_env = {**self._cache_option, **spec.env}
+        self._made: set[str] = set()
+
+    def built(self, key: str) -> None:
+        self._made.add(self._target(key))
 
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -111,9 +115,11 @@ class Images(VersionSets):
         return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
 
     def _is_there(self, target: str) -> bool:
-        """As this run made it before it was cut short; nobody else makes its images."""
+        """As made now, or by this run before it was cut short; nobody else makes its images."""
         place = self._base.environment
-        return target in _ordered(self._root) and is_made(place.kind, place.options, target)
+        return target in self._made or (
+            target in _ordered(self._root) and is_made(place.kind, place.options, target)
+        )
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
