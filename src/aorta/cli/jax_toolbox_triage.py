@@ -20,6 +20,7 @@ from aorta.bisect.spec import (
     ContainersSpec,
     PackageSpec,
     Runtime,
+    pairs_from,
     script_package,
     versions_from,
 )
@@ -53,17 +54,6 @@ class _UnderItsName(MountsOrVerbose):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(_NAME, " ".join(self.collect_usage_pieces(ctx)))
-
-
-def _picked(text: str | None) -> dict[str, list[str]]:
-    """`jax:a,jax:b,xla:c`: a package may stand several times."""
-    found: dict[str, list[str]] = {}
-    for part in text.split(",") if text else ():
-        name, colon, commit = part.strip().partition(":")
-        if not (colon and name and commit):
-            raise UsageError(f"--cherry-pick: found {part!r}, expected PACKAGE:COMMIT[,...]")
-        found.setdefault(name, []).append(commit)
-    return found
 
 
 @click.command(
@@ -128,7 +118,7 @@ def command(
             say(f"--{side}-commits is deprecated: it is called --{side}-versions now")
             said[f"{side}_versions"] = commits
         said[f"{side}_versions"] = versions_from(said[f"{side}_versions"], f"--{side}-versions")
-    said["cherry_pick"] = _picked(said["cherry_pick"])
+    said["cherry_pick"] = pairs_from(said["cherry_pick"], "--cherry-pick")
     said["override_remotes"] = versions_from(said["override_remotes"], "--override-remotes")
     said["container_runtime"] = said["container_runtime"].lower()
     bisect_and_show(_request(SimpleNamespace(test_command=test_command, **said)), display)
@@ -247,7 +237,7 @@ def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
         given = {
             "good": flags.passing_versions.get(name),
             "bad": flags.failing_versions.get(name),
-            "cherry_pick": tuple(flags.cherry_pick.get(name, ())),
+            "cherry_pick": tuple(commit for of, commit in flags.cherry_pick if of == name),
             "remote": flags.override_remotes.get(name),
             "main_branch": flags.main_branch,
             "good_parent": name in flags.workaround_buggy_container,

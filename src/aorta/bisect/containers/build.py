@@ -67,10 +67,11 @@ class Images(VersionSets):
         root: Path,
         base: BaseImage,
         packages: Sequence[Package],
+        command: ProbedCommand,
         spec: BisectSpec,
         bazel_cache: str | None,
     ) -> None:
-        super().__init__(root, packages, spec.build_timeout)
+        super().__init__(root, packages, command, spec.build_timeout)
         self._base, self._containers = base, spec.containers or ContainersSpec()
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
@@ -80,8 +81,7 @@ class Images(VersionSets):
     def built(self, key: str) -> None:
         self._made.add(self._target(key))
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         target = self._target(key)
         env = {

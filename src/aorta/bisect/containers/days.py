@@ -63,7 +63,7 @@ def between_days(
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    answer = run.drive(STAGE, search, experiment, None, listeners, run.metric)
+    answer = run.drive(STAGE, search, experiment, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
         return _unfinished(search, answer, family, interval)

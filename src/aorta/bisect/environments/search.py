@@ -137,15 +137,15 @@ class _EnvironmentSearch:
             _named(name, (ends.good.version(name), ends.bad.version(name)))
             for name in in_order(self.needs)
         ]
-        command = replace(self.run.command(), command=self.command)
-        self.setting = SearchSetup(self.run, command, self.version_sets)
+        self.setting = SearchSetup(self.run, self.version_sets)
         self.index = PackageIndex(self.sources)
         self.searched: list[FinishedSearch] = []  # those that lead to the answer
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
-        directory, timeout = self.run.request.directory, self.run.request.spec.build_timeout
-        return Environments(self.root, self.ends, self.sources, packages, directory, timeout)
+        asked, command = self.run.request, replace(self.run.command(), command=self.command)
+        places = (asked.directory, asked.spec.build_timeout)
+        return Environments(self.root, self.ends, self.sources, packages, command, *places)
 
     def investigate(self) -> Investigation:
         self._adopt_ends()

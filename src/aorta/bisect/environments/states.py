@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 from aorta.bisect.environments.given import GivenEnvironment, GivenEnvironments, version_in
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun
-from aorta.bisect.trials import PreparedTest, VersionSets, build_step, run_step
+from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets, build_step, run_step
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.git import without_secrets
@@ -321,14 +321,14 @@ class Environments(VersionSets):
         ends: EnvironmentEnds,
         sources: Sources,
         packages: Sequence[Package],
+        command: ProbedCommand,
         directory: Path,
         build_timeout: float | None = None,
     ) -> None:
-        super().__init__(root, packages, build_timeout)
+        super().__init__(root, packages, command, build_timeout)
         self._ends, self._sources, self._directory = ends, sources, directory
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
