@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from aorta.bisect.spec import PackageSpec
+from aorta.cli.jax_toolbox_triage import with_sources
 from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
 from support.git_images import with_git
 from support.git_repositories import Repository
@@ -253,6 +255,14 @@ def test_inside_a_container_the_repositories_are_moved_where_they_are(tmp_path: 
     test = f"test $(cat {tmp_path}/installed) -lt 5 && test $(cat {jax.path}/number) -lt 5"
     done = aorta("bisect", *words, "--", "sh", "-c", test, cwd=tmp_path)
     assert done.json()["culprits"][0]["commit"] == shas[5], done.stderr
+
+
+def test_sources_may_lie_beside_the_usual_path(tmp_path: Path) -> None:
+    for folder in ("jax", "jax-source", "xla-source"):
+        (tmp_path / folder).mkdir()
+    named = [PackageSpec(name=name, path=f"{tmp_path}/{name}") for name in ("jax", "xla", "flax")]
+    found = [Path(str(with_sources(package).path)).name for package in named]
+    assert found == ["jax", "xla-source", "flax"]
 
 
 def _plugin(place: Path) -> list[str]:

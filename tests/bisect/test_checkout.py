@@ -37,6 +37,20 @@ def test_a_commit_that_git_cannot_check_out_is_a_fault_and_not_an_untestable_sta
     assert "git" in done.stderr
 
 
+def test_a_build_fix_that_does_not_apply_leaves_those_before_it(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 3)
+    fix = repository.commit("fix", {"fixed": "yes"})
+    other = repository.commit("other", {"number": "other\n"})
+    last = repository.commit("last", {"also": "yes"})
+    tree = tmp_path / "tree"
+    check_out(str(tree), str(repository.path), shas[0], (fix, other, last))
+    assert (tree / "number").read_text() == "0\n"
+    assert (tree / "fixed").exists()
+    assert (tree / "also").exists()
+    check_out(str(tree), str(repository.path), shas[1])
+    assert Repository(tree).git("status", "--porcelain") == ""
+
+
 def test_many_jobs_beside_each_other_leave_git_whole(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 40)
     words = (

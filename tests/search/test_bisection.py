@@ -346,6 +346,20 @@ def test_every_search_ends_within_its_bound_and_foretells_no_more(
         assert failed >= 1
 
 
+@pytest.mark.parametrize("seed", [6, 10, 25])
+def test_a_search_that_every_state_contradicts_in_turn_ends_at_its_bound(seed: int) -> None:
+    """Nothing is ever learned of a state that passes and fails in turn."""
+    timeline = any_timeline("merges", random.Random(seed))
+    search = Bisection(timeline, BisectionSettings(sanity_probes=2))
+    tried: Counter[Vector] = Counter()
+    while points := search.ask(1):
+        vector = timeline.vector(points[0])
+        fails = (tried[vector] + (vector == timeline.bad_end)) % 2 == 1
+        tried[vector] += 1
+        search.tell(points[0], Verdict(fails))
+        assert tried.total() <= search.most_trials
+
+
 def test_a_state_that_stands_twice_is_not_tried_for_ever() -> None:
     """As where git lists a commit that both ends have: no trial tells the two apart."""
     twice = Timeline([History("package", ("a", "b", "c", "d", "c"))])

@@ -10,14 +10,24 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point
 from aorta.core.trial import Verdict
+from aorta.search.bisection import BisectionSettings
 from aorta.search.gallop import GallopBack, GallopVerdict
 
 
 def search(
-    days: list[int], first_bad: int, *, fails: float = 1.0, seed: int = 0, workers: int = 1
+    days: list[int],
+    first_bad: int,
+    *,
+    fails: float = 1.0,
+    seed: int = 0,
+    workers: int = 1,
+    confirmations: int | None = None,
 ) -> tuple[GallopBack, list[int]]:
     rng = random.Random(seed)
-    gallop = GallopBack("container", [f"{d:04d}" for d in days], [float(d) for d in days])
+    asked = BisectionSettings(confirmations=confirmations)
+    gallop = GallopBack(
+        "container", [f"{d:04d}" for d in days], [float(d) for d in days], settings=asked
+    )
     tried: list[int] = []
     while not gallop.done and len(tried) < 500:
         for point in gallop.ask(workers):
@@ -58,6 +68,13 @@ def test_a_series_that_never_passes_is_walked_to_its_oldest_day_and_no_further()
 def test_a_newest_day_that_does_not_fail_is_no_question() -> None:
     gallop, _ = search(list(range(30)), 99)
     assert gallop.verdict is GallopVerdict.DOES_NOT_FAIL
+
+
+@pytest.mark.parametrize("further", [0, 1, 3])
+def test_where_it_is_said_how_often_to_confirm_the_newest_day_is_run_so_often(further: int) -> None:
+    gallop, tried = search(list(range(30)), 20, confirmations=further)
+    assert found(gallop) == (19, 20)
+    assert tried.index(28) == tried.count(29) == 1 + further
 
 
 @pytest.mark.parametrize("fails", [0.7, 0.5])

@@ -22,6 +22,7 @@ from aorta.bisect.investigation import SearchSetup, investigate
 from aorta.bisect.package import (
     Package,
     Versions,
+    checkout_lines,
     git_package,
     library,
     set_key,
@@ -32,7 +33,7 @@ from aorta.bisect.package import (
 from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.trials import PreparedTest, VersionSets
+from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets
 from aorta.core.errors import UsageError
 from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
@@ -48,19 +49,19 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
     with BisectRun(request) as run:
         root = trees_root(run.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
-        trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
+        trees = HostTrees(root, packages, command, own, spec.build_timeout)
 
         # What a killed run left there may have been moved since.
         (root / HERE).unlink(missing_ok=True)
 
         def version_sets(those: Sequence[Package]) -> VersionSets:
             if spec.in_place:
-                return InPlace(root, those, request.directory, spec.build_timeout)
-            return HostTrees(root, those, own, spec.build_timeout)
+                return InPlace(root, those, command, request.directory, spec.build_timeout)
+            return HostTrees(root, those, command, own, spec.build_timeout)
 
         try:
-            outcome = investigate(SearchSetup(run, command, version_sets), packages)
+            outcome = investigate(SearchSetup(run, version_sets), packages)
         finally:
             trees.remove()
         findings = findings_of(outcome, list(run.answers.values()))
@@ -181,14 +182,9 @@ def reproduce_on_host(
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            git = f"git -C {tree}"
             lines += [
                 f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
-                f"{git} checkout --quiet --detach {version}",
-                *(
-                    f"{git} cherry-pick --no-commit {pick} || {git} reset --quiet --hard"
-                    for pick in spec.cherry_pick
-                ),
+                *checkout_lines(f"git -C {tree}", version, spec.cherry_pick),
             ]
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
@@ -235,15 +231,15 @@ class HostTrees(VersionSets):
         self,
         root: Path,
         packages: Sequence[Package],
+        command: ProbedCommand,
         own: OwnCommand,
         build_timeout: float | None = None,
     ) -> None:
-        super().__init__(root, packages, build_timeout)
+        super().__init__(root, packages, command, build_timeout)
         self._own = own
         self._slots: dict[str, int] = {}
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         builds = any(package.spec.build for package in self._packages)
         if not builds:
             slot = next(n for n in range(10_000) if n not in self._slots.values())
@@ -309,14 +305,14 @@ class InPlace(VersionSets):
         self,
         root: Path,
         packages: Sequence[Package],
+        command: ProbedCommand,
         directory: Path,
         build_timeout: float | None = None,
     ) -> None:
-        super().__init__(root, packages, build_timeout)
+        super().__init__(root, packages, command, build_timeout)
         self._directory, self._here = directory, root / HERE
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = set_key(self._packages, versions)
         places = {p.spec.variable: str(p.spec.path) for p in self._git()}
         env = {**version_variables(self._packages, versions), **places, **trial.env}

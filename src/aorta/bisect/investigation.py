@@ -11,7 +11,7 @@ from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, Versions, moving, whole
 from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
+from aorta.bisect.trials import VersionSets
 from aorta.bisect.watching import StepsLeft
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
@@ -35,7 +35,6 @@ class SearchSetup:
     """Everything the searches share."""
 
     run: BisectRun
-    command: ProbedCommand
     version_sets: Callable[[Sequence[Package]], VersionSets]
 
     @property
@@ -175,8 +174,7 @@ def search_versions(
     if assume:
         search.assume(assume)
     impossible = _skip(search, packages, cannot_be)
-    sets = setting.version_sets(packages)
-    experiment = VersionsExperiment(setting.command, packages, sets)
+    experiment = setting.version_sets(packages)
     run, metric = setting.run, setting.run.metric
     place = run.path / "timeline.json"
     if not place.exists():  # the first search is over all changes, later ones over a part of them
@@ -186,7 +184,7 @@ def search_versions(
     if metric:
         listeners.append(metric.listen)
         ends = _measured_ends(metric, setting, name, search)
-    answer = run.drive(name, ends or search, experiment, sets, listeners, metric)
+    answer = run.drive(name, ends or search, experiment, listeners, metric)
     return FinishedSearch(
         name,
         search,

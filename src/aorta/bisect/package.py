@@ -127,7 +127,8 @@ def version_script(
     lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
     for package in packages:
         if package.spec.is_git:
-            lines += _checkout_lines(package, versions[package.name])
+            git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
+            lines += checkout_lines(git, versions[package.name], package.spec.cherry_pick)
     for package in packages:
         if package.spec.build and builds(package):
             place = f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
@@ -135,13 +136,14 @@ def version_script(
     return "\n".join(["set -e", *lines])
 
 
-def _checkout_lines(package: Package, version: str) -> list[str]:
-    """Whatever state the repository was in; build fixes that do not apply are left out."""
-    git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
+def checkout_lines(git: str, version: str, cherry_pick: Sequence[str]) -> list[str]:
+    """Whatever state the repository was in; build fixes that do not apply are left out. `git`: the
+    words that begin a command in it.
+    """
     picks = [
         f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
         f"|| {git} cherry-pick --abort"
-        for pick in package.spec.cherry_pick
+        for pick in cherry_pick
     ]
     return [f"{git} checkout --quiet --force --detach {version}", *picks]
 

@@ -135,7 +135,6 @@ class BisectRun:
         name: str,
         search: Search,
         experiment: Experiment,
-        sets: VersionSets | None = None,
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
@@ -157,7 +156,9 @@ class BisectRun:
             program_varies=True,
         )
         executor = self.request.executor()
-        place = BuildSteps(executor, sets, self.builds) if sets else executor
+        place = executor
+        if isinstance(experiment, VersionSets):
+            place = BuildSteps(executor, experiment, self.builds)
         own: list[Listener] = [self.logs.listener(self._directory), self._first_failure]
         everyone = [*self.request.listeners(), *own, *listeners]
         self._current = self.stage_path(name)

@@ -209,15 +209,23 @@ def day(text: str) -> date:
         raise UsageError(f"{text!r} is no date; expected YYYY-MM-DD") from None
 
 
-def versions_from(text: str | None, option: str) -> dict[str, str]:
-    """`jax:1.2,xla:abc` as a mapping; a package may stand once."""
-    found: dict[str, str] = {}
-    for part in (text or "").split(",") if text else ():
-        name, colon, version = part.strip().partition(":")
-        if not colon or not name or not version:
+def pairs_from(text: str | None, option: str) -> list[tuple[str, str]]:
+    """`jax:1.2,xla:abc`, in the order given."""
+    found: list[tuple[str, str]] = []
+    for part in text.split(",") if text else ():
+        name, _, value = part.strip().partition(":")
+        if not name or not value:
             raise UsageError(
                 f"{option}: found {part!r}, expected PACKAGE:VERSION[,PACKAGE:VERSION]"
             )
+        found.append((name, value))
+    return found
+
+
+def versions_from(text: str | None, option: str) -> dict[str, str]:
+    """The same as a mapping; a package may stand once."""
+    found: dict[str, str] = {}
+    for name, version in pairs_from(text, option):
         if name in found:
             raise UsageError(f"{option}: package {name} stands twice")
         found[name] = version

@@ -61,22 +61,31 @@ class PreparedTest:
 
 
 class VersionSets(ABC):
-    """Says what a trial needs made before it runs, and hears what became of it. `root` is this
-    run's own directory, `packages` are those of one search.
+    """The experiment of one search over `packages`: a point's trial, what has to be made before it
+    runs, and what became of that. `root` is this run's own directory.
     """
 
     def __init__(
-        self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
+        self,
+        root: Path,
+        packages: Sequence[Package],
+        command: "ProbedCommand",
+        build_timeout: float | None = None,
     ) -> None:
         self._root, self._packages, self._build_timeout = root, packages, build_timeout
-        self._versions: dict[str, Versions] = {}
+        self._command, self.oracle = command, command.oracle
+        self._versions: dict[str, Versions] = {}  # by the directory of a trial
 
-    def assign(self, trial_dir: Path, versions: Versions) -> None:
-        """Which version set the trial of this directory is of."""
-        self._versions[str(trial_dir)] = versions
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        named = {name: str(value) for name, value in point.values}
+        self._versions[str(trial_dir)] = whole(self._packages, named)
+        return self._command.trial(trial_dir, self._command.environment)
+
+    def prepare(self, trial: TrialSpec) -> PreparedTest:
+        return self._prepared(trial, self._versions[str(trial.trial_dir)])
 
     @abstractmethod
-    def prepare(self, trial: TrialSpec) -> PreparedTest: ...
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest: ...
 
     # Not abstract: most leave a mark on the disk, and share what is made.
     def built(self, key: str) -> None:  # noqa: B027
@@ -315,14 +324,3 @@ class ProbedCommand:
             watch=self.oracle.watch(),
             timeout=self.timeout,
         )
-
-
-class VersionsExperiment:
-    def __init__(self, test: ProbedCommand, packages: Sequence[Package], sets: VersionSets) -> None:
-        self._test, self._packages, self._sets = test, packages, sets
-        self.oracle: Deciding = test.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        versions = whole(self._packages, {name: str(value) for name, value in point.values})
-        self._sets.assign(trial_dir, versions)
-        return self._test.trial(trial_dir, self._test.environment)

@@ -20,6 +20,7 @@ from aorta.bisect.spec import (
     ContainersSpec,
     PackageSpec,
     Runtime,
+    pairs_from,
     script_package,
     versions_from,
 )
@@ -53,17 +54,6 @@ class _UnderItsName(MountsOrVerbose):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(_NAME, " ".join(self.collect_usage_pieces(ctx)))
-
-
-def _picked(text: str | None) -> dict[str, list[str]]:
-    """`jax:a,jax:b,xla:c`: a package may stand several times."""
-    found: dict[str, list[str]] = {}
-    for part in text.split(",") if text else ():
-        name, colon, commit = part.strip().partition(":")
-        if not (colon and name and commit):
-            raise UsageError(f"--cherry-pick: found {part!r}, expected PACKAGE:COMMIT[,...]")
-        found.setdefault(name, []).append(commit)
-    return found
 
 
 @click.command(
@@ -128,7 +118,7 @@ def command(
             say(f"--{side}-commits is deprecated: it is called --{side}-versions now")
             said[f"{side}_versions"] = commits
         said[f"{side}_versions"] = versions_from(said[f"{side}_versions"], f"--{side}-versions")
-    said["cherry_pick"] = _picked(said["cherry_pick"])
+    said["cherry_pick"] = pairs_from(said["cherry_pick"], "--cherry-pick")
     said["override_remotes"] = versions_from(said["override_remotes"], "--override-remotes")
     said["container_runtime"] = said["container_runtime"].lower()
     bisect_and_show(_request(SimpleNamespace(test_command=test_command, **said)), display)
@@ -242,12 +232,12 @@ def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
         preset[_TRANSFORMER_ENGINE] = preset[_TRANSFORMER_ENGINE].model_copy(update=built)
     named = {*flags.passing_versions, *flags.failing_versions}
     if flags.container_runtime == "local":  # what is not named stays as it is
-        preset = {name: package for name, package in preset.items() if name in named}
+        preset = {name: with_sources(package) for name, package in preset.items() if name in named}
     for name, package in preset.items():
         given = {
             "good": flags.passing_versions.get(name),
             "bad": flags.failing_versions.get(name),
-            "cherry_pick": tuple(flags.cherry_pick.get(name, ())),
+            "cherry_pick": tuple(commit for of, commit in flags.cherry_pick if of == name),
             "remote": flags.override_remotes.get(name),
             "main_branch": flags.main_branch,
             "good_parent": name in flags.workaround_buggy_container,
@@ -255,6 +245,13 @@ def _packages(flags: SimpleNamespace) -> Iterator[PackageSpec]:
         }
         yield package.model_copy(update=given)
     yield from (_library(flags, name) for name in sorted(named - preset.keys()))
+
+
+def with_sources(package: PackageSpec) -> PackageSpec:
+    """The images have sources at the path, or at `PATH-source`."""
+    beside = f"{package.path}-source"
+    is_beside = not Path(str(package.path)).exists() and Path(beside).exists()
+    return package.model_copy(update={"path": beside}) if is_beside else package
 
 
 def _library(flags: SimpleNamespace, name: str) -> PackageSpec:

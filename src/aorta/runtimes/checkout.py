@@ -82,8 +82,9 @@ def check_out(
         places = {"GIT_OBJECT_DIRECTORY": own, "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared}
         env = {**os.environ, **places}
         for pick in cherry_pick:
+            before = _asked(tree, "write-tree", env=env)
             if _run(tree, "cherry-pick", "--no-commit", pick, env=env):
-                _run(tree, "reset", "--quiet", "--hard", env=env)
+                _run(tree, "read-tree", "--reset", "-u", before, env=env)
     for place, source in (files or {}).items():
         _copy(source, f"{tree}/{place}")
 
@@ -185,10 +186,11 @@ def _run(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> i
     return subprocess.run(words, stdin=subprocess.DEVNULL, env=env, check=False).returncode
 
 
-def _asked(where: str, *arguments: str) -> str:
+def _asked(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         ("git", "-C", where, *arguments),
         stdin=subprocess.DEVNULL,
+        env=env,
         capture_output=True,
         encoding="utf-8",
         errors="replace",

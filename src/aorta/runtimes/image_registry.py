@@ -1,4 +1,4 @@
-"""The tags of a repository and the digests behind them, through the OCI distribution API: pages,
+"""The tags of a repository and whether an image is there, through the OCI distribution API: pages,
 tokens, docker's credential files.
 
 Nothing is pulled to find out what exists. Credentials go to the registry and to the token service
@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,42 +63,32 @@ def split_reference(reference: str) -> tuple[str, str]:
 def list_tags(repository: ImageRepository) -> list[str]:
     """Every tag, in the registry's order."""
     client = _Client(repository)
-    path: str | None = f"/v2/{repository.name}/tags/list?n={_PAGE}"
+    path = f"/v2/{repository.name}/tags/list?n={_PAGE}"
     tags: list[str] = []
     for _ in range(_MOST_PAGES):
-        if path is None:
+        answered = client.ask(path)
+        tags += _object(answered.body).get("tags") or []
+        following = _NEXT.search(answered.headers.get("Link", ""))
+        if following is None:
             return tags
-        content, path = client.page(path)
-        tags += content.get("tags") or []
+        parts = urllib.parse.urlsplit(urllib.parse.urljoin(path, str(following[1])))
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     raise InfrastructureError("the registry's list of tags has no end", where=repository.host)
 
 
-def digest_of(reference: str) -> str | None:
-    """What the registry calls the image behind a reference; None if it does not say."""
-    name, at, digest = reference.partition("@")
-    if at:
-        return digest
+def exists(reference: str) -> bool | None:
+    """Whether the registry has the image, or a digest names it; None where it does not say."""
+    if "@" in reference:
+        return True
     try:
-        return _manifest(name)
+        name, tag = split_reference(reference)
+        place = ImageRepository.of(name)
+        _Client(place).ask(f"/v2/{place.name}/manifests/{tag}", "HEAD")
+    except _NotThereError:
+        return False
     except (InfrastructureError, UsageError):
         return None
-
-
-def is_gone(reference: str) -> bool:
-    """Whether the registry answers, and has no such image."""
-    try:
-        _manifest(reference)
-    except _NotThereError:
-        return True
-    except (InfrastructureError, UsageError):
-        return False
-    return False
-
-
-def _manifest(reference: str) -> str | None:
-    name, tag = split_reference(reference)
-    place = ImageRepository.of(name)
-    return _Client(place).digest(f"/v2/{place.name}/manifests/{tag}")
+    return True
 
 
 class _NotThereError(InfrastructureError):
@@ -111,19 +101,7 @@ class _Client:
         self._scheme = "http" if _LOOPBACK.match(repository.host) else "https"
         self._authorization: str | None = None
 
-    def page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
-        answered = self._asked(path)
-        found = _NEXT.search(answered.headers.get("Link", ""))
-        if found is None:
-            return _object(answered.body), None
-        parts = urllib.parse.urlsplit(urllib.parse.urljoin(path, str(found[1])))
-        following = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        return _object(answered.body), following
-
-    def digest(self, path: str) -> str | None:
-        return self._asked(path, "HEAD").headers.get("Docker-Content-Digest")
-
-    def _asked(self, path: str, method: str = "GET") -> Answered:
+    def ask(self, path: str, method: str = "GET") -> Answered:
         """Logs in once, if it is asked to."""
         url = f"{self._scheme}://{self._repository.host}{path}"
         try:
@@ -134,7 +112,7 @@ class _Client:
             if refused.code != 401 or self._authorization is not None:
                 raise self._error(_about(refused)) from None
             self._authorization = self._answer_to(refused.headers.get("WWW-Authenticate", ""))
-        return self._asked(path, method)
+        return self.ask(path, method)
 
     def _answer_to(self, challenge: str) -> str:
         kind, _, rest = challenge.partition(" ")

@@ -10,13 +10,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging import tags
@@ -42,6 +43,7 @@ _PATIENCE = 60.0
 _DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _TRUE = {"1", "true", "yes", "on"}
 _PYPI = "https://pypi.org/simple"
+_Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def allows(requires: str | None, python: str) -> bool:
         return True
 
 
-# -- reading it
+# -- reading it: entries as the JSON form has them, whatever a page is written in
 
 
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
@@ -216,115 +218,78 @@ def _listed(index: str, name: str) -> Iterator[IndexFile]:
         address += "index.html"  # as pip and uv read a directory
         if not Path(unquote(urlsplit(address).path)).is_file():
             return
-    page = _read(address)
-    if page is None:
-        return
-    kind, text = page
-    if "json" not in kind:
-        yield from _from_html(text, name)
-        return
-    try:
-        yield from _from_json(text, name)
-    except json.JSONDecodeError:
-        raise InfrastructureError(
-            "the package index answers with broken JSON", where=without_secrets(address)
-        ) from None
+    yield from _files(_page(address), name)
 
 
 def _linked(place: str, name: str) -> Iterator[IndexFile]:
     """A directory of files, or a page with links to them."""
-    if place.startswith(("http://", "https://")):
-        page = _read(place)
-        yield from _from_html(page[1], name) if page else ()
-        return
     path = Path(unquote(urlsplit(place).path) if place.startswith("file://") else place)
-    if path.is_dir():
-        yield from _from_names((file.name for file in path.iterdir()), name)
+    if place.startswith(("http://", "https://")):
+        entries = _page(place)
+    elif path.is_dir():
+        entries = [{"filename": file.name} for file in sorted(path.iterdir())]
     elif path.is_file():
-        yield from _from_html(path.read_text(encoding="utf-8"), name)
+        entries = _links(path.read_text(encoding="utf-8"))
     else:
         raise UsageError("there is no such directory", where=f"--find-links {place}")
+    yield from _files(entries, name)
 
 
-def _read(address: str) -> tuple[str, str] | None:
-    """The kind and the text of a page; None where there is none."""
+def _page(address: str) -> Sequence[_Entry]:
+    """What a page lists; nothing where there is none."""
     clean, authorization = split_credentials(address)
     try:
         answered = read(clean, accept=_ACCEPT, authorization=authorization)
+        text = answered.body.decode("utf-8", "replace")
+        if "json" not in answered.headers.get("Content-Type", ""):
+            return _links(text)
+        return list(json.loads(text).get("files", []))
     except HttpRefusedError as refused:
         if refused.code in {404, 410}:
-            return None
-        said = f"it answered {refused}"
+            return ()
+        said = f"cannot be read: it answered {refused}"
     except HttpUnansweredError as wrong:
-        said = str(wrong)
-    else:
-        return answered.headers.get("Content-Type", ""), answered.body.decode("utf-8", "replace")
-    raise InfrastructureError(
-        f"the package index cannot be read: {said}", where=without_secrets(clean)
-    )
+        said = f"cannot be read: {wrong}"
+    except json.JSONDecodeError:
+        said = "answers with broken JSON"
+    raise InfrastructureError(f"the package index {said}", where=without_secrets(clean))
 
 
-def _from_json(text: str, name: str) -> Iterator[IndexFile]:
-    content = json.loads(text)
-    for file in content.get("files", []):
-        if file.get("yanked"):
-            continue
-        yield from _file(
-            str(file.get("filename", "")),
-            name,
-            requires_python=file.get("requires-python"),
-            uploaded=_time(file.get("upload-time")),
-        )
-
-
-def _from_html(text: str, name: str) -> Iterator[IndexFile]:
-    links = _Links()
-    links.feed(text)
-    for link in links.found:
-        if "data-yanked" in link:
-            continue
-        path = unquote(urlsplit(urljoin("/", link.get("href") or "")).path)
-        yield from _file(
-            path.rpartition("/")[2],
-            name,
-            requires_python=link.get("data-requires-python"),
-        )
-
-
-def _from_names(names: Iterable[str], name: str) -> Iterator[IndexFile]:
-    for file in sorted(names):
-        yield from _file(file, name)
+def _links(text: str) -> list[_Entry]:
+    page = _Links()
+    page.feed(text)
+    return page.found
 
 
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[dict[str, str | None]] = []
+        self.found: list[_Entry] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "a":
-            self.found.append(dict(attrs))
+            said = dict(attrs)
+            path = unquote(urlsplit(urljoin("/", said.get("href") or "")).path)
+            entry = {name.removeprefix("data-"): value for name, value in attrs}
+            yanked = "data-yanked" in said
+            self.found.append({**entry, "filename": path.rpartition("/")[2], "yanked": yanked})
 
 
-def _file(
-    filename: str,
-    name: str,
-    *,
-    requires_python: str | None = None,
-    uploaded: float | None = None,
-) -> Iterator[IndexFile]:
-    """Nothing for what is no file of this package: a page may list others."""
-    try:
-        if filename.endswith(".whl"):
-            project, version, _, which = parse_wheel_filename(filename)
-            own: frozenset[tags.Tag] | None = which
-        else:
-            project, version = parse_sdist_filename(filename)
-            own = None
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return
-    if project == name:
-        yield IndexFile(filename, version, requires_python, uploaded, own)
+def _files(entries: Iterable[_Entry], name: str) -> Iterator[IndexFile]:
+    """Nothing for what was yanked, or is no file of this package: a page may list others."""
+    for entry in entries:
+        filename = str(entry.get("filename", ""))
+        own: frozenset[tags.Tag] | None = None
+        try:
+            if filename.endswith(".whl"):
+                project, version, _, own = parse_wheel_filename(filename)
+            else:
+                project, version = parse_sdist_filename(filename)
+        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            continue
+        if project == name and not entry.get("yanked"):
+            uploaded = _time(entry.get("upload-time"))
+            yield IndexFile(filename, version, entry.get("requires-python"), uploaded, own)
 
 
 def _time(text: object) -> float | None:

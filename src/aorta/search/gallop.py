@@ -57,6 +57,8 @@ class GallopBack(Bisection):
         self._first = places[-1] if first is None else first  # nothing but older ones are tried
         self._walking = True
         given = settings or BisectionSettings()
+        further = given.confirmations
+        self._newest_runs = _NEWEST_RUNS if further is None else 1 + further
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
         over_all = replace(
             given,
@@ -125,7 +127,7 @@ class GallopBack(Bisection):
 
     def _wanted_of_newest(self) -> int:
         hits, misses = self._runs(self._newest)
-        return SILENT if misses and not hits else _NEWEST_RUNS
+        return SILENT if misses and not hits else self._newest_runs
 
     def _next_step(self, waiting: Counter[Vector]) -> int | None:
         newest, targets = self._newest, self._open_targets()

@@ -22,9 +22,9 @@ from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, EnvironmentLayers, get_environment
 from aorta.run.request import RunReport, RunRequest, run
+from aorta.runtimes import image_registry
 from aorta.runtimes.engine import ENGINES, is_at_hand
 from aorta.runtimes.git import Repository
-from aorta.runtimes.image_registry import digest_of
 from aorta.solve.request import SolveRequest
 from aorta.solve.state import State, Stopped
 
@@ -348,7 +348,7 @@ def _check_image(containers: ContainersSpec, failing: Environment) -> None:
     passing = containers.passing
     if passing is None or failing.kind not in ENGINES:
         return
-    if is_at_hand(replace(failing, image=passing)) or digest_of(passing) is not None:
+    if is_at_hand(replace(failing, image=passing)) or image_registry.exists(passing):
         return
     raise UsageError(
         f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry "

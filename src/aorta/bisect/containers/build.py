@@ -67,17 +67,21 @@ class Images(VersionSets):
         root: Path,
         base: BaseImage,
         packages: Sequence[Package],
+        command: ProbedCommand,
         spec: BisectSpec,
         bazel_cache: str | None,
     ) -> None:
-        super().__init__(root, packages, spec.build_timeout)
+        super().__init__(root, packages, command, spec.build_timeout)
         self._base, self._containers = base, spec.containers or ContainersSpec()
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._build_env = {**self._cache_option, **spec.env}
+        self._made: set[str] = set()
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def built(self, key: str) -> None:
+        self._made.add(self._target(key))
+
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         target = self._target(key)
         env = {
@@ -111,9 +115,11 @@ class Images(VersionSets):
         return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
 
     def _is_there(self, target: str) -> bool:
-        """As this run made it before it was cut short; nobody else makes its images."""
+        """As made now, or by this run before it was cut short; nobody else makes its images."""
         place = self._base.environment
-        return target in _ordered(self._root) and is_made(place.kind, place.options, target)
+        return target in self._made or (
+            target in _ordered(self._root) and is_made(place.kind, place.options, target)
+        )
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:

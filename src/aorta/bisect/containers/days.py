@@ -19,7 +19,7 @@ from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine.events import Listener
 from aorta.engine.question import Answer
 from aorta.runtimes.engine import is_at_hand
-from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
+from aorta.runtimes.image_registry import ImageRepository, exists, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
 
@@ -63,7 +63,7 @@ def between_days(
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    answer = run.drive(STAGE, search, experiment, None, listeners, run.metric)
+    answer = run.drive(STAGE, search, experiment, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
         return _unfinished(search, answer, family, interval)
@@ -88,6 +88,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
             confidence=spec.confidence,
+            confirmations=spec.confirmations,
             # A day is as near as two containers can be: without a threshold, go on until sure.
             close_enough=close_enough if days > 1 else None,
         ),
@@ -141,7 +142,7 @@ class ContainersExperiment:
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         image = self._family[str(point[AXIS])]
         place = replace(self._test.environment, image=image)
-        if not is_at_hand(place) and is_gone(image):
+        if not is_at_hand(place) and exists(image) is False:
             words = f"the registry has {image} no more"
             argv = ("sh", "-c", f'echo "$0" >&2; exit {UNTESTABLE}', words)
             return replace(self._test.trial(trial_dir, LOCAL), argv=argv)

@@ -27,7 +27,7 @@ from aorta.bisect.containers.image import (
 from aorta.bisect.findings import Findings, counted, findings_of
 from aorta.bisect.investigation import Investigation, SearchSetup, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.report import ShownStates, shown_of, write_answer
+from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
@@ -56,7 +56,7 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
             return write_answer(run, sides, {})
         between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
         try:
-            findings, shown = between.search()
+            return between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
             # Stopped outside any search: the containers are known, the versions in them are not.
             known = Findings(
@@ -67,7 +67,6 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
             )
             write_answer(run, known, {})
             raise
-        return write_answer(run, findings, shown)
 
 
 def plan_of_containers(spec: BisectSpec) -> dict[str, list[str]]:
@@ -119,7 +118,7 @@ class ContainerBisection:
     def root(self) -> Path:
         return self.run.path / PRIVATE / "images"
 
-    def search(self) -> tuple[Findings, ShownStates]:
+    def search(self) -> Findings:
         image = self.sides.failing or self.sides.passing
         if image is None:
             raise UsageError("name the passing or the failing container")
@@ -141,7 +140,7 @@ class ContainerBisection:
 
     def _in_base(
         self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
-    ) -> tuple[Findings, ShownStates]:
+    ) -> Findings:
         run, spec = self.run, self.run.request.spec
         packages = []
         for package, good, bad in ends:
@@ -156,16 +155,16 @@ class ContainerBisection:
         command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
-            return Images(self.root, base, those, spec, self.bazel_cache)
+            return Images(self.root, base, those, command, spec, self.bazel_cache)
 
-        outcome = investigate(SearchSetup(run, command, images), packages)
+        outcome = investigate(SearchSetup(run, images), packages)
         findings = self._findings(outcome)
         recipe = images(outcome.last.packages).recipe
         reproduce = {
             side: reproduce_inside(base, command, recipe(versions))
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        return replace(findings, reproduce=reproduce), shown_of(outcome)
+        return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
 
     def _findings(self, outcome: Investigation) -> Findings:
         findings = findings_of(outcome, list(self.run.answers.values()))
@@ -238,7 +237,7 @@ class ContainerBisection:
         given = self.run.request.spec.containers
         return given.build_scripts if given else None
 
-    def _only_containers(self) -> tuple[Findings, ShownStates]:
+    def _only_containers(self) -> Findings:
         """The containers differ and no listed package does: they themselves are the answer."""
         run, sides = self.run, self.sides
         if sides.names is None:
@@ -264,7 +263,8 @@ class ContainerBisection:
                 for side, image in places.items()
             },
         )
-        return findings, {
+        shown = {
             side: (STAGE, Point.of({AXIS: name}).config_key)
             for side, name in zip(("good", "bad"), sides.names, strict=True)
         }
+        return write_answer(run, findings, shown)

@@ -24,7 +24,6 @@ from aorta.bisect.environments.states import (
     GOOD_END,
     PYTHON,
     EnvironmentEnds,
-    EnvironmentRecipe,
     Environments,
     in_order,
     is_installable,
@@ -48,7 +47,7 @@ from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.package_index import PackageIndex
+from aorta.runtimes.package_index import PackageIndex, Sources
 from aorta.runtimes.venvs import installer, uv_program
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
@@ -65,14 +64,16 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     uv_program()
     given = GivenEnvironments.of(request.spec.environments, request.directory)
+    if given.are_alike:
+        raise _nothing_differs(given)
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
             root = run.path / PRIVATE / "environments"
             ends = _ends_of(run, given, root)
             nothing_ran = False
-            recipe = EnvironmentRecipe(ends, given.sources)
-            search = _EnvironmentSearch(run, recipe, root, _command_in_states(request, given))
+            command = _command_in_states(request, given)
+            search = _EnvironmentSearch(run, ends, given.sources, root, command)
             try:
                 outcome = search.investigate()
             finally:
@@ -87,16 +88,20 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
 
 def _ends_of(run: BisectRun, given: GivenEnvironments, root: Path) -> EnvironmentEnds:
     request = run.request
-    ends = None if given.are_alike else make_ends(given, root, run)
-    if ends is None or not ends.names:
-        where = f"{given.good.name}, {given.bad.name}"
-        raise UsageError("nothing differs between the two environments", where=where)
+    ends = make_ends(given, root, run)
+    if not ends.names:
+        raise _nothing_differs(given)
     if request.resume is None:
         # Refuses a program that neither this machine nor one of the two environments has.
         path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
         own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
         check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
     return ends
+
+
+def _nothing_differs(given: GivenEnvironments) -> UsageError:
+    where = f"{given.good.name}, {given.bad.name}"
+    return UsageError("nothing differs between the two environments", where=where)
 
 
 def _command_in_states(request: ResolvedRequest, given: GivenEnvironments) -> tuple[str, ...]:
@@ -115,13 +120,14 @@ class _EnvironmentSearch:
     """One run's searches. `steps` are the changed names, each from good to bad version."""
 
     run: BisectRun
-    recipe: EnvironmentRecipe
+    ends: EnvironmentEnds
+    sources: Sources
     root: Path
     command: tuple[str, ...]
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        ends = self.recipe.ends
+        ends = self.ends
         named = [*ends.packages, *ends.python]
         self.needs = {
             **must_move_with(ends.good, ends.bad, named),
@@ -131,16 +137,15 @@ class _EnvironmentSearch:
             _named(name, (ends.good.version(name), ends.bad.version(name)))
             for name in in_order(self.needs)
         ]
-        command = replace(self.run.command(), command=self.command)
-        self.setting = SearchSetup(self.run, command, self.version_sets)
-        self.index = PackageIndex(self.recipe.sources)
+        self.setting = SearchSetup(self.run, self.version_sets)
+        self.index = PackageIndex(self.sources)
         self.searched: list[FinishedSearch] = []  # those that lead to the answer
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
-        request = self.run.request
-        timeout = request.spec.build_timeout
-        return Environments(self.root, self.recipe, packages, request.directory, timeout)
+        asked, command = self.run.request, replace(self.run.command(), command=self.command)
+        places = (asked.directory, asked.spec.build_timeout)
+        return Environments(self.root, self.ends, self.sources, packages, command, *places)
 
     def investigate(self) -> Investigation:
         self._adopt_ends()
@@ -163,7 +168,7 @@ class _EnvironmentSearch:
 
     def _adopt_ends(self) -> None:
         """The two that were made to see what is in them are the two ends of the search."""
-        version_sets, ends = self.version_sets(self.steps), self.recipe.ends
+        version_sets, ends = self.version_sets(self.steps), self.ends
         for end, place in ((ends.good, GOOD_END), (ends.bad, BAD_END)):
             version_sets.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
 
@@ -206,7 +211,7 @@ class _EnvironmentSearch:
         pinned = {
             canonicalize_name(wanted.name)
             for name in needed
-            for end in (self.recipe.ends.good, self.recipe.ends.bad)
+            for end in (self.ends.good, self.ends.bad)
             for wanted in end.requirements(name)
             if any(one.operator in {"==", "==="} for one in wanted.specifier)
         }
@@ -242,7 +247,7 @@ class _EnvironmentSearch:
         return None
 
     def _with_releases(self, step: Package) -> Package:
-        if self.recipe.ends.kind_of(step.name) != "package" or ABSENT in step.versions:
+        if self.ends.kind_of(step.name) != "package" or ABSENT in step.versions:
             return step
         releases = self._listed_releases(step)
         times = tuple(time for _, time in releases if time is not None)
@@ -254,7 +259,7 @@ class _EnvironmentSearch:
         place = self.root.parent / "releases.json"
         known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
         if step.name not in known:
-            python = self.recipe.ends.good.python
+            python = self.ends.good.python
             found = self.index.between(step.name, step.versions[0], step.versions[-1], python)
             if not self.index.files(step.name):
                 self.warnings.append(f"no index lists {step.name}: what lies between is not known")
@@ -326,7 +331,7 @@ class _Answer:
             skipped=[
                 said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
             ],
-            warnings=(*search.recipe.ends.warnings, *search.warnings, *found.warnings),
+            warnings=(*search.ends.warnings, *search.warnings, *found.warnings),
             good=self._as_it_was(found.good, had["good"]),
             bad=self._as_it_was(found.bad, had["bad"]),
         )
@@ -346,7 +351,7 @@ class _Answer:
 
     def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
         """A package that does not matter may be another version, where the culprit needs it."""
-        lines = self.search.recipe.requirements(versions)
+        lines = self.search.ends.requirements(versions)
         return {
             name: had[name] if name in had and "==" in lines.get(name, "") else version
             for name, version in versions.items()
@@ -367,25 +372,25 @@ class _Answer:
         ]
         named = {one["package"] for one in said}
         for one in said:
-            one["kind"] = search.recipe.ends.kind_of(one["package"])
+            one["kind"] = search.ends.kind_of(one["package"])
             one["moves_with"] = sorted(search.companions([one["package"]]) - named)
         return said
 
     def _listing(self, versions: Versions, had: Mapping[str, str], what: str) -> str:
         """The environment as a file that every installer reads, dependencies included."""
-        recipe = self.search.recipe
-        lines = recipe.requirements(versions)
+        ends = self.search.ends
+        lines = ends.requirements(versions)
         pinned = {name: f"{name}=={version}" for name, version in had.items()}
         direct = {name: line for name, line in lines.items() if "==" not in line}
-        variables = recipe.variables(versions)
+        variables = ends.settings(versions)
         return "\n".join(
             [
                 f"# the environment that {what}",
-                f"# Python {versions.get(PYTHON, recipe.ends.good.python)}",
+                f"# Python {versions.get(PYTHON, ends.good.python)}",
                 *(
                     f"# variable {name}" + (" not set" if value is None else f"={value}")
                     for name, value in variables.items()
-                    if name in recipe.ends.variables
+                    if name in ends.variables
                 ),
                 *sorted({**(pinned or lines), **direct}.values()),
                 "",
@@ -394,10 +399,10 @@ class _Answer:
 
     def _reproduce(self, versions: Versions, listed: Path) -> str:
         """Shell lines that show one side: the environment from its file, then the test."""
-        recipe, uv = self.search.recipe, shlex.quote(uv_program())
-        python = shlex.quote(recipe.interpreter(versions))
+        ends, uv = self.search.ends, shlex.quote(uv_program())
+        python = shlex.quote(ends.interpreter(versions))
         install = shlex.join(installer("PYTHON")).replace("PYTHON", '"$place"/env/bin/python')
-        options = without_secrets(shlex.join(recipe.sources.options))
+        options = without_secrets(shlex.join(self.search.sources.options))
         lines = [
             "set -e",
             "place=$(mktemp -d)",
@@ -406,8 +411,8 @@ class _Answer:
             'export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1',
             *(
                 f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-                for name, value in recipe.variables(versions).items()
-                if value is not None or name in recipe.ends.variables
+                for name, value in ends.settings(versions).items()
+                if value is not None or name in ends.variables
             ),
             f"cd {shlex.quote(str(self.search.run.request.directory))}",
             shlex.join(self.search.command),

@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 from aorta.bisect.environments.given import GivenEnvironment, GivenEnvironments, version_in
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun
-from aorta.bisect.trials import PreparedTest, VersionSets, build_step, run_step
+from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets, build_step, run_step
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.git import without_secrets
@@ -113,6 +113,54 @@ class EnvironmentEnds:
         if name in self.variables:
             return "variable"
         return "python" if name == PYTHON else "package"
+
+    # -- how a state between them becomes an environment
+
+    def requirements(self, versions: Versions) -> dict[str, str]:
+        """A line for each package that a state has; unchanged ones first."""
+        changed = self.packages
+        found = {n: line for n, line in self.good.lines.items() if n not in changed}
+        for name in changed:
+            version = versions[name]
+            ends = (end for end in (self.good, self.bad) if end.versions.get(name) == version)
+            if version != ABSENT:
+                end = next(ends, None)
+                found[name] = end.lines[name] if end else f"{name}=={version}"
+        return found
+
+    def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
+        """The same with packages anywhere between their two ends, where they need not stay."""
+        found = self.requirements(versions)
+        for name in free:
+            ends = [end.versions.get(name) for end in (self.good, self.bad)]
+            try:
+                low, high = sorted(Version(str(version)) for version in ends)
+            except InvalidVersion:
+                if versions[name] == ABSENT:
+                    found.pop(name, None)
+                continue
+            found[name] = f"{name}>={low},<={high}"
+        return found
+
+    def overrides(self, versions: Versions) -> list[str]:
+        """What the two ends themselves violate of their packages' wishes is no conflict."""
+        present = self.requirements(versions)
+        return [
+            present.get(name, f"{name}; {_NOWHERE}")
+            for name in sorted(unmet(self.good) | unmet(self.bad))
+            if not present.get(name, "").startswith("-e ")
+        ]
+
+    def interpreter(self, versions: Versions) -> str:
+        end = self.bad if versions.get(PYTHON) == self.bad.python else self.good
+        return end.interpreter
+
+    def settings(self, versions: Versions) -> dict[str, str | None]:
+        """The variables of a state; None: not set."""
+        found = dict(self.good.variables)
+        for name in self.variables:
+            found[name] = None if versions[name] == ABSENT else versions[name]
+        return found
 
 
 # -- making them
@@ -264,76 +312,23 @@ def is_installable(new: Collection[str], needs: Mapping[str, frozenset[str]]) ->
 # -- the states
 
 
-@dataclass(frozen=True)
-class EnvironmentRecipe:
-    """How a state becomes an environment: what both ends share, and each name's version."""
-
-    ends: EnvironmentEnds
-    sources: Sources
-
-    def requirements(self, versions: Versions) -> dict[str, str]:
-        """A line for each package that a state has; unchanged ones first."""
-        changed = self.ends.packages
-        found = {n: line for n, line in self.ends.good.lines.items() if n not in changed}
-        for name in changed:
-            version = versions[name]
-            ends = (e for e in (self.ends.good, self.ends.bad) if e.versions.get(name) == version)
-            if version != ABSENT:
-                end = next(ends, None)
-                found[name] = end.lines[name] if end else f"{name}=={version}"
-        return found
-
-    def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
-        """The same with packages anywhere between their two ends, where they need not stay."""
-        found = self.requirements(versions)
-        for name in free:
-            ends = [end.versions.get(name) for end in (self.ends.good, self.ends.bad)]
-            try:
-                low, high = sorted(Version(str(version)) for version in ends)
-            except InvalidVersion:
-                if versions[name] == ABSENT:
-                    found.pop(name, None)
-                continue
-            found[name] = f"{name}>={low},<={high}"
-        return found
-
-    def overrides(self, versions: Versions) -> list[str]:
-        """What the two ends themselves violate of their packages' wishes is no conflict."""
-        present = self.requirements(versions)
-        return [
-            present.get(name, f"{name}; {_NOWHERE}")
-            for name in sorted(unmet(self.ends.good) | unmet(self.ends.bad))
-            if not present.get(name, "").startswith("-e ")
-        ]
-
-    def interpreter(self, versions: Versions) -> str:
-        good, bad = self.ends.good, self.ends.bad
-        return bad.interpreter if versions.get(PYTHON) == bad.python else good.interpreter
-
-    def variables(self, versions: Versions) -> dict[str, str | None]:
-        """None: not set."""
-        found = dict(self.ends.good.variables)
-        for name in self.ends.variables:
-            found[name] = None if versions[name] == ABSENT else versions[name]
-        return found
-
-
 class Environments(VersionSets):
     """Version sets as virtual environments. The command runs in `directory`."""
 
     def __init__(
         self,
         root: Path,
-        recipe: EnvironmentRecipe,
+        ends: EnvironmentEnds,
+        sources: Sources,
         packages: Sequence[Package],
+        command: ProbedCommand,
         directory: Path,
         build_timeout: float | None = None,
     ) -> None:
-        super().__init__(root, packages, build_timeout)
-        self._recipe, self._directory = recipe, directory
+        super().__init__(root, packages, command, build_timeout)
+        self._ends, self._sources, self._directory = ends, sources, directory
 
-    def prepare(self, trial: TrialSpec) -> PreparedTest:
-        versions = self._versions[str(trial.trial_dir)]
+    def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
@@ -347,22 +342,22 @@ class Environments(VersionSets):
             mark.write_text(place.name, encoding="utf-8")
 
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
-        recipe = self._recipe
-        free = [p.name for p in self._packages if not p.firm and p.name in recipe.ends.packages]
-        requirements = recipe.requirements(versions)
+        ends = self._ends
+        free = [p.name for p in self._packages if not p.firm and p.name in ends.packages]
+        requirements = ends.requirements(versions)
         # The versions that make the state. What comes from no index has none to be told by.
         named = (p.name for p in self._packages if p.firm)
         firm = {name: versions[name] for name in named if "==" in requirements.get(name, "")}
         return EnvironmentJob(
             str(self._root / key),
-            recipe.interpreter(versions),
+            ends.interpreter(versions),
             list(requirements.values()),
-            loose=list(recipe.loose(versions, free).values()) if free else (),
-            overrides=recipe.overrides(versions),
+            loose=list(ends.loose(versions, free).values()) if free else (),
+            overrides=ends.overrides(versions),
             mark=str(mark) if mark else None,
             firm=firm,
             listed=str(self._listed(key)),
-        ).of(recipe.sources)
+        ).of(self._sources)
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""
@@ -386,7 +381,7 @@ class Environments(VersionSets):
         return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key
 
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
-        variables = self._recipe.variables(versions)
+        variables = self._ends.settings(versions)
         unset = [name for name, value in variables.items() if value is None and name in os.environ]
         told = {p.spec.variable: versions[p.name] for p in self._packages}
         given = {name: value for name, value in variables.items() if value is not None}
