@@ -226,7 +226,7 @@ def _plain(rate: Mapping[str, Any]) -> dict[str, Any]:
 
 _QUESTIONS = {
     "reproduce": "whether it fails",
-    "reduce": "a smaller reproducer",
+    "reduce": "the smallest reproducer",
     "triage": "what makes it stop",
     "bisect": "what brought it",
     "diverge": "where the numbers part",
