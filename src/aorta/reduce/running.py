@@ -402,7 +402,7 @@ class ReductionRun:
                 return report, fuller
         in_place = replace(reproducer, files=None)
         tried = self._rehearsed(report, in_place, output, 4)
-        shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
+        shipped = replace(report.shipped, in_place=tried.shipped.in_place)
         return replace(tried, shipped=shipped), in_place
 
     def _rehearsed(
@@ -434,11 +434,10 @@ class ReductionRun:
             found = found or None  # one that did not fail may be chance
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
-        shipped = Shipped(
-            found,
-            tally=verdict.tally if verdict else Tally(),
-            why=tried[-1].why if tried and found is False else "",
-        )
+        why = tried[-1].why if tried and found is False else ""
+        shipped = Shipped(found, tally=verdict.tally if verdict else Tally(), why=why)
+        if reproducer.needs_original and found is not None:
+            shipped = Shipped(False, in_place=found, why=why)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:

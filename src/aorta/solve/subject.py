@@ -240,10 +240,10 @@ def original(state: State) -> ReproducerFound:
 
 
 def smallest(state: State) -> ReproducerFound:
-    """The reduced one as it ships, or the original."""
+    """The reduced one as it ships, where it was seen to fail on this machine; or the original."""
     reduced = state.known("reduce")
     shipped = reduced.get("shipped_copy") or {}
-    if not reduced or shipped.get("self_contained") is not True:
+    if not (shipped.get("self_contained") or shipped.get("in_original_directory")):
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
     python = RunDir(Path(reduced["run_dir"])).about().get("python")
