@@ -21,11 +21,6 @@ class ExecutorChoice:
     cold: bool = False  # not even their imports are looked at
     job_per_trial: bool = False  # slurm: one job a trial, and not one for many
 
-    @property
-    def is_here(self) -> bool:
-        """Whether its trials are processes of this machine, which can see the files they open."""
-        return self.name == "local"
-
     def open(self) -> Executor:
         """A fresh one, for the caller to close."""
         match self.name:

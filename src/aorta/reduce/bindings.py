@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
@@ -80,6 +81,26 @@ def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     return list(dict.fromkeys(b.inside for b in bindings if b.inside is not None))
 
 
+def places_of(
+    bindings: Sequence[AxisBinding], folder: Path, place: Path, taken: Collection[str] = ()
+) -> dict[str, Path]:
+    """Where each axis is written that is a file or folder: in `place`, a copy of the working
+    directory, where the command finds it there, else in `folder`. What has the name of another, or
+    one that is `taken`, gets a folder of its own.
+    """
+    places: dict[str, Path] = {}
+    used = {*taken}
+    for binding in (one for one in bindings if one.write is not None):
+        if binding.inside is not None:
+            places[binding.axis.name] = place / binding.inside
+        elif binding.source is not None:
+            called = binding.source.name
+            own = binding.axis.name if called in used else ""
+            places[binding.axis.name] = folder / own / called
+            used.add(called)
+    return places
+
+
 def lay_out(
     bindings: Sequence[AxisBinding],
     point: Point,
@@ -89,15 +110,13 @@ def lay_out(
     taken: Collection[str] = (),
     nonsense: str = "",
 ) -> tuple[Placed, Placed]:
-    """Every axis of the point: its variables, with the files that they name in `folder`; and what
-    was changed in `place`, a copy of the working directory, for a command that finds it there.
-
-    What has the name of another file, or one that is `taken`, gets a folder of its own. The axis
-    `nonsense` becomes what is no value of it: a text, or a file that is not there.
+    """Every axis of the point: its variables, and what was changed in `place` for a command that
+    finds it there; files and folders as `places_of` says. The axis `nonsense` becomes what is no
+    value of it: a text, or a file that is not there.
     """
     variables: Placed = {}
     inside: Placed = {}
-    used = {*taken}
+    places = places_of(bindings, folder, place, taken)
     with writing(folder):
         for name in changed_names(bindings):
             if (place / name).is_file():
@@ -110,19 +129,31 @@ def lay_out(
             laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
             if binding.write is None:
                 continue
-            if binding.inside is not None:
-                target = place / binding.inside
-            else:
-                assert binding.source is not None
-                called = binding.source.name
-                target = folder / (name if called in used else "") / called
-                used.add(called)
+            target = places[name]
             laid.setdefault(name, target)
             target.parent.mkdir(parents=True, exist_ok=True)
             # Nonsense in a configuration is a text; a file or folder of data is then missing.
             if name != nonsense or texts:
                 binding.write(NONSENSE if name == nonsense else value, target)
     return variables, inside
+
+
+def axes_read(bindings: Sequence[AxisBinding], folder: Path, place: Path) -> set[str]:
+    """The axes whose data was read where it was laid out, as far as the file system tells: on one
+    that keeps no access times, none.
+    """
+    places = places_of([one for one in bindings if one.source is not None], folder, place)
+    return {name for name, target in places.items() if _was_read(target)}
+
+
+def _was_read(target: Path) -> bool:
+    """Since it was written: it, or a file in it. Looking into a folder reads it, so it is first."""
+    with suppress(OSError):
+        for path in chain([target], filter(Path.is_file, target.rglob("*"))):
+            about = path.stat()
+            if about.st_atime_ns > about.st_mtime_ns:
+                return True
+    return False
 
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:

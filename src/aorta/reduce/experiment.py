@@ -4,7 +4,6 @@ import os
 import shutil
 import statistics
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.engine.rundir import is_output, writing
 from aorta.reduce.bindings import AxisBinding, changed_names, lay_out
-from aorta.reduce.files import is_installed, watch_opened
+from aorta.reduce.files import is_installed
 from aorta.reduce.launcher import (
     argv_of,
     is_launched,
@@ -171,7 +170,7 @@ class ReductionExperiment:
         return is_launched(argv_of(self.base.request.config.get("command", ())))
 
 
-# -- the same trials, watched or with nonsense in them
+# -- the same trials with nonsense in them
 
 
 @dataclass(frozen=True)
@@ -183,39 +182,6 @@ class AroundExperiment:
     @property
     def oracle(self) -> Deciding:
         return self.inner.oracle
-
-
-@dataclass(frozen=True)
-class WatchedExperiment(AroundExperiment):
-    """The same trials. Of those that confirm the answer, `opened` names the axes whose files or
-    folders they open, once `close` was called with the directory of the trial.
-    """
-
-    opened: set[str] = field(default_factory=set)
-    _watches: dict[Path, tuple[ExitStack, Collection[str], TrialSpec]] = field(default_factory=dict)
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(point, index, trial_dir)
-        if point.purpose is Purpose.CONFIRM:
-            watch = ExitStack()
-            opened = watch.enter_context(watch_opened((trial_dir / DATA).absolute()))
-            self._watches[trial_dir] = watch, opened, trial
-        return trial
-
-    def close(self, trial_dir: Path | None = None) -> None:
-        """Watch this trial no longer, or none: clearing its files away opens their folders."""
-        for place in [trial_dir] if trial_dir else list(self._watches):
-            if place not in self._watches:
-                continue
-            watch, opened, trial = self._watches.pop(place)
-            watch.close()
-            folder = (place / DATA).absolute()
-            for binding in (one for one in self.inner.bindings if one.source is not None):
-                name = binding.axis.name
-                laid = trial.cwd / binding.inside if binding.inside else Path(trial.env[name])
-                inside = laid.relative_to(folder).as_posix()
-                if any(found == inside or found.startswith(f"{inside}/") for found in opened):
-                    self.opened.add(name)
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ def reduce(
             session = stack.enter_context(Session.fresh(place, VERB))
             return ReductionRun(plan, session, executor, listeners()).search()
         session = stack.enter_context(_session(plan, request))
-        here = request.executor.is_here
-        return reduce_workload(plan, session, executor, listeners(), sees_opened_files=here)
+        return reduce_workload(plan, session, executor, listeners())
 
 
 def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
