@@ -67,8 +67,11 @@ def reduce_workload(
     session: Session,
     open_executor: OpenExecutor,
     listeners: Sequence[Listener],
+    written: Callable[[], None],
 ) -> ReduceReport:
-    """Search to the end, then write all that ships; partial results where it was stopped."""
+    """Search to the end, then write all that ships; partial results where it was stopped. `written`
+    is called after each improvement.
+    """
     output = Output(session.run, plan, plan.scrubber())
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
@@ -81,6 +84,7 @@ def reduce_workload(
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
         write(report, run.reproducer(report, output.scrubber.file_name))
+        written()
 
     report = run.search(trace, BestSoFar(keep_best))
     reproducer = run.reproducer(report, output.scrubber.file_name)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from aorta.core.axis import Point, show_value
+from aorta.core.axis import Point, Purpose, show_value
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine import events
@@ -91,6 +91,8 @@ class PlainProgress:
         """
         if self._describe is not describe_values:
             return self._describe(point)
+        if point.purpose is Purpose.CALIBRATE:
+            return "the original"
         best = dict(self._best.values) if self._best is not None else {}
         values = dict(point.values)
         other = {name: value for name, value in values.items() if best.get(name) != value}
