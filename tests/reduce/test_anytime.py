@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -73,6 +74,20 @@ def test_a_budget_of_time_is_held_over_every_question_of_a_reduction(tmp_path: P
         done = reduce_spec(spec, "--max-wall-clock", budget, *more)
         assert time.monotonic() - began < float(budget[:-1]) + patience(4)
         assert done.exit_code in {0, 4}, done.stderr
+
+
+def test_a_resumed_reduction_says_what_is_new_and_how_long_the_rest_takes(tmp_path: Path) -> None:
+    """The journal is read in no time, which says nothing about a trial."""
+    spec = write_spec(tmp_path, 'sleep 1; [ "$N" -ge 137 ] && echo BOOM\n', [numeric("N", 999, 0)])
+    reduce_spec(spec, "--max-wall-clock", "5s")
+    go_on = ("reduce", "--resume", "--output", "out", "--max-wall-clock", "3s")
+    done = aorta(*go_on, cwd=tmp_path)
+    decided = [line for line in done.stderr.splitlines() if "reproduce" in line]
+    decided = [line for line in decided if "trial " not in line]
+    assert decided
+    assert not any("N=999" in line for line in decided), "it was decided before"
+    left = [re.search(r"about (\d+) candidates? left, (\d+)s", line) for line in decided]
+    assert all(int(found[2]) >= int(found[1]) for found in left if found)
 
 
 def solved(place: Path, *words: str) -> Finished:

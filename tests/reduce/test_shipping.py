@@ -16,7 +16,15 @@ import pytest
 
 from aorta.reduce.files import made_portable
 from support.aorta_cli import aorta, environ
-from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, with_trials, write_spec
+from support.reductions import (
+    BOOM,
+    finals,
+    numeric,
+    reduce_spec,
+    run_dir_of,
+    with_trials,
+    write_spec,
+)
 
 FAILS = {"kind": "exit_code"}
 TRAIN = """import os, sys
@@ -168,6 +176,32 @@ def test_what_a_command_reads_in_shared_memory_ships_too() -> None:
     name = Path(staged.name).name
     assert command == ("cat", f"./outside/{name}", "/dev/null")
     assert found.copied == {f"outside/{name}": Path(staged.name)}
+
+
+def test_a_directory_too_large_to_copy_is_linked_to_around_the_reduced_files(
+    tmp_path: Path,
+) -> None:
+    """The command finds its rows and its configuration by itself, beside what is not shipped."""
+    script = (
+        '[ -s large.txt ] && grep -q "size: 9" c.yaml && grep -qx "row 33" rows.txt && echo BOOM'
+    )
+    (tmp_path / "rows.txt").write_text("".join(f"row {n}\n" for n in range(50)))
+    (tmp_path / "c.yaml").write_text("size: 9\ndepth: 40\n")
+    with (tmp_path / "large.txt").open("wb") as large:
+        large.truncate(40 << 20)
+    rows = {"name": "ROWS", "kind": "file_subset", "initial": "rows.txt", "in_place": True}
+    axes = [rows, numeric("DEPTH", 40, 1, file="c.yaml", line=2)]
+    report = reduce_spec(write_spec(tmp_path, script, axes)).json()
+    assert report["status"] == "reduced"
+    assert finals(report) == {"ROWS": 1, "DEPTH": 1}
+    copy = report["shipped_copy"]
+    assert (copy["self_contained"], copy["in_original_directory"]) == (False, True)
+    shrunken = run_dir_of(report, tmp_path) / "shrunken"
+    assert (shrunken / "workload" / "rows.txt").read_text() == "row 33\n"
+    assert (shrunken / "workload" / "c.yaml").read_text() == "size: 9\ndepth: 1\n"
+    (tmp_path / "rows.txt").write_text("nothing bad\n")
+    done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
+    assert b"BOOM" in done.stdout, "it has its own rows"
 
 
 def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_path: Path) -> None:

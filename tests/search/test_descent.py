@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import (
     Axis,
+    AxisKind,
     ChoiceAxis,
     Point,
     Purpose,
@@ -362,6 +363,13 @@ def test_many_rows_shrink_before_a_number_that_gains_little_is_made_exact() -> N
     end = shrunk_after(60, search, fails)
     assert (end["steps"], end["rows"]) == (1391, (3100,))
     assert search.result.status is Status.REDUCED
+
+
+def test_a_folder_of_a_few_files_shrinks_before_a_number_that_gains_little() -> None:
+    shards = subset("shards", tuple("abcdefgh"), kind=AxisKind.DIR_SUBSET)
+    search = Descent([number("steps", 60, 1), shards])
+    end = shrunk_after(8, search, lambda point: as_number(point["steps"]) > 40)
+    assert len(as_indexes(end["shards"])) == 1
 
 
 def test_a_period_whose_smallest_value_makes_a_trial_slower_is_left_alone() -> None:

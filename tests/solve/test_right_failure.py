@@ -53,6 +53,26 @@ def test_a_failure_that_was_seen_once_and_never_again_stops_the_solve(tmp_path: 
     assert document["status"] == "did_not_reproduce"
     assert document["trials"] <= 45
     assert "in less than" in document["not_found_out"][0]
+    summary = (Path(document["run_dir"]) / "summary.md").read_text()
+    assert f"it failed 1 of {document['trials']} times" in summary
+    assert "did not fail:" not in summary
+
+
+def test_what_a_wrapper_says_of_its_child_is_not_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "launch.py").write_text(
+        "import subprocess, sys\n"
+        "subprocess.run([sys.executable, 'read.py', 'rows.txt'], check=True)\n"
+    )
+    (tmp_path / "read.py").write_text(
+        "import sys\nfor line in open(sys.argv[1]):\n    line.strip().encode('ascii')\n"
+    )
+    (tmp_path / "rows.txt").write_text("plain\ncaf\u00e9\n", encoding="utf-8")
+    done = aorta("solve", "--json", "-q", "--stages", "reproduce", "--", "python", "launch.py",
+                 cwd=tmp_path)  # fmt: skip
+    failure = done.json()["failure"]
+    assert failure["type"] == "UnicodeEncodeError"
+    assert "UnicodeEncodeError: 'ascii' codec can't encode" in failure["summary"]
+    assert "CalledProcessError" not in failure["summary"]
 
 
 @pytest.mark.parametrize("given", ["configuration", "option"])

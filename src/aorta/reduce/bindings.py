@@ -9,9 +9,11 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
@@ -28,12 +30,12 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.config_files import Setting, all_settings_in
+from aorta.reduce.config_files import all_settings_in
 from aorta.reduce.launcher import python_of
 from aorta.reduce.spec import SpecFile
-from aorta.reduce.structure import ARRAYS, ArrayRows, JsonTree, Pieces, array_rows, pieces_of
+from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
 
-Placed = Mapping[str, str | Path]
+Placed = dict[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
 
 NONSENSE = "aorta-checks-whether-this-is-read"
@@ -41,104 +43,24 @@ MAX_FILE_BYTES = 1 << 30
 _FICLONE = 0x40049409
 
 
+def _no_texts(_value: Value) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True)
 class AxisBinding:
     """One axis, and how its value becomes variables (`texts`), or a file or folder (`write`)."""
 
     axis: Axis
-    source: Path | None = field(default=None, kw_only=True)  # the file or folder that is reduced
-    # Changes when what the axis reduces has changed.
-    digest: str = field(default="", kw_only=True)
-    # Its name in the working directory, where the command finds it there.
-    inside: str | None = field(default=None, kw_only=True)
-
-    def texts(self, value: Value) -> Mapping[str, str]:
-        """The variables that hold the value itself."""
-        return {}
-
-    def write(self, value: Value | None, target: Path) -> None:
-        """The value as `target`, whose folder is there; nothing in it points elsewhere. None: what
-        is no value of it, so that a command which reads it cannot go on as before.
-        """
-
-
-@dataclass(frozen=True)
-class _Plain(AxisBinding):
-    """Numbers and choices: the value is the variable's text."""
-
-    variables: tuple[str, ...]
-
-    def texts(self, value: Value) -> Mapping[str, str]:
-        return {name: str(as_single(value)) for name in self.variables}
-
-
-@dataclass(frozen=True)
-class _Window(AxisBinding):
-    start: str
-    length: str
-
-    def texts(self, value: Value) -> Mapping[str, str]:
-        span = as_window(value)
-        return {self.start: str(span.start), self.length: str(span.length)}
-
-
-@dataclass(frozen=True)
-class _Listed(AxisBinding):
-    """A variable that holds some of the items: `a,c`."""
-
-    axis: SubsetAxis
-    separator: str = ","
-
-    def texts(self, value: Value) -> Mapping[str, str]:
-        kept = [self.axis.items[index] for index in as_indexes(value)]
-        return {self.axis.name: self.separator.join(kept)}
-
-
-@dataclass(frozen=True)
-class _InConfig(AxisBinding):
-    """A number or list that a configuration says, of which this is the text."""
-
-    variable: AxisBinding
-    setting: Setting
-    text: str = field(repr=False)
-
-    def texts(self, value: Value) -> Mapping[str, str]:
-        return self.variable.texts(value)
-
-    def write(self, value: Value | None, target: Path) -> None:
-        """In a file that may hold other values of it already, all of them further down."""
-        text = target.read_text("utf-8") if target.is_file() else self.text
-        said = f'"{NONSENSE}"' if value is None else self.texts(value)[self.axis.name]
-        target.write_text(self.setting.replaced(text, said), encoding="utf-8")
-
-
-@dataclass(frozen=True)
-class _Lines(AxisBinding):
-    """Lines of a file, or what else it is made of."""
-
-    axis: SubsetAxis
-    pieces: Pieces | JsonTree | ArrayRows = field(repr=False)
-
-    def write(self, value: Value | None, target: Path) -> None:
-        if value is not None:
-            target.write_bytes(self.pieces.without_all_but(set(as_indexes(value))))
-
-
-@dataclass(frozen=True)
-class _Files(AxisBinding):
-    """Files of a folder: real ones, that `os.walk`, `grep -r` and `tar` see like any other."""
-
-    axis: SubsetAxis
-
-    def write(self, value: Value | None, target: Path) -> None:
-        if value is None:
-            return
-        assert self.source is not None
-        target.mkdir(exist_ok=True)
-        for index in as_indexes(value):
-            name = self.axis.items[index]
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            _cheap_copy(self.source / name, target / name)
+    # The variables that hold the value itself.
+    texts: Callable[[Value], Mapping[str, str]] = field(default=_no_texts, repr=False)
+    # The value as a file or folder, whose parent is there; nothing in it points elsewhere. None: it
+    # is given through variables alone.
+    write: Callable[[Value, Path], None] | None = field(default=None, repr=False)
+    source: Path | None = None  # the file or folder that is reduced
+    digest: str = ""  # changes when what the axis reduces has changed
+    inside: str | None = None  # its name in the working directory, if the command finds it there
+    position: int = 0  # in the file that holds it beside other values
 
 
 def _cheap_copy(source: Path, target: Path) -> None:
@@ -154,58 +76,84 @@ def _cheap_copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def place_all(
-    bindings: Sequence[AxisBinding], point: Point, folder: Path, taken: Collection[str] = ()
-) -> dict[str, str | Path]:
-    """Every axis of the point in one folder, but for what lies in the working directory. What has
-    the name of another, or one that is `taken`, gets a folder of its own.
-    """
-    placed: dict[str, str | Path] = {}
-    used = {*taken}
-    with writing(folder):
-        for binding in (one for one in bindings if one.inside is None):
-            name, value = binding.axis.name, point[binding.axis.name]
-            placed.update(binding.texts(value))
-            if binding.source is not None:
-                called = binding.source.name
-                target = folder / (name if called in used else "") / called
-                used.add(called)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                binding.write(value, target)
-                placed[name] = target
-    return placed
-
-
 def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     """What of the working directory candidates change: names of files and folders."""
     return list(dict.fromkeys(b.inside for b in bindings if b.inside is not None))
 
 
-def place_inside(
-    bindings: Sequence[AxisBinding], point: Point, place: Path, *, nonsense: str = ""
-) -> dict[str, str | Path]:
-    """Everything of the point that lies in the working directory, in its copy `place`; the axis
-    `nonsense` is left out, or turned into what is no value of it. Returns where subsets lie, and
-    what configurations say.
+def places_of(
+    bindings: Sequence[AxisBinding], folder: Path, place: Path, taken: Collection[str] = ()
+) -> dict[str, Path]:
+    """Where each axis is written that is a file or folder: in `place`, a copy of the working
+    directory, where the command finds it there, else in `folder`. What has the name of another, or
+    one that is `taken`, gets a folder of its own.
     """
-    placed: dict[str, str | Path] = {}
-    # Several values of one file from its end on, so that those before stay where they were read.
-    ordered = sorted(
-        (binding for binding in bindings if binding.inside is not None),
-        key=lambda binding: -binding.setting.start if isinstance(binding, _InConfig) else 0,
-    )
-    with writing(place):
-        for name in changed_names(ordered):
+    places: dict[str, Path] = {}
+    used = {*taken}
+    for binding in (one for one in bindings if one.write is not None):
+        if binding.inside is not None:
+            places[binding.axis.name] = place / binding.inside
+        elif binding.source is not None:
+            called = binding.source.name
+            own = binding.axis.name if called in used else ""
+            places[binding.axis.name] = folder / own / called
+            used.add(called)
+    return places
+
+
+def lay_out(
+    bindings: Sequence[AxisBinding],
+    point: Point,
+    folder: Path,
+    place: Path,
+    *,
+    taken: Collection[str] = (),
+    nonsense: str = "",
+) -> tuple[Placed, Placed]:
+    """Every axis of the point: its variables, and what was changed in `place` for a command that
+    finds it there; files and folders as `places_of` says. The axis `nonsense` becomes what is no
+    value of it: a text, or a file that is not there.
+    """
+    variables: Placed = {}
+    inside: Placed = {}
+    places = places_of(bindings, folder, place, taken)
+    with writing(folder):
+        for name in changed_names(bindings):
             if (place / name).is_file():
                 (place / name).unlink()
-        for binding in ordered:
-            name, target = binding.axis.name, place / str(binding.inside)
-            value = point[name]
+        # Several values of one file from its end on, so that those before stay where they were.
+        for binding in sorted(bindings, key=lambda one: -one.position):
+            name, value = binding.axis.name, point[binding.axis.name]
+            laid = variables if binding.inside is None else inside
+            texts = binding.texts(value)
+            laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
+            if binding.write is None:
+                continue
+            target = places[name]
+            laid.setdefault(name, target)
             target.parent.mkdir(parents=True, exist_ok=True)
-            binding.write(None if name == nonsense else value, target)
-            placed.update(binding.texts(value))
-            placed.setdefault(name, target)
-    return placed
+            # Nonsense in a configuration is a text; a file or folder of data is then missing.
+            if name != nonsense or texts:
+                binding.write(NONSENSE if name == nonsense else value, target)
+    return variables, inside
+
+
+def axes_read(bindings: Sequence[AxisBinding], folder: Path, place: Path) -> set[str]:
+    """The axes whose data was read where it was laid out, as far as the file system tells: on one
+    that keeps no access times, none.
+    """
+    places = places_of([one for one in bindings if one.source is not None], folder, place)
+    return {name for name, target in places.items() if _was_read(target)}
+
+
+def _was_read(target: Path) -> bool:
+    """Since it was written: it, or a file in it. Looking into a folder reads it, so it is first."""
+    with suppress(OSError):
+        for path in chain([target], filter(Path.is_file, target.rglob("*"))):
+            about = path.stat()
+            if about.st_atime_ns > about.st_mtime_ns:
+                return True
+    return False
 
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
@@ -238,15 +186,15 @@ def bindings_of(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
 def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisBinding:
     match spec:
         case EnvAxis():
-            return _in_config(spec, _Plain(spec.axis(), spec.variables), cwd)
+            return _in_config(spec, _plain(spec), cwd)
         case ListAxis():
-            return _in_config(spec, _Listed(spec.axis(spec.items()), spec.separator), cwd)
+            return _in_config(spec, _listed(spec.axis(spec.items()), spec.separator), cwd)
         case WindowAxis():
-            return _Window(spec.axis(), spec.start, spec.length)
+            return AxisBinding(spec.axis(), partial(_window_texts, spec))
         case WorldSizeAxis():
-            return _Plain(spec.axis(), spec.variables)
+            return _plain(spec)
         case RanksAxis():
-            return _Listed(spec.axis(tuple(map(str, range(spec.initial)))))
+            return _listed(spec.axis(tuple(map(str, range(spec.initial)))), ",")
         case FileSubsetAxis():
             return _lines_of(spec, _found(spec.initial, cwd, base), cwd, python)
         case DirSubsetAxis():
@@ -255,8 +203,31 @@ def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisB
             raise UsageError("the source of a program has no value that could be laid out")
 
 
+def _plain(spec: EnvAxis | WorldSizeAxis) -> AxisBinding:
+    """Numbers and choices: the value is the variable's text."""
+    return AxisBinding(
+        spec.axis(), lambda value: dict.fromkeys(spec.variables, str(as_single(value)))
+    )
+
+
+def _window_texts(spec: WindowAxis, value: Value) -> dict[str, str]:
+    span = as_window(value)
+    return {spec.start: str(span.start), spec.length: str(span.length)}
+
+
+def _listed(axis: SubsetAxis, separator: str) -> AxisBinding:
+    """A variable that holds some of the items: `a,c`."""
+
+    def texts(value: Value) -> dict[str, str]:
+        return {axis.name: separator.join(axis.items[index] for index in as_indexes(value))}
+
+    return AxisBinding(axis, texts)
+
+
 def _in_config(spec: EnvAxis | ListAxis, variable: AxisBinding, cwd: Path) -> AxisBinding:
-    """The variable itself, where the spec names no file."""
+    """A number or list that a configuration says; the variable itself, where the spec names no
+    file.
+    """
     if spec.file is None:
         return variable
     path = cwd / spec.file
@@ -274,8 +245,17 @@ def _in_config(spec: EnvAxis | ListAxis, variable: AxisBinding, cwd: Path) -> Ax
             f"found no whole number or plain list{named} in line {spec.line} of {spec.file!r}",
             where="file" if spec.key is None else "key",
         )
-    text, inside = path.read_text("utf-8"), _inside(path, cwd)
-    return _InConfig(variable.axis, variable, meant[0], text, inside=inside)
+    (setting,) = meant
+    original = path.read_text("utf-8")
+
+    def write(value: Value, target: Path) -> None:
+        """In a file that may hold other values of it already, all of them further down."""
+        text = target.read_text("utf-8") if target.is_file() else original
+        said = f'"{value}"' if value == NONSENSE else variable.texts(value)[spec.name]
+        target.write_text(setting.replaced(text, said), encoding="utf-8")
+
+    inside, at = _inside(path, cwd), setting.start
+    return replace(variable, write=write, inside=inside, position=at)
 
 
 def _inside(path: Path, cwd: Path) -> str:
@@ -294,7 +274,7 @@ def _found(name: str, cwd: Path, base: Path) -> Path:
     return found.absolute()
 
 
-def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -> _Lines:
+def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -> AxisBinding:
     if not path.is_file():
         raise UsageError(f"{spec.initial!r} is not a file; a folder is dir_subset", where="initial")
     try:
@@ -312,18 +292,39 @@ def _lines_of(spec: FileSubsetAxis, path: Path, cwd: Path, python: str | None) -
             "take apart: expected an array, a list, or arrays of one length",
             where="initial",
         )
-    digest = hashlib.sha256(content).hexdigest()
-    inside = _inside(path, cwd) if spec.in_place else None
-    return _Lines(spec.axis(pieces.items), pieces, source=path, digest=digest, inside=inside)
+
+    def write(value: Value, target: Path) -> None:
+        target.write_bytes(pieces.without_all_but(set(as_indexes(value))))
+
+    return AxisBinding(
+        spec.axis(pieces.items),
+        write=write,
+        source=path,
+        digest=hashlib.sha256(content).hexdigest(),
+        inside=_inside(path, cwd) if spec.in_place else None,
+    )
 
 
-def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> _Files:
+def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> AxisBinding:
+    """Files of a folder: real ones, that `os.walk`, `grep -r` and `tar` see like any other."""
     if not root.is_dir():
         said = f"{spec.initial!r} is not a folder; a file is file_subset"
         raise UsageError(said, where="initial")
     names = tuple(str(path.relative_to(root)) for path in _files_in(root))
-    inside = _inside(root, cwd) if spec.in_place else None
-    return _Files(spec.axis(names), source=root, digest=_digest_of(root), inside=inside)
+
+    def write(value: Value, target: Path) -> None:
+        target.mkdir(exist_ok=True)
+        for name in (names[index] for index in as_indexes(value)):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            _cheap_copy(root / name, target / name)
+
+    return AxisBinding(
+        spec.axis(names),
+        write=write,
+        source=root,
+        digest=_digest_of(root),
+        inside=_inside(root, cwd) if spec.in_place else None,
+    )
 
 
 def _files_in(root: Path) -> Iterator[Path]:

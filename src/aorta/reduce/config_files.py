@@ -184,7 +184,7 @@ _DIVIDED = (
 )
 
 
-def divided(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def divided(axes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The axes, of which one that another divides by its name and value goes in steps of that,
     and the other stays: a hidden size that is no multiple of the heads is another failure.
 
@@ -194,23 +194,19 @@ def divided(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     >>> divided(axes)[1]
     {'name': 'NUM_HEADS', 'initial': 12, 'floor': 12}
     """
-    return [_in_steps(axis, axes) or _as_it_is(axis, axes) or axis for axis in axes]
+    found = []
+    for axis in axes:
+        parts = [other["initial"] for other in axes if _divides(other, axis)]
+        more: dict[str, int] = {}
+        if parts:
+            more = {"floor": max(parts), "step": max(parts)}
+        elif any(_divides(axis, other) for other in axes):
+            more = {"floor": axis["initial"]}
+        found.append({**axis, **more})
+    return found
 
 
-_Axis = Mapping[str, Any]
-
-
-def _in_steps(axis: _Axis, axes: Sequence[_Axis]) -> _Axis | None:
-    parts = [other["initial"] for other in axes if _divides(other, axis)]
-    return {**axis, "floor": max(parts), "step": max(parts)} if parts else None
-
-
-def _as_it_is(axis: _Axis, axes: Sequence[_Axis]) -> _Axis | None:
-    parted = any(_divides(axis, other) for other in axes)
-    return {**axis, "floor": axis["initial"]} if parted else None
-
-
-def _divides(part: _Axis, whole: _Axis) -> bool:
+def _divides(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     small, large = part.get("initial"), whole.get("initial")
     if not isinstance(small, int) or not isinstance(large, int) or not 1 < small < large:
         return False

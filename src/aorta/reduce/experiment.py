@@ -4,7 +4,6 @@ import os
 import shutil
 import statistics
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +15,15 @@ from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.engine.rundir import is_output, writing
-from aorta.reduce.bindings import (
-    NONSENSE,
-    AxisBinding,
-    changed_names,
-    place_all,
-    place_inside,
-    settings_of,
+from aorta.reduce.bindings import AxisBinding, changed_names, lay_out
+from aorta.reduce.files import is_installed
+from aorta.reduce.launcher import (
+    argv_of,
+    is_launched,
+    with_rank_logs,
+    with_world_size,
+    world_size_variables,
 )
-from aorta.reduce.files import watch_opened
-from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
 from aorta.reduce.spec import Gate
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
@@ -35,8 +33,6 @@ PLACE = "place"  # in it: the working directory of the trial, where it is a copy
 IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
-_LINKED = frozenset({".git", "node_modules", "venv", "site-packages"})
-_VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _COPIED_BYTES = 1 << 20
 _MOST_FILES = 20_000
 
@@ -124,41 +120,31 @@ class ReductionExperiment:
     oracle: Deciding
     patience: TimeLimits
 
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+    def trial(self, point: Point, index: int, trial_dir: Path, *, nonsense: str = "") -> TrialSpec:
+        """`nonsense`: this axis becomes what is no value of it."""
         folder = (trial_dir / DATA).absolute()
-        variables = self.variables(point, folder)
-        trial = replace(self.base, env=variables).trial(_NOTHING, index, trial_dir)
+        place = folder / PLACE
+        changed = changed_names(self.bindings)
+        if changed:
+            copy = self.base.environment.isolated  # a container sees nothing else
+            shutil.rmtree(place, ignore_errors=True)
+            with writing(place):
+                make_workplace(self.base.subject.cwd, place, changed, copy=copy)
+        placed, _ = lay_out(self.bindings, point, folder, place, nonsense=nonsense)
+        texts = {name: str(value) for name, value in placed.items()}
+        env = {**self.base.env, **self.launching(point), **texts}
+        trial = replace(self.base, env=env).trial(_NOTHING, index, trial_dir)
         argv = self.command(trial.argv, point)
         if self._has_launcher:
             argv = with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute())
         return replace(
             trial,
-            cwd=self.workplace(point, folder) or trial.cwd,
+            # The original's own directory, or a copy of it with the files that the point changes.
+            cwd=place if changed else trial.cwd,
             argv=argv,
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
-
-    def workplace(self, point: Point, folder: Path, *, nonsense: str = "") -> Path | None:
-        """Where the command runs, if that is not the original's own directory: a copy of it in
-        `folder`, with the files that the point changes.
-        """
-        changed = changed_names(self.bindings)
-        if not changed:
-            return None
-        place = folder / PLACE
-        shutil.rmtree(place, ignore_errors=True)
-        copy = self.base.environment.isolated  # a container sees nothing else
-        with writing(place):
-            make_workplace(self.base.subject.cwd, place, changed, copy=copy)
-        place_inside(self.bindings, point, place, nonsense=nonsense)
-        return place
-
-    def variables(self, point: Point, folder: Path) -> dict[str, str]:
-        """Every variable that a trial of this point sets, its files laid out in `folder`."""
-        placed = place_all(self.bindings, point, folder)
-        texts = {name: str(value) for name, value in placed.items()}
-        return {**self.base.env, **self.launching(point), **texts}
 
     def command(self, argv: tuple[str, ...], point: Point) -> tuple[str, ...]:
         """The command with the number of ranks that the point asks for."""
@@ -181,11 +167,10 @@ class ReductionExperiment:
 
     @cached_property
     def _has_launcher(self) -> bool:
-        command = self.base.request.config.get("command", ())
-        return is_launched((command,) if isinstance(command, str) else tuple(command))
+        return is_launched(argv_of(self.base.request.config.get("command", ())))
 
 
-# -- the same trials, watched or with nonsense in them
+# -- the same trials with nonsense in them
 
 
 @dataclass(frozen=True)
@@ -200,40 +185,6 @@ class AroundExperiment:
 
 
 @dataclass(frozen=True)
-class WatchedExperiment(AroundExperiment):
-    """The same trials. Of those that confirm the answer, `opened` names the axes whose files or
-    folders they open, once `close` was called with the directory of the trial.
-    """
-
-    opened: set[str] = field(default_factory=set)
-    _watches: dict[Path, tuple[ExitStack, Collection[str], TrialSpec]] = field(default_factory=dict)
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(point, index, trial_dir)
-        has_files = any(binding.source is not None for binding in self.inner.bindings)
-        if point.purpose is Purpose.CONFIRM and has_files:
-            watch = ExitStack()
-            opened = watch.enter_context(watch_opened((trial_dir / DATA).absolute()))
-            self._watches[trial_dir] = watch, opened, trial
-        return trial
-
-    def close(self, trial_dir: Path | None = None) -> None:
-        """Watch this trial no longer, or none: clearing its files away opens their folders."""
-        for place in [trial_dir] if trial_dir else list(self._watches):
-            if place not in self._watches:
-                continue
-            watch, opened, trial = self._watches.pop(place)
-            watch.close()
-            folder = (place / DATA).absolute()
-            for binding in (one for one in self.inner.bindings if one.source is not None):
-                name = binding.axis.name
-                laid = trial.cwd / binding.inside if binding.inside else Path(trial.env[name])
-                inside = laid.relative_to(folder).as_posix()
-                if any(found == inside or found.startswith(f"{inside}/") for found in opened):
-                    self.opened.add(name)
-
-
-@dataclass(frozen=True)
 class IgnoredExperiment(AroundExperiment):
     """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
 
@@ -244,13 +195,7 @@ class IgnoredExperiment(AroundExperiment):
     at: Point
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(self.at, index, trial_dir)
-        binding = next(m for m in self.inner.bindings if m.axis.name == point[IGNORED])
-        names = settings_of([binding], self.at) or [binding.axis.name]
-        folder = (trial_dir / DATA).absolute()
-        place = self.inner.workplace(self.at, folder, nonsense=binding.axis.name)
-        env = {**trial.env, **dict.fromkeys(names, NONSENSE)}
-        return replace(trial, env=env, cwd=place or trial.cwd)
+        return self.inner.trial(self.at, index, trial_dir, nonsense=str(point[IGNORED]))
 
 
 def clear_data(trial_dir: Path) -> None:
@@ -305,12 +250,12 @@ def make_workplace(original: Path, place: Path, without: Collection[str], *, cop
     seen = 0
     for folder, folders, names in os.walk(original):
         here = Path(folder)
-        inside = here.relative_to(original)
+        inside, is_many = here.relative_to(original), seen > _MOST_FILES
         for name in list(folders):
             source, target = here / name, place / inside / name
             if (inside / name).as_posix() in without or place.is_relative_to(source):
                 folders.remove(name)
-            elif _is_linked(source) or seen > _MOST_FILES:
+            elif name == ".git" or source.is_symlink() or is_installed(source) or is_many:
                 folders.remove(name)
                 target.symlink_to(source, target_is_directory=True)
             elif is_output(source):
@@ -321,12 +266,6 @@ def make_workplace(original: Path, place: Path, without: Collection[str], *, cop
             seen += 1
             if (inside / name).as_posix() not in without:
                 _put(here / name, place / inside / name, copy=copy and seen <= _MOST_FILES)
-
-
-def _is_linked(folder: Path) -> bool:
-    if folder.name in _LINKED or folder.is_symlink():
-        return True
-    return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT)
 
 
 def _put(source: Path, target: Path, *, copy: bool) -> None:

@@ -36,7 +36,7 @@ from aorta.scrub.vocabulary import announces_secret, is_secret_value
 MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
-_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "site-packages"})
+_PACKAGES = frozenset({"node_modules", "venv", "site-packages"})
 _OURS = __name__.partition(".")[0]
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -116,9 +116,16 @@ def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
 
 def _is_no_workload(folder: Path) -> bool:
     """Hidden folders, virtual environments, and whatever a verb of ours wrote."""
-    if folder.name in _SKIPPED or folder.name.startswith("."):
+    if folder.name == "__pycache__" or folder.name.startswith("."):
         return True
-    return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT) or is_output(folder)
+    return is_installed(folder) or is_output(folder)
+
+
+def is_installed(folder: Path) -> bool:
+    """Packages of others, or a virtual environment."""
+    if folder.name in _PACKAGES:
+        return True
+    return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT)
 
 
 def _named(root: Path, files: dict[str, int], command: str) -> list[str]:

@@ -58,7 +58,11 @@ def spec_document(
     given_axes = document.get("axes", [])
     axes = [{**one, "initial": "repro.py"} for one in given_axes if one.get("kind") == "source"]
     others = [one for one in given_axes if one.get("kind") != "source"]
-    for axis, written in zip(plan.axes, others, strict=True):
+    for binding, written in zip(plan.bindings, others, strict=True):
+        axis = binding.axis
+        if binding.inside is not None and axis.name not in placed:
+            axes.append(written)  # the directory that it lies in is the original's
+            continue
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
             runs_in = cwd if plan.is_command else "."

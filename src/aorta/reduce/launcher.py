@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 Command = tuple[str, ...]
-_PYTHON = re.compile(r"python[\d.]*\Z")
+PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 # Programs that start the rest of their words as a command of its own.
 _WRAPPERS = (
     "env|exec|command|nohup|nice|ionice|chrt|taskset|numactl|setsid|stdbuf|timeout|time|srun|mpirun"
@@ -80,11 +80,21 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
     return _with_options(argv, f" --log-dir {place} --tee 3{options}")
 
 
-def python_of(command: str | Sequence[str]) -> str | None:
-    """The Python that a command names, as this machine finds it."""
-    words = command.split() if isinstance(command, str) else command
-    named = next((word for word in words if _PYTHON.match(word.rpartition("/")[2])), None)
-    return shutil.which(named) if named is not None else None
+def argv_of(command: str | Sequence[str]) -> Command:
+    """One text for a shell, or the words, as a trial executes them."""
+    return (command,) if isinstance(command, str) else tuple(command)
+
+
+def words_of(command: str | Sequence[str]) -> list[str]:
+    """Also those of a text that another shell reads: `bash -c 'python sum.py < rows.txt'`."""
+    return re.findall(r"[^\s'\"`;&|()<>]+", " ".join(argv_of(command)))
+
+
+def python_of(command: str | Sequence[str], path: str | None = None) -> str | None:
+    """The Python that a command names, as this machine finds it, or in this `PATH`."""
+    words = (*argv_of(command), *words_of(command))
+    named = next(filter(PYTHON.fullmatch, words), None)
+    return shutil.which(named, path=path) if named is not None else None
 
 
 def _text(argv: Sequence[str]) -> str:

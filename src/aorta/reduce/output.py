@@ -28,6 +28,7 @@ from aorta.engine.rundir import (
 from aorta.executors.evidence import read_end
 from aorta.reduce.experiment import AroundExperiment
 from aorta.reduce.handoff import shipped_oracle
+from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
@@ -206,9 +207,7 @@ class CopyExperiment(AroundExperiment):
         """
         if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
             return {}
-        command = self.reproducer.command()
-        words = command.split() if isinstance(command, str) else command
-        found = shutil.which(words[0]) if words else None
+        found = next(map(shutil.which, words_of(self.reproducer.command())), None)
         programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
         python = self.reproducer.python
         return {
@@ -304,7 +303,9 @@ def _copy_lines(report: ReduceReport) -> list[str]:
     elif shipped.reproduces is None:
         lines = ["`shrunken/` was not tried by itself: try it before you send it."]
     else:
-        lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
+        lines = ["`shrunken/` is not whole: the working directory is too large to be copied."]
+        if shipped.tally.evidence:
+            lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
         if shipped.in_place:
             lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
         lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]

@@ -18,7 +18,7 @@ from aorta.engine.question import Budget
 from aorta.reduce.bindings import AxisBinding, bindings_of
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
 from aorta.reduce.files import secret_variables
-from aorta.reduce.launcher import is_launched
+from aorta.reduce.launcher import argv_of, is_launched
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.registry.workloads import check_workload
@@ -102,8 +102,7 @@ class ReducePlan:
 
     def experiment(self) -> ReductionExperiment:
         oracle: Deciding = self.oracle
-        command = self.request.config.get("command", "")
-        launched = is_launched([command] if isinstance(command, str) else command)
+        launched = is_launched(argv_of(self.request.config.get("command", "")))
         if launched or self.spec.content.ranks != ANY_RANK:
             oracle = of_ranks(self.oracle, self.spec.content.ranks)
         if self.spec.content.gate is not None:

@@ -52,8 +52,11 @@ def reduce(
     request: ReduceRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
+    written: Callable[[], None] = lambda: None,
 ) -> ReduceReport:
-    """Shrink it while it fails the same way. `say` is told which run is resumed."""
+    """Shrink it while it fails the same way. `say` is told which run is resumed; `written` is
+    called whenever something smaller that fails was written.
+    """
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
@@ -71,8 +74,7 @@ def reduce(
             session = stack.enter_context(Session.fresh(place, VERB))
             return ReductionRun(plan, session, executor, listeners()).search()
         session = stack.enter_context(_session(plan, request))
-        here = request.executor.name == "local"  # the files that trials open can be seen
-        return reduce_workload(plan, session, executor, listeners(), sees_opened_files=here)
+        return reduce_workload(plan, session, executor, listeners(), written)
 
 
 def _session(plan: ReducePlan, request: ReduceRequest) -> Session:

@@ -6,7 +6,6 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,12 +33,13 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.bindings import changed_sources, settings_of
+from aorta.reduce.bindings import axes_read, changed_sources, settings_of
 from aorta.reduce.experiment import (
+    DATA,
     IGNORED,
+    PLACE,
     IgnoredExperiment,
     ImpatientJudges,
-    WatchedExperiment,
     clear_data,
 )
 from aorta.reduce.files import WorkloadFiles, watch_opened
@@ -67,15 +67,14 @@ def reduce_workload(
     session: Session,
     open_executor: OpenExecutor,
     listeners: Sequence[Listener],
-    *,
-    sees_opened_files: bool,
+    written: Callable[[], None],
 ) -> ReduceReport:
-    """Search to the end, then write all that ships; partial results where it was stopped.
-    `sees_opened_files`: trials are processes of this machine.
+    """Search to the end, then write all that ships; partial results where it was stopped. `written`
+    is called after each improvement.
     """
     output = Output(session.run, plan, plan.scrubber())
     output.begin()
-    run = ReductionRun(plan, session, open_executor, listeners, sees_opened_files)
+    run = ReductionRun(plan, session, open_executor, listeners)
     trace = Trace(plan.axes, partial(settings_of, plan.bindings))
 
     def write(report: ReduceReport, reproducer: Reproducer | None) -> None:
@@ -85,6 +84,7 @@ def reduce_workload(
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
         write(report, run.reproducer(report, output.scrubber.file_name))
+        written()
 
     report = run.search(trace, BestSoFar(keep_best))
     reproducer = run.reproducer(report, output.scrubber.file_name)
@@ -135,7 +135,6 @@ class ReductionRun:
         session: Session,
         open_executor: OpenExecutor,
         listeners: Sequence[Listener],
-        sees_opened_files: bool = False,
     ) -> None:
         self.plan = plan
         self.session = session
@@ -145,33 +144,22 @@ class ReductionRun:
         self._seconds = 0.0  # that the questions before took, over every resume
         self._began = time.monotonic()
         self._descent = Descent(plan.axes)
-        self._sees_opened_files = sees_opened_files
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
         self._source: SourceRun | None = None  # once the other axes are through
 
     def search(self, *watching: Listener) -> ReduceReport:
-        watched = WatchedExperiment(self.experiment)
-
-        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
-            watched.close(self.session.run.private / record.path)
-            if record.point.purpose is Purpose.CONFIRM and watched.opened:
-                write_atomically(self._opened_axes, json.dumps(sorted(watched.opened)))
-            return self._keep(record, end)
-
-        with closing(watched):
-            answer = self._ask(
-                "main",
-                self._descent,
-                ImpatientJudges(self.plan.judges(), self.experiment.patience),
-                watched if self._sees_opened_files else self.experiment,
-                listeners=(*watching, *self.listeners, OtherEnds(self._say_other)),
-                budget=self._budget(),
-                expected=known_failure(self.plan.oracle),
-                keep=keep,
-                learn=self.experiment.patience.learn,
-                warm=True,
-            )
+        answer = self._ask(
+            "main",
+            self._descent,
+            ImpatientJudges(self.plan.judges(), self.experiment.patience),
+            self.experiment,
+            listeners=(*watching, *self.listeners, OtherEnds(self._say_other)),
+            budget=self._budget(),
+            expected=known_failure(self.plan.oracle),
+            learn=self.experiment.patience.learn,
+            warm=True,
+        )
         report = self._without_ignored(self._report(self._descent.result, answer))
         return self._with_source(report, watching)
 
@@ -214,7 +202,12 @@ class ReductionRun:
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
-        clear_data(self.session.run.private / record.path)
+        trial_dir = self.session.run.private / record.path
+        if record.point.purpose is Purpose.CONFIRM and record.point.replica < COPY_REPLICA:
+            folder = trial_dir / DATA
+            read = axes_read(self.plan.bindings, folder, folder / PLACE)
+            write_atomically(self._axes_read, json.dumps(sorted({*self._known_read, *read})))
+        clear_data(trial_dir)
         if self._machine is None:
             self._machine = self._inside or host_snapshot(self.plan.base.env)
         settings = settings_of(self.plan.bindings, record.point)
@@ -243,16 +236,20 @@ class ReductionRun:
     # -- axes that do not matter, and the program itself
 
     @property
-    def _opened_axes(self) -> Path:
-        """Those whose files the answer was seen to open."""
-        return self.session.run.private / "opened_axes.json"
+    def _axes_read(self) -> Path:
+        """Holds those whose data the answer was seen to read."""
+        return self.session.run.private / "axes_read.json"
+
+    @property
+    def _known_read(self) -> list[str]:
+        kept = self._axes_read
+        return list(json.loads(kept.read_text("utf-8"))) if kept.is_file() else []
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at: whether it fails the
         same with nonsense in its place is said.
         """
-        reduction, kept = report.reduction, self._opened_axes
-        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
+        reduction, read = report.reduction, self._known_read
         suspects = [
             facts.axis.name
             for facts in reduction.axes
@@ -402,7 +399,7 @@ class ReductionRun:
                 return report, fuller
         in_place = replace(reproducer, files=None)
         tried = self._rehearsed(report, in_place, output, 4)
-        shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
+        shipped = replace(report.shipped, in_place=tried.shipped.in_place)
         return replace(tried, shipped=shipped), in_place
 
     def _rehearsed(
@@ -434,11 +431,10 @@ class ReductionRun:
             found = found or None  # one that did not fail may be chance
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
-        shipped = Shipped(
-            found,
-            tally=verdict.tally if verdict else Tally(),
-            why=tried[-1].why if tried and found is False else "",
-        )
+        why = tried[-1].why if tried and found is False else ""
+        shipped = Shipped(found, tally=verdict.tally if verdict else Tally(), why=why)
+        if reproducer.needs_original and found is not None:
+            shipped = Shipped(False, in_place=found, why=why)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:

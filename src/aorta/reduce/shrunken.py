@@ -21,7 +21,7 @@ from aorta.core.failure import Failure
 from aorta.core.oracle import PythonOracle, RegexOracle, naming
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
-from aorta.reduce.bindings import changed_names, place_all, place_inside
+from aorta.reduce.bindings import changed_names, lay_out
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.files import (
     Portable,
@@ -36,6 +36,7 @@ from aorta.reduce.files import (
     secret_variables,
 )
 from aorta.reduce.handoff import recipe_document, spec_document
+from aorta.reduce.launcher import argv_of, python_of, words_of
 from aorta.reduce.plan import ReducePlan
 from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
@@ -66,16 +67,15 @@ def files_of(
     cwd, variables = plan.base.subject.cwd, plan.base.env
     globs = plan.spec.content.workload.files
     if plan.is_command:
-        command = plan.request.config["command"]
-        words = [command] if isinstance(command, str) else command
-        return needed_files(cwd, [*words, *variables.values()], globs, apart, opened), None
+        named = [*argv_of(plan.request.config["command"]), *variables.values()]
+        return needed_files(cwd, named, globs, apart, opened), None
     place = workload_place(plan.request.workload)
-    named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
-    root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
+    paths = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
+    root = module_root(place, [str(cwd), *(str(cwd / path) for path in paths if path)])
     if root is None:
         return None, None
-    words = [place.partition(":")[0], *variables.values()]
-    return needed_files(root, words, globs, apart, opened), Module(place, root)
+    named = [place.partition(":")[0], *variables.values()]
+    return needed_files(root, named, globs, apart, opened), Module(place, root)
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,20 @@ class Reproducer:
             self._lay_out(folder)
 
     def _lay_out(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        placed = {
-            name: self._renamed(value, folder) if isinstance(value, Path) else value
-            for name, value in place_all(self.plan.bindings, self.point, folder, _TAKEN).items()
-        }
-        inside: dict[str, str | Path] = {}
+        home = folder / self.home
+        home.mkdir(parents=True, exist_ok=True)
         if self.files is not None:
-            self.files.copy_to(folder / self.home)
-            inside = place_inside(self.plan.bindings, self.point, folder / self.home)
+            self.files.copy_to(home)
             for name, source in self.portable.copied.items():
-                target = folder / self.home / name
+                target = home / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
+        bindings = self.plan.bindings
+        variables, inside = lay_out(bindings, self.point, folder, home, taken=_TAKEN)
+        placed = {
+            name: self._renamed(value, folder) if isinstance(value, Path) else value
+            for name, value in variables.items()
+        }
         if self.requirements:
             needed = requirements_text(self.requirements)
             (folder / REQUIREMENTS).write_text(needed, encoding="utf-8")
@@ -120,7 +121,7 @@ class Reproducer:
         script.chmod(0o755)
         if not self.plan.is_command:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
-        laid = {**placed, **inside}
+        laid = {**placed, **inside} if self.files is not None else placed
         spec = spec_document(self.plan, self.point, self._called(), self.cwd, laid, folder)
         if self.failure is not None:
             oracle = spec.get("oracle", {"kind": "exit_code"})
@@ -171,8 +172,13 @@ class Reproducer:
     def command(self) -> str | list[str]:
         """The original command with its number of ranks, without this machine's own paths."""
         parts = self.experiment.command(self._moved[0], self.point)
-        is_text = isinstance(self.plan.request.config.get("command", ""), str)
-        return parts[0] if is_text else list(parts)
+        return parts[0] if isinstance(self._given, str) else list(parts)
+
+    @property
+    def _given(self) -> str | list[str]:
+        """The original command."""
+        command: str | list[str] = self.plan.request.config.get("command", "")
+        return command
 
     @property
     def portable(self) -> Portable:
@@ -180,9 +186,9 @@ class Reproducer:
 
     @cached_property
     def _moved(self) -> tuple[tuple[str, ...], Portable]:
-        given = self.plan.request.config.get("command", "")
-        parts = (given,) if isinstance(given, str) else tuple(given)
-        return made_portable(parts, self.plan.base.subject.cwd, moved=self.files is not None)
+        return made_portable(
+            argv_of(self._given), self.plan.base.subject.cwd, moved=self.files is not None
+        )
 
     @property
     def python(self) -> str | None:
@@ -190,16 +196,16 @@ class Reproducer:
         environment = self.plan.request.environment
         if environment.isolated or not self.plan.is_command:
             return None
-        words = _words_of(self.plan.request.config["command"])
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
-        named = next((w for w in words if _PYTHON.fullmatch(w.rpartition("/")[2])), None)
-        if named is None:  # a program of Python's own kind lies beside the Python that runs it
-            found = shutil.which(words[0], path=path)
-            beside = Path(found).parent / "python" if found else None
-            if beside is not None and beside.is_file():
-                return str(beside)
-            named = "python" if "python" in self._texts else None
-        return shutil.which(named, path=path) if named else None
+        named = python_of(self._given, path)
+        if named is not None:
+            return named
+        # A program of Python's own kind lies beside the Python that runs it.
+        found = shutil.which(words_of(self._given)[0], path=path)
+        beside = Path(found).parent / "python" if found else None
+        if beside is not None and beside.is_file():
+            return str(beside)
+        return shutil.which("python", path=path) if "python" in self._texts else None
 
     @cached_property
     def requirements(self) -> dict[str, list[str]]:
@@ -235,17 +241,29 @@ class Reproducer:
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
             *self._exports(placed, folder),
-            self._go_there(),
+            *self._go_there(),
             *self._run(),
         ]
         return "\n".join(lines) + "\n"
 
-    def _go_there(self) -> str:
-        if self.files is None and self.cwd != ".":
-            return (
-                f'cd "${{AORTA_WORKDIR:-{_in_quotes(self.cwd)}}}" || {_or_say("set AORTA_WORKDIR")}'
-            )
-        return 'cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"'
+    @property
+    def needs_original(self) -> bool:
+        """Whether it runs in the original directory, or in a farm of links to its files."""
+        return self.files is None and self._original_place != "."
+
+    def _go_there(self) -> list[str]:
+        if not self.needs_original:
+            return ['cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"']
+        there = f'"${{AORTA_WORKDIR:-{_in_quotes(self.cwd)}}}"'
+        lines = [f"cd {there} || {_or_say('set AORTA_WORKDIR')}"]
+        changed = changed_names(self.plan.bindings)
+        if changed:
+            lines += [
+                "# The files of that directory, but for those that were reduced.",
+                'work="$(mktemp -d)" && cp -as "$PWD/." "$work" && cd "$work"',
+                f'rm -rf {shlex.join(changed)} && cp -r "$here/{WORKLOAD}/." .',
+            ]
+        return lines
 
     def _needs(self) -> list[str]:
         environment = self.plan.request.environment
@@ -307,25 +325,18 @@ class Reproducer:
     def _command_lines(self) -> list[str]:
         command = self.command()
         words = list(map(shlex.quote, command))
-        is_python = any(map(_PYTHON.fullmatch, _words_of(command)))
+        is_python = any(map(_BY_NAME.fullmatch, words_of(command)))
         lines = [_FIND_PROGRAMS]
         if is_python and self.requirements:
             check = f'"${{PYTHON:-python3}}" -c {shlex.quote(_LACKS)}'
             lines.append(f"{check} {' '.join(self.requirements)} || exit 127")
         if isinstance(command, str):
             words = ["/bin/bash", "-c", shlex.quote(command)]
-        if _PYTHON.fullmatch(words[0]):
+        if _BY_NAME.fullmatch(words[0]):
             words[0] = '"${PYTHON:-python3}"'
         elif is_python:
             lines.append(_AS_PYTHON)
         return [*lines, f"exec {' '.join(words)}"]
-
-
-def _words_of(command: str | Sequence[str]) -> list[str]:
-    """Also those of a text that another shell reads: `bash -c 'python sum.py < rows.txt'`."""
-    return re.findall(
-        r"[^\s'\"`;&|()<>]+", command if isinstance(command, str) else " ".join(command)
-    )
 
 
 def _or_say(what: str) -> str:
@@ -334,7 +345,7 @@ def _or_say(what: str) -> str:
 
 
 _NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
-_PYTHON = re.compile(r"python[\d.]*")
+_BY_NAME = re.compile(r"python[\d.]*")
 # The programs of that Python are found beside it.
 _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'

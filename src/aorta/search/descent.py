@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value
+from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, Value
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, NumericSearch, search_along
@@ -443,12 +443,12 @@ class Descent:
     # --- what is reported
 
     def _worth(self, axis: Axis) -> tuple[float, int, float, float]:
-        """By the user's priority; else numbers whose floor makes a trial twice as fast, then many
-        items, the most of them first, then numbers by how far they can go.
+        """By the user's priority; else numbers whose floor makes a trial twice as fast, then
+        folders and many items, the most of them first, then numbers by how far they can go.
         """
         priority = _priority(axis)
         if isinstance(axis, SubsetAxis):
-            many = len(axis.items) >= _MANY_ITEMS
+            many = axis.kind is AxisKind.DIR_SUBSET or len(axis.items) >= _MANY_ITEMS
             return priority, 1 if many else 3, 0.0, -float(len(axis.items))
         seconds = None
         if axis.smallest is not None:

@@ -226,7 +226,7 @@ def _plain(rate: Mapping[str, Any]) -> dict[str, Any]:
 
 _QUESTIONS = {
     "reproduce": "whether it fails",
-    "reduce": "a smaller reproducer",
+    "reduce": "the smallest reproducer",
     "triage": "what makes it stop",
     "bisect": "what brought it",
     "diverge": "where the numbers part",
@@ -276,7 +276,7 @@ def _failure(document: dict[str, Any]) -> str:
     rate = failure["rate"]
     often = f"{rate['reproduced']} of {rate['of']} times"
     if document["status"] == "did_not_reproduce":
-        return f"it did not fail: {often}"
+        return f"it failed {often}" if rate["reproduced"] else f"it did not fail: {often}"
     if document["status"] == "user_error":
         return str(failure["summary"])
     often += f" ({percent_range(rate['low'], rate['high'])})"

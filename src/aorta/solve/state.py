@@ -77,7 +77,7 @@ def status_of(ending: Ending, is_answer: bool, why: str) -> tuple[Status, str]:
     if ending.reason is Reason.INFRASTRUCTURE:
         return "failed", why
     if ending.reason is Reason.BUDGET:
-        return "budget", why
+        return "budget", f"its share of the budget was not enough: {why}"
     return ("done", "") if is_answer else ("no_answer", why)
 
 

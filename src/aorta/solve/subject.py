@@ -18,6 +18,7 @@ from aorta.engine.events import Listener
 from aorta.engine.judge import NOTHING, HitCount, misses_that_tell
 from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import json_object
+from aorta.reduce.launcher import argv_of
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, EnvironmentLayers, get_environment
@@ -28,7 +29,7 @@ from aorta.runtimes.git import Repository
 from aorta.solve.request import SolveRequest
 from aorta.solve.state import State, Stopped
 
-Command = str | list[str]
+Command = str | tuple[str, ...]
 _MISSED = 0.01
 _MOST = 60
 
@@ -48,7 +49,7 @@ class Subject:
 
     @property
     def words(self) -> tuple[str, ...]:
-        return (self.command,) if isinstance(self.command, str) else tuple(self.command)
+        return argv_of(self.command)
 
 
 def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
@@ -71,7 +72,7 @@ def subject_of(request: SolveRequest) -> Subject:
 
 def _subject(request: SolveRequest) -> Subject:
     if request.command:
-        return Subject(list(request.command), request.directory, oracle=request.oracle)
+        return Subject(request.command, request.directory, oracle=request.oracle)
     if request.spec is not None:
         return _of_spec(request.spec, request)
     assert request.source is not None
@@ -85,14 +86,13 @@ def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
         raise UsageError(
             "solve takes specs of commands; expected workload.command", where=str(path)
         )
-    command = workload.command if isinstance(workload.command, str) else list(workload.command)
     first = {
         name: value
         for axis in spec.document.get("axes", [])
         for name, value in initial_variables(axis)
     }
     return Subject(
-        command,
+        workload.command,
         (spec.base / Path(workload.cwd).expanduser()).resolve(),
         {**first, **spec.content.extra_env},
         request.oracle or spec.document.get("oracle"),
@@ -137,12 +137,18 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
         config = (json_object(trials[0]) or {}).get("config", {})
         if "command" in config:
             cwd = Path(config.get("cwd", request.directory))
-            return Subject(config["command"], cwd, oracle=request.oracle)
+            return Subject(_command_in(config), cwd, oracle=request.oracle)
     raise UsageError(
         "this is no case and no run of a command; expected a directory of launch, run, reduce or "
         "triage",
         where=str(source),
     )
+
+
+def _command_in(config: Mapping[str, Any]) -> Command:
+    """Of a document, which has lists."""
+    command = config["command"]
+    return command if isinstance(command, str) else tuple(command)
 
 
 def _of_recipe(path: Path, request: SolveRequest) -> Subject:
@@ -155,7 +161,7 @@ def _of_recipe(path: Path, request: SolveRequest) -> Subject:
     (first, *_) = recipe.get("cells") or [{}]
     place = first.get("environment", LOCAL.name)
     return Subject(
-        config["command"],
+        _command_in(config),
         cwd,
         oracle=request.oracle or config.get("oracle"),
         environment=f"{INLINE_IMAGE}{place['docker']}" if isinstance(place, dict) else str(place),
@@ -177,6 +183,11 @@ class ReproducerFound:
     seconds: float | None
     is_reduced: bool
     also: HitCount | None = None  # of the original, where this is its reduction
+
+    @property
+    def text(self) -> str:
+        """The command for a shell."""
+        return self.command if isinstance(self.command, str) else shlex.join(self.command)
 
     def enough_clean(self, chance: float = _MISSED) -> int:
         """So many clean trials in a row are luck in less than so many cases, at either rate."""
@@ -201,10 +212,9 @@ def run_command(
     much was `seen` before.
     """
     asked = state.request
-    command = what.command
     report = run(
         RunRequest(
-            command=command if isinstance(command, str) else tuple(command),
+            command=what.command,
             cwd=what.cwd,
             trials=trials,
             seen=seen,
@@ -240,10 +250,10 @@ def original(state: State) -> ReproducerFound:
 
 
 def smallest(state: State) -> ReproducerFound:
-    """The reduced one as it ships, or the original."""
+    """The reduced one as it ships, where it was seen to fail on this machine; or the original."""
     reduced = state.known("reduce")
     shipped = reduced.get("shipped_copy") or {}
-    if not reduced or shipped.get("self_contained") is not True:
+    if not (shipped.get("self_contained") or shipped.get("in_original_directory")):
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
     python = RunDir(Path(reduced["run_dir"])).about().get("python")
@@ -277,8 +287,7 @@ def reduced_command(state: State) -> tuple[str, dict[str, str]]:
     place = reduced_spec(state)
     if place is None:
         first = original(state)
-        command = first.command
-        return command if isinstance(command, str) else shlex.join(command), dict(first.env)
+        return first.text, dict(first.env)
     spec = load_spec(place)
     env = {name: str(value) for name, value in spec.content.extra_env.items()}
     for axis in spec.document.get("axes", []):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from aorta.core.axis import Point, show_value
+from aorta.core.axis import Point, Purpose, show_value
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine import events
@@ -52,12 +52,14 @@ class PlainProgress:
         self._replayed = 0
         self._best: Point | None = None
         self._judged = 0
+        self._searched = 0.0  # seconds, those of a run that is resumed too
 
     def __call__(self, event: Event) -> None:
         match event:
             case events.TrialEnded(record, replayed):
                 self._trials += 1
                 self._replayed += replayed
+                self._searched = record.elapsed
                 if not replayed:
                     self._line(
                         f"trial {self._trials}: {record.outcome.value} in "
@@ -67,8 +69,10 @@ class PlainProgress:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
                 changed = self._changed(point) or "the answer so far"
                 self._judged += 1
-                still = still_to_come(left, (time.monotonic() - self._began) / self._judged)
-                self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why}){still}")
+                still = still_to_come(left, self._searched / self._judged)
+                # Of a resumed run whatever the journal holds was said before.
+                if not self._replayed or self._replayed < self._trials:
+                    self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why}){still}")
                 self._best = best
             case events.TrialCancelled(point, index) if self._verbose:
                 self._line(f"trial {index} no longer matters{self._of(point)}")
@@ -87,6 +91,8 @@ class PlainProgress:
         """
         if self._describe is not describe_values:
             return self._describe(point)
+        if point.purpose is Purpose.CALIBRATE:
+            return "the original"
         best = dict(self._best.values) if self._best is not None else {}
         values = dict(point.values)
         other = {name: value for name, value in values.items() if best.get(name) != value}

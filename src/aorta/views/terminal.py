@@ -30,7 +30,7 @@ class TerminalProgress:
         self._outcomes: Counter[str] = Counter()
         self._verdicts: deque[Text] = deque(maxlen=_RECENT)
         self._best: Point | None = None
-        self._judged, self._left = 0, ""
+        self._judged, self._searched, self._left = 0, 0.0, ""
         self._live = Live(
             get_renderable=self._drawn,
             console=self._console,
@@ -46,12 +46,13 @@ class TerminalProgress:
             case events.TrialEnded(record, _):
                 self._running.pop((record.point, record.index), None)
                 self._outcomes[record.outcome.value] += 1
+                self._searched = record.elapsed
             case events.TrialCancelled(point, index):
                 self._running.pop((point, index), None)
             case events.PointSettled(point, verdict, best, left):
                 self._best = best
                 self._judged += 1
-                self._left = still_to_come(left, (time.monotonic() - self._began) / self._judged)
+                self._left = still_to_come(left, self._searched / self._judged)
                 if point.values:
                     word = {True: "reproduces", False: "does not", None: "cannot tell"}
                     line = f"{word[verdict.reproduces]:<11} {self._describe(point)} ({verdict.why})"

@@ -21,6 +21,7 @@ from aorta.core.names import slug
 from aorta.core.trial import Tally
 from aorta.engine.question import Budget
 from aorta.engine.rundir import write_atomically
+from aorta.reduce.launcher import python_of, words_of
 from aorta.runtimes.git import Repository, laid_out
 from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import (
@@ -200,8 +201,7 @@ class Bisect(Stage):
         if nearest is None:
             return True, _NOT_ON_THE_ORIGINAL
         first = original(state)
-        command = first.command if isinstance(first.command, str) else shlex.join(first.command)
-        found = self._bisected(state, nearest, command, first.env, check=True)
+        found = self._bisected(state, nearest, first.text, first.env, check=True)
         if found.status in {"found", "pair"}:
             return True, ""
         if found.exit_code in {Exit.BUDGET, Exit.INFRASTRUCTURE}:
@@ -270,10 +270,10 @@ def _nearest(findings: Findings, between: _Between) -> _Between | None:
 
 
 def _interpreter(state: State) -> Path:
-    """The program that the command starts, of those it names the Python."""
-    words = [word for part in subject_of(state.request).words for word in part.split()]
-    named = next((word for word in words if "python" in Path(word).name), words[0])
-    return Path(shutil.which(named) or named).absolute()
+    """The Python that the command names, else the program that it starts."""
+    words = subject_of(state.request).words
+    first = words_of(words)[0]
+    return Path(python_of(words) or shutil.which(first) or first).absolute()
 
 
 def _environment_here(state: State) -> Path:

@@ -30,7 +30,7 @@ class Diverge(Stage):
         folder = state.folder(self.name)
         bad = _bad_side(state)
         request = DivergeRequest(
-            command=bad.command if isinstance(bad.command, str) else tuple(bad.command),
+            command=bad.command,
             cwd=bad.cwd,
             bad_set=bad.env,
             **_good_side(state),

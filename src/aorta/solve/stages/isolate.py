@@ -28,9 +28,7 @@ class Isolate(Stage):
             report = isolate(
                 IsolateRequest(
                     nodes=",".join(usable),
-                    command=first.command
-                    if isinstance(first.command, str)
-                    else tuple(first.command),
+                    command=first.command,
                     cwd=first.cwd,
                     ranks_per_node=choice.resources.tasks_per_node,
                     world_size=choice.resources.tasks,

@@ -7,15 +7,13 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
 from aorta.core.oracle import naming
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Event, TrialStarted
 from aorta.engine.judge import HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
@@ -65,7 +63,7 @@ def draft(
     return place
 
 
-def _words(command: Command) -> list[str] | None:
+def _words(command: Command) -> Sequence[str] | None:
     """The words of a command; None of a text that only a shell understands."""
     if not isinstance(command, str):
         return command
@@ -80,25 +78,6 @@ _HEADER = """\
 # What aorta solve found that may shrink, and what counts as the failure. By hand:
 #   aorta reduce --spec THIS_FILE --output reduce/MY-TICKET
 """
-
-
-@dataclass
-class SummaryOfBest:
-    """Writes the summary whenever the reduction has written a smaller workload that fails."""
-
-    state: State
-    folder: Path
-    _seen: float = 0.0
-
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, TrialStarted):
-            return
-        result = self.folder / "result.json"
-        written = result.stat().st_mtime if result.is_file() else 0.0
-        if written > self._seen:
-            self._seen = written
-            write_summary(Solution(self.state, is_under_way=True))
-            self.state.views.written(self.state.path)
 
 
 class Reduce(Stage):
@@ -149,7 +128,12 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         **state.how(stage, folder),
         **more,
     )
-    report = reduce(request, lambda: [*state.views.listeners(stage), SummaryOfBest(state, folder)])
+
+    def written() -> None:
+        write_summary(Solution(state, is_under_way=True))
+        state.views.written(state.path)
+
+    report = reduce(request, state.listeners(stage), written=written)
     Stopped.check(report.ending)
     answer = report.to_json()
     status = status_of(report.ending, answer["status"] == "reduced", answer["why"])

@@ -24,6 +24,7 @@ from aorta.attribution import (
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import Failure, failure_of
+from aorta.core.raised import Raised
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
@@ -294,7 +295,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
     if finding.state is not CycleState.FAILED:  # the oracle says that it failed, its exit does not
         summary = f"{kind.value}: it exited with code 0"
-    shown, failed = symptom_of(end), end.failed or end.timed_out
+    shown, failed, own = symptom_of(end), end.failed or end.timed_out, failure_of(end)
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
@@ -302,8 +303,10 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         kind, confidence, summary = shown.kind, shown.confidence, shown.summary
     elif shown is not None and kind is FailureClass.UNKNOWN and shown.kind is FailureClass.NAN:
         kind, confidence, summary = shown.kind, max(0.6, confidence), shown.summary
-    elif kind is FailureClass.UNKNOWN and (words := failure_of(end)).headline:
-        summary = words.text
+    elif kind is FailureClass.UNKNOWN and own.headline:
+        summary = own.text
+    elif confidence < _A_GUESS and _wraps(finding.failure) and own.causes and not _wraps(own):
+        summary = f"{kind.value}: {_last_words(end, own.causes[0].first)}"
     if not is_launched(subject.words):
         summary = summary.removeprefix("rank 0: ")
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
@@ -316,7 +319,20 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
-    return _by_its_exception(said, failure_of(end)) if confidence < _A_GUESS else said
+    return _by_its_exception(said, own) if confidence < _A_GUESS else said
+
+
+def _wraps(failure: Failure | None) -> bool:
+    """Whether it only says that something else failed: `CalledProcessError` and the like."""
+    return failure is not None and bool(failure.causes) and all(c.wraps for c in failure.causes)
+
+
+def _last_words(end: TrialEnd, raised: Raised) -> str:
+    """What the exception said, as it was written; else its template."""
+    begun = f"{raised.type}:"
+    lines = f"{end.stdout.tail}\n{end.stderr.tail}".splitlines()
+    said = [line[line.index(begun) :] for line in lines if begun in line]
+    return said[-1].strip() if said else raised.text
 
 
 def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def candidates(state: State) -> list[str]:
 
 
 def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:
-    environment = environment_of(state.request)
+    environment, command = environment_of(state.request), subject.command
     inline = environment.name.startswith(INLINE_IMAGE)
     place = {"docker": environment.image} if inline else environment.name
     document = {
@@ -131,7 +131,7 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
         "workload": "command",
         "trials": _MOST_TRIALS,
         "workload_config": {
-            "command": subject.command,
+            "command": command if isinstance(command, str) else list(command),
             "cwd": str(subject.cwd),
             "oracle": dict(subject.oracle),
         },
