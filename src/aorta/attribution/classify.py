@@ -108,8 +108,7 @@ def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) 
     logs; of this rank, where it is known.
     """
     sources = [log for log in logs if event is None or log == event.source] or logs
-    own = (line for log in sources for line in _last_lines(log))
-    lines = [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
+    lines = last_lines(sources, rank)
     raised = None if event is None else event.raised
     text = "" if event is None else (raised.exception if raised else event.text)
     shown = [Frame(f["file"], f["function"] or "") for f in map(FRAME.match, lines) if f]
@@ -143,6 +142,12 @@ def said_of(text: str, raised: bool) -> Said:
 def normalised(text: str) -> str:
     """A text as plain words, without the values, paths and figures that differ from job to job."""
     return _FIGURE.sub("#", plain(_VALUE.sub(" <value> ", text[:_LONGEST])))
+
+
+def last_lines(logs: Sequence[ReadableLog], rank: int | None) -> list[str]:
+    """The last lines of these logs that are a rank's own, or nobody's; of all without a rank."""
+    own = (line for log in logs for line in _last_lines(log))
+    return [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
 
 
 def _last_lines(log: ReadableLog) -> list[LogLine]:

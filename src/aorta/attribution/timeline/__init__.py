@@ -79,10 +79,11 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
-    """The last event of a role that each rank shows. Of one line that several patterns read, the
-    one that says whose it is speaks for all.
+    """The last event of a role that each rank shows, one that blames a rank before one that blames
+    none. Of one line that several patterns read, the one that says whose it is speaks for all.
     """
     events = [event for event in facts.reading.events if event.role is role]
+    events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
     return {
         event.rank: event
@@ -136,8 +137,9 @@ def is_fatal(event: Event) -> bool:
     return not went_on(event) and (not event.survived or is_last_word(event))
 
 
-def is_last_word(event: Event) -> bool:
-    return len(_own_lines_after(event)) <= _LINES_OF_A_MESSAGE
+def is_last_word(event: Event, wrapper: int | None = None) -> bool:
+    """Whether hardly a line follows, up to where a wrapper's own traceback begins."""
+    return len(_own_lines_after(event, stop=wrapper)) <= _LINES_OF_A_MESSAGE
 
 
 def went_on(event: Event) -> bool:
@@ -156,11 +158,14 @@ def went_on(event: Event) -> bool:
     return False
 
 
-def _own_lines_after(event: Event, begin: int | None = None) -> list[str]:
-    """What the same rank wrote to the same log in the moment after, or from `begin` on."""
+def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = None) -> list[str]:
+    """What the same rank wrote to the same log in the moment after, or from `begin` on; up to
+    `stop`, where that is after the event.
+    """
     if begin is None:
         begin = event.offset if event.ends is None else event.ends
-    data = _bytes(event, begin, begin + LOOK_AROUND)
+    most = begin + LOOK_AROUND
+    data = _bytes(event, begin, min(most, stop) if stop is not None and stop > begin else most)
     data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     lines: list[str] = []
     is_own = True

@@ -3,7 +3,7 @@ it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aorta.attribution.classify import (
@@ -11,6 +11,7 @@ from aorta.attribution.classify import (
     Said,
     classified,
     comes_and_goes,
+    last_lines,
     may_stop,
     said_by,
 )
@@ -40,6 +41,10 @@ from aorta.core.trial import Ended
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
     r".*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
+)
+_OF_ANOTHER = re.compile(
+    r"capacity of (?P<total>[\d.]+ [KMGTP]?i?B).*?Process \d+ has (?P<taken>[\d.]+ [KMGTP]?i?B)"
+    r"(?=.* (?P<own>[\d.]+ [KMGTP]?i?B) is allocated by PyTorch)?"
 )
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
@@ -76,7 +81,7 @@ OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far a
 
 def conclude(facts: Facts) -> Finding:
     """The finding. What no pattern is certain of is named by the classifier."""
-    facts = replace(facts, failures=with_told_ends(facts))
+    facts = with_told_ends(facts)
     cause, rivals = find_cause(facts)
     well = without_failure(facts, cause.unexplained)
     if well is not None:
@@ -156,7 +161,7 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
-    named = replace(cause, failure_class=guess.failure_class)
+    named = replace(cause, failure_class=guess.failure_class, words=_words(cause, facts))
     if guess.failure_class not in USER_ERRORS:
         most = _ENOUGH - 0.05 if guess.failure_class in _STOPS_TOO else 0.99
         return named, min(most, guess.confidence) + min(0.0, surer), "words"
@@ -175,13 +180,24 @@ def _is_read(cause: FoundCause) -> bool:
 
 def said(facts: Facts) -> Said:
     """What the cause says, whoever names it."""
-    return _said(find_cause(replace(facts, failures=with_told_ends(facts)))[0], facts)
+    return _said(find_cause(with_told_ends(facts))[0], facts)
 
 
 def _said(cause: FoundCause, facts: Facts) -> Said:
     """Where only the end of a rank is known, what its own logs say."""
+    event = cause.events[0] if cause.events else None
+    return said_by(event, _logs_of(cause, facts), cause.rank)
+
+
+def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
     own = [log for log in facts.logs if cause.rank is not None and log.rank == cause.rank]
-    return said_by(cause.events[0] if cause.events else None, own or facts.logs, cause.rank)
+    return own or facts.logs
+
+
+def _words(cause: FoundCause, facts: Facts) -> str:
+    """Its words; where only an end is known, the last line of its logs that states a failure."""
+    lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
+    return next((line.strip() for line in reversed(lines) if states_a_failure(line)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
@@ -239,13 +255,26 @@ def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
     if facts.progress.made or not cause.events:
         return False
     event = cause.events[0]
-    if facts.progress.at_zero or _FIRST_USE.search(event.text):
-        return True
     demand = _DEMAND.search(event.text)
     ended = any(failure.rank == cause.rank for failure in facts.failures)
     if demand is not None and ended and _bytes(demand["wanted"]) > _bytes(demand["total"]):
         return True  # where its end is not known, the log may be torn, and its steps with it
+    if _is_taken_by_another(event.raised.exception if event.raised else event.text):
+        return False
+    if facts.progress.at_zero or _FIRST_USE.search(event.text):
+        return True
     return bool(_BUILDING.search(event.stack)) and not _STEPPING.search(event.stack)
+
+
+def _is_taken_by_another(text: str) -> bool:
+    """Whether another process holds most of the device: it may be gone at the next start. In a
+    container one's own process has another number outside, and holds what it allocated.
+    """
+    found = _OF_ANOTHER.search(text)
+    if found is None:
+        return False
+    taken = _bytes(found["taken"])
+    return taken > _bytes(found["total"]) / 2 and _bytes(found["own"] or "0 B") < taken / 2
 
 
 def _bytes(told: str) -> float:
