@@ -72,7 +72,6 @@ def collect(
         kernel_logs=tuple(LogSource(path) for path in kernel_logs),
         flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
         history=tuple(cycle for cycle in map(_read_cycle, earlier) if cycle is not None),
-        earlier_logs=_logs_of(earlier[-1]) if earlier else (),
         lived_sec=lifetime(_json(cycle / CYCLE_INFO) or {}) if cycle is not None else None,
     )
 
@@ -107,13 +106,6 @@ def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
     own = {place for log in logs for place in (log.resolve(), *log.resolve().parents)}
     limit = min((number for number, path in cycles if path.resolve() in own), default=None)
     return [path for number, path in cycles if limit is None or number < limit]
-
-
-def _logs_of(cycle: Path) -> tuple[LogSource, ...]:
-    try:
-        return find_logs([cycle])
-    except UsageError:
-        return ()
 
 
 def _read_cycle(path: Path) -> PastCycle | None:

@@ -229,7 +229,7 @@ class Analyses:
 
     async def _analyse(self, key: CycleKey) -> dict[str, Any]:
         told = await asyncio.wrap_future(self._store.reported(key))
-        paths = await asyncio.to_thread(paths_in, [*told.reports, *told.before])
+        paths = await asyncio.to_thread(paths_in, told.reports)
         silent = await self._path_checker.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():

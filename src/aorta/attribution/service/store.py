@@ -91,12 +91,6 @@ _ANSWERS_BEFORE = sa.text(
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
 )
-_BODIES_BEFORE = sa.text(
-    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
-    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
-    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
-    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
-)
 _JOBS = sa.text(
     "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
     " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
@@ -127,7 +121,6 @@ class Reported:
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
-    before: Sequence[str] = ()  # the reports of the cycle just before
 
 
 @dataclass(frozen=True)
@@ -206,7 +199,6 @@ class Store:
         return Reported(
             tuple(connection.execute(_BODIES, key.values).scalars()),
             tuple((row.cycle_id, row.answer) for row in rows),
-            tuple(connection.execute(_BODIES_BEFORE, key.values).scalars()),
         )
 
     @_queued

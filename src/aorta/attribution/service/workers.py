@@ -143,13 +143,11 @@ def gather(told: Reported, silent: frozenset[str], jail: PathJail) -> Evidence:
     nodes = {rank: failure.node for rank, failure in failures.items()}
     paths = {path for r in reports for path in r.log_paths}
     logs = tuple(_logs(paths - silent, jail, nodes))
-    before = {path for body in told.before for path in json.loads(body).get("log_paths", ())}
     return Evidence(
         logs=logs,
         tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
         failures=tuple(failures.values()),
         history=tuple(_history(told.earlier)),
-        earlier_logs=tuple(_logs(before - paths - silent, jail, {})),
         heartbeat_step=_most(report.heartbeat_step for report in reports),
         lived_sec=_most(report.lifetime for report in reports),
         follow_links=False,
