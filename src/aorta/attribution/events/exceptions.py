@@ -246,7 +246,7 @@ def _unfolded(piece: Piece, begin: int, header: LogLine) -> list[LogLine]:
     if at < 0 or "\\n" not in raw[at:] or header.text.startswith("{"):
         return []
     lines = raw[at:].replace('\\"', '"').replace("\\\\", "\\").split("\\n")
-    return [LogLine(line.rstrip('"}] '), header.rank, header.offset) for line in lines]
+    return [LogLine(line.rstrip('"}] '), header.rank, offset=header.offset) for line in lines]
 
 
 def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:

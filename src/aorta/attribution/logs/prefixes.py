@@ -44,15 +44,20 @@ _YEAR = 366 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Spoken:
+class LogLine:
     """A line's own text, and what its prefix told: who wrote it, where and when, and how loudly."""
 
     text: str
     rank: int | None = None
     node: str | None = None
-    who: str = ""  # whatever else tells the lines of one process from another's
+    stream: str = ""  # whatever else tells the lines of one process from another's
     time: float | None = None  # see `moment_of`
     level: str = ""
+    offset: int = 0  # in its log
+
+    @property
+    def who(self) -> tuple[int | None, str]:
+        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
 
 def moment_of(told: dict[str, str]) -> float | None:
@@ -224,36 +229,34 @@ class LineFormat:
         self._margins = margins or {}
         self._ranks_of = ranks_of or {}
 
-    def read(self, raw: str) -> Spoken:
+    def read(self, raw: str) -> LogLine:
         """The line without its prefix. Several lines, where a logger folded them into one."""
         text = _without_bar(TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw)
-        spoken = self._without_prefix(Spoken(text))
+        spoken = self._without_prefix(LogLine(text))
         document = document_in(spoken.text)
         if document is None:
             return self._placed(spoken)
-        inner = self._without_prefix(replace(spoken_in(document), who=spoken.who))
+        inner = self._without_prefix(replace(spoken_in(document), stream=spoken.stream))
         return self._placed(
-            Spoken(
-                inner.text,
-                inner.rank if inner.rank is not None else spoken.rank,
-                inner.node or spoken.node,
-                inner.who,
-                inner.time if inner.time is not None else spoken.time,
-                inner.level or spoken.level,
+            replace(
+                inner,
+                rank=inner.rank if inner.rank is not None else spoken.rank,
+                node=inner.node or spoken.node,
+                time=inner.time if inner.time is not None else spoken.time,
+                level=inner.level or spoken.level,
             )
         )
 
-    def _without_prefix(self, spoken: Spoken) -> Spoken:
+    def _without_prefix(self, spoken: LogLine) -> LogLine:
         """The fields taken off one by one, then the gap behind them, but no indentation."""
         spoken, fields = self._fields(spoken)
         if not fields:
             return spoken
         margin = self._margins.get(fields, 1)
         indent = len(spoken.text) - len(spoken.text.lstrip(" "))
-        text = spoken.text[min(margin, indent) :]
-        return Spoken(text, spoken.rank, spoken.node, spoken.who, spoken.time, spoken.level)
+        return replace(spoken, text=spoken.text[min(margin, indent) :])
 
-    def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
+    def _fields(self, spoken: LogLine) -> tuple[LogLine, tuple[int, ...]]:
         """Read once a line: ranks write the same lines, and one line is asked for by many."""
         if len(spoken.text) > _LONGEST_KEPT:
             return _fields_read(spoken, self._learned)
@@ -264,7 +267,7 @@ class LineFormat:
         margins: dict[tuple[int, ...], int] = {}
         loud = 0
         for line in sample:
-            spoken, fields = self._fields(Spoken(line))
+            spoken, fields = self._fields(LogLine(line))
             folded = spoken.text.startswith(("{", "time=", "ts=", "level="))
             loud += bool(spoken.level or (folded and self.read(line).level))
             if fields and spoken.text.strip():
@@ -273,9 +276,9 @@ class LineFormat:
         throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
         return LineFormat(self._learned, False, self._ranks_of, margins, throughout)
 
-    def _placed(self, spoken: Spoken) -> Spoken:
-        if spoken.rank is None and spoken.who in self._ranks_of:
-            return replace(spoken, rank=self._ranks_of[spoken.who])
+    def _placed(self, spoken: LogLine) -> LogLine:
+        if spoken.rank is None and spoken.stream in self._ranks_of:
+            return replace(spoken, rank=self._ranks_of[spoken.stream])
         return spoken
 
 
@@ -380,8 +383,8 @@ def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
 
 
 def _fields_read(
-    spoken: Spoken, learned: tuple[re.Pattern[str], ...]
-) -> tuple[Spoken, tuple[int, ...]]:
+    spoken: LogLine, learned: tuple[re.Pattern[str], ...]
+) -> tuple[LogLine, tuple[int, ...]]:
     """The line without the fields it begins with, and which these were."""
     logged = False
     taken: list[int] = []
@@ -413,7 +416,7 @@ def _next_field(
     return None, 0
 
 
-def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
+def _with_fields(spoken: LogLine, found: re.Match[str]) -> LogLine:
     told = {name: value for name, value in found.groupdict().items() if value}
     fields = dict(_IN_PARENTHESES.findall(told.get("fields", "")))
     rank = told.get("rank") or fields.get("rank")
@@ -421,11 +424,11 @@ def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
     node = stream or told.get("host")
     who = f"pid={fields['pid']}" if "pid" in fields else f"{stream} {told.get('who', '')}".strip()
     level = told.get("level", "").upper() or _LETTERS.get(told.get("letter", ""), "")
-    return Spoken(
+    return LogLine(
         spoken.text[found.end() :],
         spoken.rank if spoken.rank is not None or rank is None else int(rank),
         spoken.node or (node.strip("[]()<>") if node else None),
-        spoken.who or who,
+        spoken.stream or who,
         moment_of(told) if spoken.time is None else spoken.time,
         spoken.level or level,
     )
@@ -496,20 +499,20 @@ def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type
     )
 
 
-def spoken_in(held: dict[str, object]) -> Spoken:
+def spoken_in(held: dict[str, object]) -> LogLine:
     message = str(_first(held, _TEXT_KEYS, str))
     text = message.rstrip("\n")
     nested = document_in(text)
-    inner = spoken_in(nested) if nested is not None else Spoken(text)
+    inner = spoken_in(nested) if nested is not None else LogLine(text)
     stack = "\n".join(_stack_lines(held, message))
     level = _first(held, _LEVEL_KEYS, str)
     rank, node, pid = (_first(held, keys, kind) for keys, kind in (
         (_RANK_KEYS, (int, str)), (_NODE_KEYS, str), (_PID_KEYS, (int, str))))  # fmt: skip
-    return Spoken(
+    return LogLine(
         f"{inner.text}\n{stack}" if stack else inner.text,
         int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
         inner.node or (str(node) if node else None),
-        inner.who or (f"pid={pid}" if pid else ""),
+        inner.stream or (f"pid={pid}" if pid else ""),
         inner.time
         if inner.time is not None
         else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
