@@ -18,9 +18,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.jail import PathChecker
 from aorta.attribution.service.store import CycleKey, Store
-from aorta.attribution.service.workers import AnalysisLostError, Analysts, CycleReport, paths_in
+from aorta.attribution.service.workers import AnalysisLostError, CycleReport, Workers, paths_in
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -98,20 +97,18 @@ class Analyses:
     def __init__(
         self,
         store: Store,
-        analysts: Analysts,
-        path_checker: PathChecker,
+        workers: Workers,
         metrics: Metrics,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._analysts = store, analysts
-        self._path_checker, self._metrics = path_checker, metrics
+        self._store, self._workers, self._metrics = store, workers, metrics
         self._keep_days = keep_days
         self._tidying: asyncio.Task[None] | None = None
         self._cycles: dict[CycleKey, _Cycle] = {}
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
-        self._analysts.start()
+        self._workers.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
@@ -230,11 +227,11 @@ class Analyses:
     async def _analyse(self, key: CycleKey) -> dict[str, Any]:
         told = await asyncio.wrap_future(self._store.reported(key))
         paths = await asyncio.to_thread(paths_in, told.reports)
-        silent = await self._path_checker.silent(paths)
+        silent = await self._workers.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._analysts.analyse(told, silent)
+                return await self._workers.analyse(told, silent)
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
 
