@@ -120,9 +120,7 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        if self._asks_where and not self._fits_there(raised or RaisedAt()):
-            return None
-        return self._found_in(text)
+        return self._found_in(text) if self._fits_there(raised or RaisedAt()) else None
 
     @cached_property
     def _asks_where(self) -> bool:

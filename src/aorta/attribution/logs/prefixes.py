@@ -11,8 +11,8 @@ JSON or logfmt are opened. This module knows text; it knows neither files nor fa
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -211,23 +211,14 @@ _LONGEST_KEPT = 1000
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
 
 
+@dataclass(frozen=True)
 class LineFormat:
     """The prefixes of one log. Without anything learned it takes off what has a form of its own."""
 
-    def __init__(
-        self,
-        learned: tuple[re.Pattern[str], ...] = (),
-        bare_ranks: bool = False,
-        ranks_of: dict[str, int] | None = None,
-        margins: dict[tuple[int, ...], int] | None = None,
-        loud_throughout: bool = False,
-    ) -> None:
-        self.loud_throughout = (
-            loud_throughout  # every line has a level: it is not the program that gave it
-        )
-        self._learned = (_BARE_RANK, *learned) if bare_ranks else learned
-        self._margins = margins or {}
-        self._ranks_of = ranks_of or {}
+    learned: tuple[re.Pattern[str], ...] = ()
+    ranks_of: Mapping[str, int] = field(default_factory=dict)  # of processes
+    margins: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+    loud_throughout: bool = False  # every line has a level: it is not the program that gave it
 
     def read(self, raw: str) -> LogLine:
         """The line without its prefix. Several lines, where a logger folded them into one."""
@@ -252,15 +243,15 @@ class LineFormat:
         spoken, fields = self._fields(spoken)
         if not fields:
             return spoken
-        margin = self._margins.get(fields, 1)
+        margin = self.margins.get(fields, 1)
         indent = len(spoken.text) - len(spoken.text.lstrip(" "))
         return replace(spoken, text=spoken.text[min(margin, indent) :])
 
     def _fields(self, spoken: LogLine) -> tuple[LogLine, tuple[int, ...]]:
         """Read once a line: ranks write the same lines, and one line is asked for by many."""
         if len(spoken.text) > _LONGEST_KEPT:
-            return _fields_read(spoken, self._learned)
-        return _fields_of(spoken, self._learned)
+            return _fields_read(spoken, self.learned)
+        return _fields_of(spoken, self.learned)
 
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before its text."""
@@ -274,11 +265,11 @@ class LineFormat:
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
         throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
-        return LineFormat(self._learned, False, self._ranks_of, margins, throughout)
+        return replace(self, margins=margins, loud_throughout=throughout)
 
     def _placed(self, spoken: LogLine) -> LogLine:
-        if spoken.rank is None and spoken.stream in self._ranks_of:
-            return replace(spoken, rank=self._ranks_of[spoken.stream])
+        if spoken.rank is None and spoken.stream in self.ranks_of:
+            return replace(spoken, rank=self.ranks_of[spoken.stream])
         return spoken
 
 
@@ -303,33 +294,29 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     ]
     ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
-    bare_ranks = not of_one_rank and bare >= _HALF * len(sample)
-    learned: tuple[re.Pattern[str], ...] = ()
+    known = LineFormat(ranks_of=ranks_of)
+    if not of_one_rank and bare >= _HALF * len(sample):
+        known = replace(known, learned=(_BARE_RANK,))
     for _ in range(3):
-        known = LineFormat(learned, bare_ranks, ranks_of)
         rest = [known.read(line).text for line in sample]
         more = _shared(rest) or _before_frames(rest)
         if more is None:
             break
-        learned = (*learned, more)
-    return LineFormat(learned, bare_ranks, ranks_of).with_margins(sample)
+        known = replace(known, learned=(*known.learned, more))
+    return known.with_margins(sample)
 
 
 def _shared(lines: list[str]) -> re.Pattern[str] | None:
     """What nearly all lines still begin with: a token that names a host or a pod."""
     rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
-    shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
+    shapes = Counter(map(_shape, found))
     for (token, separator), count in shapes.most_common(2):
-        openings = set(_openings(token, separator, found))
-        anchored = any(
-            text.startswith(opening) and _ANCHOR.match(text[len(opening) :])
-            for text in rest
-            for opening in openings
-        )
-        share = count / max(1, len(rest))
         if _WORDS_OF_FAILURE.search(token) or count < _ENOUGH:
             continue
+        alike = (match for match in found if _shape(match) == (token, separator))
+        anchored = any(_ANCHOR.match(match.string, match.end()) for match in alike)
+        share = count / len(rest)
         if (_names_a_place(token, separator) and share >= _NEARLY_ALL) or (
             anchored and share >= _HALF
         ):
@@ -337,14 +324,9 @@ def _shared(lines: list[str]) -> re.Pattern[str] | None:
     return None
 
 
-def _openings(token: str, separator: str, found: list[re.Match[str]]) -> Iterator[str]:
-    for match in found:
-        if _MASK.sub("#", match["token"]) == token and _kind(match["sep"]) == separator:
-            yield match[0]
-
-
-def _kind(separator: str) -> str:
-    return separator.strip() or " "
+def _shape(leading: re.Match[str]) -> tuple[str, str]:
+    """A token without its digits, and what parts it from the rest."""
+    return _MASK.sub("#", leading["token"]), leading["sep"].strip() or " "
 
 
 def _names_a_place(token: str, separator: str) -> bool:
@@ -405,13 +387,13 @@ _fields_of = lru_cache(maxsize=4096)(_fields_read)
 def _next_field(
     text: str, at: int, logged: bool, learned: tuple[re.Pattern[str], ...]
 ) -> tuple[re.Match[str] | None, int]:
-    for field in learned:
-        if (found := field.match(text, at)) is not None:
+    for learnt in learned:
+        if (found := learnt.match(text, at)) is not None:
             return found, -1
     if not logged and _MAY_BEGIN.match(text, at) is None:
         return None, 0
-    for number, field in enumerate(_ANY_FIELDS if logged else _HEAD_FIELDS):
-        if (found := field.match(text, at)) is not None:
+    for number, known in enumerate(_ANY_FIELDS if logged else _HEAD_FIELDS):
+        if (found := known.match(text, at)) is not None:
             return found, number
     return None, 0
 
