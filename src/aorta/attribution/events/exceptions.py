@@ -366,10 +366,9 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
 
 
 def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
-    names = traceback.names
-    stack = " > ".join(names)
+    stack = " > ".join(traceback.names)
     own = traceback.own_frame
-    raised = RaisedAt(names[-1] if names else None, own.source if own else "", stack)
+    raised = RaisedAt(own.source if own else "", stack)
     known = registry.exception(traceback.exception, raised)
     line = traceback.line
     if known is None:
