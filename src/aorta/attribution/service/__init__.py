@@ -84,8 +84,8 @@ def create_app(settings: Settings) -> Guard:
         store.close()
 
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    for kind in _REFUSALS:
+        app.add_exception_handler(kind, _refused)
     for router in (own, peer):
         app.include_router(router)
     return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
@@ -159,49 +159,38 @@ def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
+    """The answer for what could not be served. Never with what the caller or the database said: it
+    may hold a path, a secret, or an address.
+    """
+    match error:
+        case PathRefusedError():
+            status = 400 if error.code == "invalid_path" else 403
+            error = ApiError(status, error.code, error.message)
+        case SQLAlchemyError():
+            _logger.warning("the database refuses (%s)", type(error).__name__)
+            message = "nothing can be kept at the moment; try again in a second"
+            error = ApiError(503, "store_unavailable", message)
+        case HTTPException():  # of the framework: no such route or method, no readable body
+            codes = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
+            code = codes.get(error.status_code, "refused")
+            response = ApiError(error.status_code, code, error.detail).response()
+            response.headers.update(error.headers or {})
+            return response
+        case RequestValidationError():
+            keys = ("loc", "msg", "type")
+            details = [{key: problem[key] for key in keys} for problem in error.errors()]
+            return JSONResponse({"detail": details}, 422)
     assert isinstance(error, ApiError)
     return error.response()
 
 
-async def _path_refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, PathRefusedError)
-    status = 400 if error.code == "invalid_path" else 403
-    return ApiError(status, error.code, error.message).response()
-
-
-async def _store_refused(_request: Request, error: Exception) -> Response:
-    """Its words stay here: they may hold the database's address."""
-    _logger.warning("the database refuses (%s)", type(error).__name__)
-    message = "nothing can be kept at the moment; try again in a second"
-    return ApiError(503, "store_unavailable", message).response()
-
-
-async def _not_served(_request: Request, error: Exception) -> Response:
-    """What the framework refuses, in our form: no such route or method, no readable body."""
-    assert isinstance(error, HTTPException)
-    code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-    response = ApiError(error.status_code, code or "refused", error.detail).response()
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _malformed(_request: Request, error: Exception) -> Response:
-    """FastAPI's own form, without the input: it may hold a path or a secret."""
-    assert isinstance(error, RequestValidationError)
-    details = [
-        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
-        for problem in error.errors()
-    ]
-    return JSONResponse({"detail": details}, 422)
-
-
-_HANDLERS = {
-    ApiError: _refused,
-    PathRefusedError: _path_refused,
-    SQLAlchemyError: _store_refused,
-    HTTPException: _not_served,
-    RequestValidationError: _malformed,
-}
+_REFUSALS = (
+    ApiError,
+    PathRefusedError,
+    SQLAlchemyError,
+    HTTPException,
+    RequestValidationError,
+)
 
 
 # ---- the wire of NVIDIA's resiliency extension

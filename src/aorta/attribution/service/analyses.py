@@ -57,7 +57,7 @@ class _Cycle:
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: dict[str, Any] | None = None
-    digests: set[str] = field(default_factory=set)
+    reports: int = 0  # that this process has kept
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
     all_heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -135,15 +135,13 @@ class Analyses:
         body = report.model_dump_json(exclude_defaults=True)
         digest = hashlib.sha256(body.encode()).hexdigest()
         cycle = await self._cycle(key)
-        duplicate = digest in cycle.digests
-        if not duplicate:
-            await asyncio.wrap_future(self._store.add_report(key, digest, body))
-            cycle.digests.add(digest)
+        is_new = await asyncio.wrap_future(self._store.add_report(key, digest, body))
+        cycle.reports += is_new
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
             cycle.written = cycle.written or written
             self._ensure_running(key, cycle)
-        return cycle.answer is not None, duplicate
+        return cycle.answer is not None, not is_new
 
     async def _keep_tidy(self) -> None:
         while True:
@@ -176,9 +174,7 @@ class Analyses:
         cycle = self._cycles.get(key)
         if cycle is None:
             row = await asyncio.wrap_future(self._store.cycle(key))
-            known = await asyncio.wrap_future(self._store.digests(key)) if row else set()
             cycle = self._cycles.setdefault(key, _Cycle())
-            cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
                 cycle.decided(row.answer)
             self._forget_old()
@@ -218,9 +214,9 @@ class Analyses:
             await cycle.written()
         for _ in range(_ROUNDS):
             await cycle.settled()
-            read = len(cycle.digests)
+            read = cycle.reports
             answer = await self._analyse(key)
-            if read == len(cycle.digests):
+            if read == cycle.reports:
                 break
         return answer
 

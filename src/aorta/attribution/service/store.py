@@ -95,9 +95,6 @@ _JOBS = sa.text(
     "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
     " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
 )
-_DIGESTS = sa.text(
-    "SELECT digest FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
-)
 _BODIES = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
     " ORDER BY received, digest"
@@ -181,17 +178,14 @@ class Store:
         self._engine.dispose()
 
     @_queued
-    def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> None:
-        """Keep what an agent said (JSON); what is there already, by its digest, stays."""
+    def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> bool:
+        """Keep what an agent said (JSON), unless it is there already, by its digest. Returns
+        whether it is new.
+        """
         now = time.time()
         connection.execute(_NEW_CYCLE, {**key.values, "now": now})
         values = {**key.values, "now": now, "digest": digest, "body": body}
-        connection.execute(_NEW_REPORT, values)
-
-    @_queued
-    def digests(self, connection: sa.Connection, key: CycleKey) -> set[str]:
-        """Which reports of a cycle are there."""
-        return set(connection.execute(_DIGESTS, key.values).scalars())
+        return connection.execute(_NEW_REPORT, values).rowcount > 0
 
     @_queued
     def reported(self, connection: sa.Connection, key: CycleKey) -> Reported:
