@@ -19,7 +19,8 @@ from importlib import resources
 from itertools import pairwise
 
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.logs import LogLine, ReadableLog, cleaned, tail_of
+from aorta.attribution.logs import ReadableLog, cleaned, tail_of
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
 from aorta.core.raised import FRAME, Frame
 

@@ -40,7 +40,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from aorta.attribution.logs import LogLine, Piece, ReadableLog
+from aorta.attribution.logs import Piece, ReadableLog
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError

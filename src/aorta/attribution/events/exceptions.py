@@ -25,13 +25,13 @@ from aorta.attribution.events import (
 )
 from aorta.attribution.logs import (
     MARGIN,
-    LogLine,
     Piece,
     ReadableLog,
     line_at,
     line_start,
     lines_after,
 )
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import Certainty, FailureClass, Role
 from aorta.core.raised import FRAME, Frame, TracebackBlock, read_traceback, type_and_message
 from aorta.core.templates import HEADER

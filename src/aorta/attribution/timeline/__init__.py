@@ -14,7 +14,8 @@ from itertools import pairwise
 from aorta.attribution.classify import classified, said_of
 from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
-from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
+from aorta.attribution.logs import ReadableLog, cleaned, lines_after, pieces, tail_of
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import (
     HOW_IT_SHOWS,
     Certainty,
