@@ -248,7 +248,8 @@ class Workers:
                 with suppress(EOFError):
                     try:
                         async with _worker(analyse, *arguments) as (_process, receiver):
-                            return await _received(receiver, _LONGEST)
+                            answer: dict[str, Any] = await _received(receiver, _LONGEST)
+                            return answer
                     except TimeoutError:
                         message = f"the analysis took longer than {_LONGEST:.0f} s"
                         raise AnalysisLostError(message) from None
