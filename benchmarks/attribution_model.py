@@ -68,12 +68,10 @@ class Example:
     collector: int | None = None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true")
+def main(write: bool = False) -> None:
     found = list(examples())
     looks = held_back(found)
-    if parser.parse_args().write:
+    if write:
         MODEL.write_text(written(found, looks), encoding="utf-8")
         LOOKS.write_text("[\n" + ",\n".join(json.dumps(row) for row in looks) + "\n]\n")
     report(looks)
@@ -336,4 +334,6 @@ def _number(row: Mapping[str, object], name: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    main(parser.parse_args().write)

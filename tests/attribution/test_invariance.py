@@ -70,6 +70,13 @@ RAY = f"{ACTOR}Traceback (most recent call last):\n{ACTOR}ImportError: cannot im
 DRIVER = f"{TRACE}ray.train.base_trainer.TrainingFailedError: The Ray Train run failed. Please inspect the previous error messages for a cause.\n"
 WARNED = "2026-11-15 05:35:21.1: W tensorflow/core/framework/op_kernel.cc:1828] OP_REQUIRES failed at whole_file_read_ops.cc:116 : NOT_FOUND: /data/a.jpg; No such file or directory\n"
 NO_IMAGE = f"{TRACE}tensorflow.python.framework.errors_impl.NotFoundError: /data/a.jpg; No such file or directory\n"
+SIGNAL = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 42 got signal"
+USAGE = "usage: train.py [-h] [--rank RANK]\ntrain.py: error: unrecognized arguments: --rnak=16\n"
+STARTER = (
+    TRACE
+    + TRACE[35:].replace("/train", "/launch") * 3
+    + "subprocess.CalledProcessError: Command '['python', 'train.py', '--rnak=16']' returned non-zero exit status 2.\n"
+)
 STEPS = "".join(f"step {n} | loss 0.{n}\n" for n in range(10, 50))
 
 
@@ -86,6 +93,10 @@ STEPS = "".join(f"step {n} | loss 0.{n}\n" for n in range(10, 50))
         ),
         (LOADER + OOM, "host_oom"),
         (STEPS + LOADER + OOM, "host_oom"),
+        (f"{STEPS}{TRACE}{SIGNAL}: 2\n", "cancelled"),
+        (f"{STEPS}{TRACE}{SIGNAL}: 15\n", "killed"),
+        (USAGE, "bad_arguments"),
+        (USAGE + STARTER, "bad_arguments"),
         (RAY, "import_error"),
         (RAY + DRIVER, "import_error"),
         (NO_IMAGE, "missing_file"),
@@ -102,6 +113,38 @@ def test_a_rank_that_never_reported_is_named_where_the_log_tells_how_many_there_
     timed_out = "[rank{0}]:[E1117 03:12:44.1 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.\n"
     text = "initialized, world_size=4\n" + "".join(timed_out.format(rank) for rank in (0, 1, 3))
     assert attribute(Evidence(tails=(LogTail(text),))).finding.root.rank == 2
+
+
+UNHEALTHY = "E0312 12:04:00.1 321 service.cc:820] /job:jax_worker/replica:0/task:2 has been set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:2 heartbeat timeout.\n"
+TERMINATING = "F0312 12:04:00.2 322 client.h:80] Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that another task died.\n"
+PORT = "cn03:1201:1330 [2] NCCL WARN NET/IB: Got async event : port error\n"
+TABLE = "[0]:\n  time      : 2026-03-11_09:14:31\n  host      : cn03\n  rank      : 5 (local_rank: 1)\n  exitcode  : -6 (pid: 1201)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "rank"),
+    [(UNHEALTHY + TERMINATING, 2), (PORT + TABLE, 5)],
+    ids=["who_was_blamed_above", "who_ran_on_that_node"],
+)
+def test_the_rank_that_another_line_tells_of_is_named(log: str, rank: int) -> None:
+    assert attribute(Evidence(tails=(LogTail(STEPS + log),))).finding.root.rank == rank
+
+
+def test_words_that_name_a_class_are_shown() -> None:
+    text = STEPS + "Received Signals.SIGHUP death signal, shutting down workers\n"
+    finding = attribute(Evidence(tails=(LogTail(text),))).finding
+    assert finding.failure_class == "killed"
+    assert "SIGHUP" in finding.summary
+
+
+def test_steps_are_those_of_the_job_and_not_of_its_micro_batches() -> None:
+    rows = (
+        f"[2026-03-11 10:05:{n:02d},312] [INFO] [timer.py:264:stop] epoch=0/micro_step={n * 80}"
+        f"/global_step={n * 10}, RunningAvgSamplesPerSec=14.2, MemAllocated=31.2GB\n"
+        for n in range(1, 40)
+    )
+    finding = attribute(Evidence(tails=(LogTail("".join(rows) + NO_IMAGE),))).finding
+    assert finding.last_step == 390
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,32 @@ def test_what_shows_at_start_up_after_a_cycle_that_trained_is_restarted(
     assert done.json()["decision"]["action"] != "STOP", done.stdout
 
 
+@pytest.mark.parametrize(
+    ("holders", "action"),
+    [
+        (
+            "Process 4242 has 77.00 GiB memory in use. Of the allocated memory 100.00 MiB is",
+            "RESTART",
+        ),
+        # In a container one's own process is shown by its number outside.
+        ("Process 4242 has 77.00 GiB memory in use. Of the allocated memory 76.10 GiB is", "STOP"),
+        ("this process has 77.00 GiB memory in use. Of the allocated memory 76.10 GiB is", "STOP"),
+    ],
+)
+def test_memory_that_another_process_holds_at_start_up_may_be_free_at_the_next(
+    holders: str, action: str
+) -> None:
+    text = raised(
+        '  File "/srv/pretrain.py", line 60, in build_model',
+        "    model.cuda()",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+        f"capacity of 79.11 GiB of which 1.2 GiB is free. {holders} allocated by PyTorch.",
+    )
+    result = attribute(Evidence(tails=(LogTail(text, 0),), failures=(RankEnd(0, 1),)))
+    assert result.finding.failure_class == "device_oom"
+    assert result.decision.action == action
+
+
 NCCL = (
     "[rank1]:[E1117 03:12:44.1 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective "
     "operation timeout: WorkNCCL(SeqNum=10, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "

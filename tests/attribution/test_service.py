@@ -23,17 +23,9 @@ pytestmark = pytest.mark.xdist_group(
 
 
 @pytest.fixture(scope="module")
-def linking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of logs with a way out."""
-    logs = tmp_path_factory.mktemp("logs")
-    (logs / "link").symlink_to("/etc")
-    return logs
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, linking: Path) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     database = tmp_path_factory.mktemp("service") / "state.sqlite"
-    with running_service(CORPUS, database, "--allowed-root", str(linking)) as running:
+    with running_service(CORPUS, database) as running:
         yield running
 
 
@@ -156,13 +148,11 @@ def test_a_tracked_log_is_analysed_when_it_is_asked_for(service: Service) -> Non
         assert result["recommendation"]["action"] == "STOP"
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "{root}/../test_service.py", "relative.log", "{logs}/link/passwd"]
-)
+@pytest.mark.parametrize("path", ["/etc/passwd", "{root}/../test_service.py", "relative.log"])
 def test_paths_outside_the_roots_are_refused_without_being_repeated(
-    service: Service, linking: Path, path: str
+    service: Service, path: str
 ) -> None:
-    path = path.format(root=CORPUS, logs=linking)
+    path = path.format(root=CORPUS)
     with service.client() as client:
         body = report("jail", "import_error") | {"log_paths": [path]}
         answers = [

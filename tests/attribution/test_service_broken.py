@@ -220,15 +220,18 @@ def write_secret(folder: Path) -> Path:
     return secret
 
 
-def test_a_link_inside_a_directory_of_logs_is_not_followed(shared: Service, tmp_path: Path) -> None:
+def test_a_link_among_what_is_reported_is_not_followed(shared: Service, tmp_path: Path) -> None:
     secret, logs = write_secret(tmp_path), tmp_path / "logs"
     (logs / "cycle").mkdir(parents=True)
     (logs / "cycle" / "rank_0.err").symlink_to(secret)
     os.mkfifo(logs / "cycle" / "rank_1.err")
-    assert tell(shared, report("link", "a", logs / "cycle")).status_code == 202
+    (logs / "out").symlink_to(tmp_path)
+    links = (logs / "cycle" / "rank_0.err", logs / "out" / secret.name)
+    assert tell(shared, report("link", "a", logs / "cycle", *links)).status_code == 202
     answer = decision(shared, "link")
     assert answer["status"] == "decided"
     assert SECRET not in json.dumps(answer)
+    assert "2 of the files reported lead through a link" in json.dumps(answer)
 
 
 def test_a_log_that_becomes_a_link_after_it_was_admitted_is_not_read(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.attribution import attribute
-from aorta.attribution.request import collect
+from aorta.attribution.request import AttributeRequest, collect
 from support.aorta_cli import aorta
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
 from support.waiting import patience, wait_until
@@ -79,7 +79,7 @@ def test_a_rank_that_its_agent_stopped_does_not_speak_against_the_one_that_shows
     stopped, failed = sorted(site.cycle(0)["ranks"], key=lambda rank: rank["rank"])
     assert (stopped["signal"], stopped["stopped_by_agent"]) == (signal.SIGTERM, True)
     assert (failed["exit_code"], failed["stopped_by_agent"]) == (1, False)
-    told = attribute(collect([site.logs / "cycle_0"]))
+    told = attribute(collect(AttributeRequest(logs=(site.logs / "cycle_0",))))
     assert (told.decision.action, told.finding.root.rank) == ("STOP", 1)
 
 

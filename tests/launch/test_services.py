@@ -91,27 +91,6 @@ def test_what_the_mcp_server_would_answer_stops_the_job(site: Site) -> None:
     assert (info["decided_by"], info["finding"]["class"]) == ("mcp", "import_error")
 
 
-SHOUTS_AND_GOES_ON = """
-print("step 1 loss 3.0", flush=True)
-print("n1:7:8 [0] ibvwrap.c:123 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out", flush=True)
-if os.environ["AORTA_CYCLE"] == "0":
-    for step in range(2, 6):
-        print("step", step, "loss", 1.0 / step, flush=True)
-    sys.exit(3)
-os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.mark.parametrize("by_service", [False, True])
-def test_what_the_cycle_before_outlived_is_noise_in_this_one(
-    site: Site, service: str, by_service: bool
-) -> None:
-    job = script(site.folder, SHOUTS_AND_GOES_ON)
-    how = ("--ft-attrsvc-url", service) if by_service else ()
-    site.run(*how, "--max-restarts", "1", str(job))
-    assert site.cycle(1)["finding"]["class"] == "killed"
-
-
 def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(
     site: Site, service: str
 ) -> None:

@@ -14,7 +14,6 @@ from aorta.attribution.classify import Said, named
 from aorta.attribution.events import Event, Reading, Registry, built_in
 from aorta.attribution.events.scanning import read_ends, read_whole
 from aorta.attribution.evidence import (
-    earlier_sources,
     failures_with_times,
     kernel_sources,
     read_dumps,
@@ -42,7 +41,7 @@ from aorta.attribution.nouns import (
 )
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
 from aorta.attribution.progress import JobProgress, progress_of, world_size
-from aorta.attribution.timeline import Facts, last_words, without_noise
+from aorta.attribution.timeline import Facts, is_quiet, last_words
 from aorta.attribution.timeline.finding import conclude, said
 
 __all__ = [
@@ -96,25 +95,17 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading)
-    finding = conclude(_without_noise(facts, evidence, registry))
+    finding = conclude(facts)
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    whole = _facts(evidence, logs, read_whole(everything, registry))
-    return conclude(_without_noise(whole, evidence, registry))
+    return conclude(_facts(evidence, logs, read_whole(everything, registry)))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
-    logs, registry = readable_sources(evidence), built_in()
-    reading = read_whole([*logs, *kernel_sources(evidence)], registry)
-    return said(_without_noise(_facts(evidence, logs, reading), evidence, registry))
-
-
-def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
-    """The facts without what the job also wrote while it was healthy."""
-    earlier = read_ends(earlier_sources(evidence), registry).events
-    events = without_noise(facts.reading.events, facts.failures, earlier)
-    return replace(facts, reading=replace(facts.reading, events=events))
+    logs = readable_sources(evidence)
+    reading = read_whole([*logs, *kernel_sources(evidence)], built_in())
+    return said(_facts(evidence, logs, reading))
 
 
 def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
@@ -122,7 +113,7 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
     began = [log.began for log in logs if log.began is not None]
     written = (event.time for event in reading.events if event.time is not None)
     placed = in_one_calendar([*began, *written])
-    events = named(_placed(event, placed) for event in reading.events)
+    events = named(_placed(event, placed) for event in reading.events if not is_quiet(event))
     ended = {failure.rank for failure in failures}
     heard = {log.rank for log in logs if log.rank is not None and log.size}
     heard |= {event.rank for event in reading.events if event.rank is not None}

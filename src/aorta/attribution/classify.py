@@ -19,7 +19,8 @@ from importlib import resources
 from itertools import pairwise
 
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.logs import LogLine, ReadableLog, cleaned, tail_of
+from aorta.attribution.logs import ReadableLog, cleaned, tail_of
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
 from aorta.core.raised import FRAME, Frame
 
@@ -108,8 +109,7 @@ def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) 
     logs; of this rank, where it is known.
     """
     sources = [log for log in logs if event is None or log == event.source] or logs
-    own = (line for log in sources for line in _last_lines(log))
-    lines = [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
+    lines = last_lines(sources, rank)
     raised = None if event is None else event.raised
     text = "" if event is None else (raised.exception if raised else event.text)
     shown = [Frame(f["file"], f["function"] or "") for f in map(FRAME.match, lines) if f]
@@ -143,6 +143,12 @@ def said_of(text: str, raised: bool) -> Said:
 def normalised(text: str) -> str:
     """A text as plain words, without the values, paths and figures that differ from job to job."""
     return _FIGURE.sub("#", plain(_VALUE.sub(" <value> ", text[:_LONGEST])))
+
+
+def last_lines(logs: Sequence[ReadableLog], rank: int | None) -> list[str]:
+    """The last lines of these logs that are a rank's own, or nobody's; of all without a rank."""
+    own = (line for log in logs for line in _last_lines(log))
+    return [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
 
 
 def _last_lines(log: ReadableLog) -> list[LogLine]:

@@ -48,10 +48,6 @@ def kernel_sources(evidence: Evidence) -> list[ReadableLog]:
     ]
 
 
-def earlier_sources(evidence: Evidence) -> list[ReadableLog]:
-    return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
-
-
 def _of_file(log: LogSource, follow_links: bool, most: int = MOST_KEPT) -> ReadableLog:
     return ReadableLog(
         str(log.path), log.rank, log.node, log.path, follow_links=follow_links, most_kept=most

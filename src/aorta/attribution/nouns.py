@@ -285,7 +285,6 @@ class Evidence:
     kernel_logs: tuple[LogSource, ...] = ()
     flight_recorder: tuple[Path, ...] = ()  # dump files, one a rank
     history: tuple[PastCycle, ...] = ()
-    earlier_logs: tuple[LogSource, ...] = ()  # of the cycle before: what it outlived is noise
     heartbeat_step: int | None = None  # the furthest step a heartbeat reported
     lived_sec: float | None = None  # from the start of its workers to their end
     follow_links: bool = True  # False: others named the paths, and a link among them is not opened

@@ -29,8 +29,8 @@ _METRIC = re.compile(
     re.IGNORECASE,
 )
 _COUNTER = re.compile(
-    r"(?<![\w./-])(?P<word>global[_ ]?step|num_updates|training_iteration|step|iteration|iter|"
-    r"update|batch)(?P<many>s?)[\"']?"
+    r"(?:(?<![\w./-])|(?<=/)(?=global_step=))(?P<word>global[_ ]?step|num_updates|"
+    r"training_iteration|step|iteration|iter|update|batch)(?P<many>s?)[\"']?"
     r"[ \t]*(?:\(train\))?[:=#]?[ \t]*\[?[ \t]*[\"']?(?P<step>\d{1,12})(?![\d.]*%|\.\d|\w)",
     re.IGNORECASE,
 )

@@ -35,9 +35,7 @@ class AttributeRequest:
 
 def attribute(request: AttributeRequest) -> Attribution:
     """What killed this cycle, and should it restart?"""
-    evidence = collect(
-        request.logs, request.failures, request.history, request.kernel_log, request.flight_recorder
-    )
+    evidence = collect(request)
     registry = with_user_file(request.patterns) if request.patterns else built_in()
     return attributed(evidence, registry=registry, no_progress_limit=request.max_no_progress_cycles)
 
@@ -46,22 +44,16 @@ CYCLE_INFO = "cycle_info.json"
 _CYCLE = re.compile(r"cycle_(\d+)$")
 
 
-def collect(
-    logs: Sequence[Path],
-    failures: Path | None = None,
-    history: Path | None = None,
-    kernel_logs: Sequence[Path] = (),
-    flight_recorder: Path | None = None,
-) -> Evidence:
+def collect(request: AttributeRequest) -> Evidence:
     """Everything about one cycle. A cycle directory brings its own failures and dumps along; of a
     log directory of `aorta launch` its last cycle is read, and those before are its history.
     """
-    last = [last_cycle(path) for path in logs]
-    history = history or next((path for path, cycle in zip(logs, last, strict=True) if cycle), None)
-    logs = [cycle or path for path, cycle in zip(logs, last, strict=True)]
+    last = [last_cycle(path) for path in request.logs]
+    named = list(zip(request.logs, last, strict=True))
+    history = request.history or next((path for path, cycle in named if cycle), None)
+    logs = [cycle or path for path, cycle in named]
     cycle = next((path for path in logs if (path / CYCLE_INFO).is_file()), None)
-    if failures is None and cycle is not None:
-        failures = cycle / CYCLE_INFO
+    failures = request.failures or (cycle / CYCLE_INFO if cycle is not None else None)
     ended = read_failures(failures) if failures else ()
     nodes = {failure.rank: failure.node for failure in ended}
     sources = tuple(_placed(source, nodes) for source in find_logs(logs))
@@ -69,10 +61,9 @@ def collect(
     return Evidence(
         logs=sources,
         failures=ended,
-        kernel_logs=tuple(LogSource(path) for path in kernel_logs),
-        flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
+        kernel_logs=tuple(LogSource(path) for path in request.kernel_log),
+        flight_recorder=find_dumps(request.flight_recorder) if request.flight_recorder else (),
         history=tuple(cycle for cycle in map(_read_cycle, earlier) if cycle is not None),
-        earlier_logs=_logs_of(earlier[-1]) if earlier else (),
         lived_sec=lifetime(_json(cycle / CYCLE_INFO) or {}) if cycle is not None else None,
     )
 
@@ -109,20 +100,13 @@ def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
     return [path for number, path in cycles if limit is None or number < limit]
 
 
-def _logs_of(cycle: Path) -> tuple[LogSource, ...]:
-    try:
-        return find_logs([cycle])
-    except UsageError:
-        return ()
-
-
 def _read_cycle(path: Path) -> PastCycle | None:
     info = _json(path / CYCLE_INFO)
     saved = info.get("finding") if info else None
     if info and isinstance(saved, dict):
         return past_cycle({"lived_sec": lifetime(info), **_known(saved)}, path.name)
     try:
-        finding = attributed(collect([path])).finding
+        finding = attributed(collect(AttributeRequest(logs=(path,)))).finding
     except UsageError:
         return None  # nothing in it can be read: it cannot count for or against anything
     return past_cycle(finding_document(finding), path.name)

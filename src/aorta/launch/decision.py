@@ -396,9 +396,6 @@ def everything_known(failed: FailedCycle) -> Evidence:
         history=tuple(known for known in map(past_cycle, failed.start.history) if known),
         heartbeat_step=max(steps, default=None),
         lived_sec=None if failed.ended is None else failed.ended - failed.start.started,
-        earlier_logs=tuple(
-            log for piece in failed.evidence for log in _earlier_logs(piece, failed)
-        ),
     )
 
 
@@ -425,13 +422,3 @@ def _tails(piece: CycleEvidence) -> list[LogTail]:
         for rank, text in sorted(piece.tails.items())
         if f"rank_{rank}" not in here
     ]
-
-
-def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
-    """What this agent's ranks wrote in the cycle before, if it was this submission's."""
-    before = failed.start.cycle - 1
-    if before < failed.start.first_cycle:
-        return []
-    now = [Path(path) for path in piece.log_paths]
-    paths = {path.parent.with_name(f"cycle_{before}") / path.name for path in now}
-    return list(find_logs(sorted(path for path in paths if is_there(path))))

@@ -17,8 +17,8 @@ role       root: this can kill a job
            confirm: names the cause of a death that another fact reports
 certainty  certain: says this class and nothing else. What an exception says that no pattern is
            certain of is left to the classifier; a line that is only likely is an event all the same
-frame, stack, source   what the innermost frame, all frames, and the program's own source line must
-           match: who reads tells whose fault it is
+stack, source   what the frames, outermost first (`main.py:run > loader.py:read`), and the
+           program's own source line must match: who reads tells whose fault it is
 before     what one of the lines just before must match
 ends_the_rest  true: from this line on a launcher ends the ranks that are left
 whole_message  true: later lines of an exception's message count too; without it only the first, as
@@ -40,7 +40,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from aorta.attribution.logs import LogLine, Piece, ReadableLog
+from aorta.attribution.logs import Piece, ReadableLog
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
@@ -69,7 +70,6 @@ class PatternAdvice(StrictModel):
 class RaisedAt:
     """Where an exception was raised, as far as its traceback tells."""
 
-    frame: str | None = None  # innermost `file.py:function`
     source: str = ""  # the program's own innermost source line
     stack: str = ""  # all frames, outermost first: `train.py:main > loader.py:read`
 
@@ -85,7 +85,6 @@ class Pattern(StrictModel):
     certainty: Certainty = Field(strict=False)
     # Shorter literals would be found everywhere, and make the fast pass slow.
     triggers: Annotated[tuple[_Literal, ...], BeforeValidator(_tuple)] = ()
-    frame: str | None = None  # must match the innermost `file.py:function` of the traceback
     stack: str | None = None  # must match somewhere in the frames, outermost first
     source: str | None = None  # must match the program's own source line in the traceback
     before: str | None = None  # must match one of the lines just before; for patterns on `line`
@@ -98,7 +97,7 @@ class Pattern(StrictModel):
 
     @model_validator(mode="after")
     def _usable(self) -> "Pattern":
-        for expression in (self.regex, self.frame, self.stack, self.source, self.before):
+        for expression in (self.regex, self.stack, self.source, self.before):
             try:
                 re.compile(expression or "")
             except re.error as wrong:
@@ -120,20 +119,14 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        if self._asks_where and not self._fits_there(raised or RaisedAt()):
-            return None
-        return self._found_in(text)
+        return self._found_in(text) if self._fits_there(raised or RaisedAt()) else None
 
     @cached_property
     def _asks_where(self) -> bool:
-        return not (self.frame is None and self.source is None and self.stack is None)
+        return not (self.source is None and self.stack is None)
 
     def _fits_there(self, raised: RaisedAt) -> bool:
-        places = (
-            (self.frame, raised.frame),
-            (self.source, raised.source),
-            (self.stack, raised.stack),
-        )
+        places = ((self.source, raised.source), (self.stack, raised.stack))
         return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
     def fits_after(self, lines: Iterable[str]) -> bool:

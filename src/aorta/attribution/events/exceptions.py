@@ -25,13 +25,13 @@ from aorta.attribution.events import (
 )
 from aorta.attribution.logs import (
     MARGIN,
-    LogLine,
     Piece,
     ReadableLog,
     line_at,
     line_start,
     lines_after,
 )
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import Certainty, FailureClass, Role
 from aorta.core.raised import FRAME, Frame, TracebackBlock, read_traceback, type_and_message
 from aorta.core.templates import HEADER
@@ -41,7 +41,8 @@ _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caugh
 _CHECK = b"Check failed: "
 _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
-LITERALS = (_HEADER, _WHAT, *_NAMES, *_QUOTES)
+_IN_A_LINE = (*_NAMES, _WHAT, *_QUOTES)
+LITERALS = (_HEADER, *_IN_A_LINE)
 LOADER_WORKER = "data.loader_worker"
 TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
@@ -95,18 +96,42 @@ def exceptions(
     told = ExceptionsFound((), ())
     if _HEADER in literals:
         told = _with_tracebacks(piece, source, registry)
-    found = list(told.events)
-    seen = {event.offset for event in found}
-    for events in (
-        _headless(piece, literals, source, registry, told),
-        _uncaught(piece, literals, source, registry),
-        _quoted(piece, literals, source, registry, told),
-    ):
-        for event in events:
-            if event.offset not in seen:
-                seen.add(event.offset)
-                found.append(event)
-    return replace(told, events=tuple(found))
+    found = {event.offset: event for event in told.events}
+    for literal in (each for each in _IN_A_LINE if each in literals):
+        for position in occurrences(piece, literal):
+            line = line_at(piece.data, position, source, piece.offset, literal.decode())
+            covered = literal != _WHAT and told.covers(line)
+            if line.offset not in found and not covered:
+                event = _in_a_line(line, position, literal, piece, source, registry)
+                if event is not None:
+                    found[event.offset] = event
+    return replace(told, events=tuple(found.values()))
+
+
+def _in_a_line(
+    line: LogLine,
+    position: int,
+    literal: bytes,
+    piece: Piece,
+    source: ReadableLog,
+    registry: Registry,
+) -> Event | None:
+    """The exception that one line shows: its last line where the traceback was cut off, what the
+    C++ runtime says of one that nobody caught, or what a wrapper or a watchdog quotes.
+    """
+    if literal == _WHAT:
+        return _of_message(line.text.partition(_WHAT.decode())[2], line, source, registry)
+    if _ALONE.match(line.text):
+        return _headless(line, position, piece, source, registry) if literal in _NAMES else None
+    quoted = _INSIDE.search(line.text) if literal in _QUOTES else None
+    if quoted is None or line.level in _QUIET or _HARMLESS.search(line.text):
+        return None
+    message = quoted["message"] or quoted["device"] or quoted["check"]
+    event = _of_message(message, line, source, registry)
+    if event is None:
+        return None
+    certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
+    return replace(event, certainty=certainty)
 
 
 def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> ExceptionsFound:
@@ -126,35 +151,24 @@ def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> E
 
 
 def _headless(
-    piece: Piece,
-    literals: list[bytes],
-    source: ReadableLog,
-    registry: Registry,
-    told: ExceptionsFound,
-) -> Iterator[Event]:
-    """Exception lines whose traceback was cut off: with the frames that are left above them."""
-    for literal in _NAMES:
-        for position in occurrences(piece, literal) if literal in literals else ():
-            line = line_at(piece.data, position, source, piece.offset, literal.decode())
-            if told.covers(line) or not _ALONE.match(line.text):
-                continue
-            begin = line_start(piece.data, position)
-            above = line_start(piece.data, max(0, begin - BLOCK))
-            lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
-            message = _WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", whole_text(piece, line, source))
-            headline = message.partition("\n")[0]
-            frames = _frames_above([above for above in lines if above.who == line.who])
-            traceback = Traceback(
-                exception=message,
-                block=TracebackBlock(frames, *type_and_message(headline)),
-                line=replace(line, text=headline, level=""),
-                begins=line.offset,
-                until=line.offset,
-                survived=bool(line.level),
-            )
-            event = _exception_event(traceback, source, registry)
-            if event is not None:
-                yield event
+    line: LogLine, position: int, piece: Piece, source: ReadableLog, registry: Registry
+) -> Event | None:
+    """An exception line whose traceback was cut off, with the frames that are left above it."""
+    begin = line_start(piece.data, position)
+    above = line_start(piece.data, max(0, begin - BLOCK))
+    lines = lines_after(piece.data[:begin], above, source, piece.offset)
+    message = _WRITTEN_AT_ONCE.sub(r"\g<kind>: \g<words>", whole_text(piece, line, source))
+    headline = message.partition("\n")[0]
+    frames = _frames_above([above for above in lines if above.who == line.who])
+    traceback = Traceback(
+        exception=message,
+        block=TracebackBlock(frames, *type_and_message(headline)),
+        line=replace(line, text=headline, level=""),
+        begins=line.offset,
+        until=line.offset,
+        survived=bool(line.level),
+    )
+    return _exception_event(traceback, source, registry)
 
 
 def whole_text(piece: Piece, line: LogLine, source: ReadableLog) -> str:
@@ -163,41 +177,6 @@ def whole_text(piece: Piece, line: LogLine, source: ReadableLog) -> str:
     own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]
     rest = own[own.index(line.text) + 1 :] if line.text in own else []
     return "\n".join([line.text, *rest[:6]])
-
-
-def _uncaught(
-    piece: Piece, literals: list[bytes], source: ReadableLog, registry: Registry
-) -> Iterator[Event]:
-    """C++ exceptions that ended a process: their message is as good as any other's."""
-    for position in occurrences(piece, _WHAT) if _WHAT in literals else ():
-        line = line_at(piece.data, position, source, piece.offset, _WHAT.decode())
-        message = line.text.partition(_WHAT.decode())[2]
-        event = _of_message(message, line, source, registry)
-        if event is not None:
-            yield event
-
-
-def _quoted(
-    piece: Piece,
-    literals: list[bytes],
-    source: ReadableLog,
-    registry: Registry,
-    told: ExceptionsFound,
-) -> Iterator[Event]:
-    """What a wrapper or a watchdog says that something ended with."""
-    for literal in _QUOTES:
-        for position in occurrences(piece, literal) if literal in literals else ():
-            line = line_at(piece.data, position, source, piece.offset, literal.decode())
-            found = _INSIDE.search(line.text)
-            if found is None or told.covers(line) or line.level in _QUIET:
-                continue
-            if _HARMLESS.search(line.text) or _ALONE.match(line.text):
-                continue
-            message = found["message"] or found["device"] or found["check"]
-            event = _of_message(message, line, source, registry)
-            if event is not None:
-                certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
-                yield replace(event, certainty=certainty)
 
 
 def _of_message(
@@ -267,7 +246,7 @@ def _unfolded(piece: Piece, begin: int, header: LogLine) -> list[LogLine]:
     if at < 0 or "\\n" not in raw[at:] or header.text.startswith("{"):
         return []
     lines = raw[at:].replace('\\"', '"').replace("\\\\", "\\").split("\\n")
-    return [LogLine(line.rstrip('"}] '), header.rank, header.offset) for line in lines]
+    return [LogLine(line.rstrip('"}] '), header.rank, offset=header.offset) for line in lines]
 
 
 def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
@@ -387,10 +366,9 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
 
 
 def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
-    names = traceback.names
-    stack = " > ".join(names)
+    stack = " > ".join(traceback.names)
     own = traceback.own_frame
-    raised = RaisedAt(names[-1] if names else None, own.source if own else "", stack)
+    raised = RaisedAt(own.source if own else "", stack)
     known = registry.exception(traceback.exception, raised)
     line = traceback.line
     if known is None:

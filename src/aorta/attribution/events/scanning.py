@@ -23,7 +23,6 @@ from aorta.attribution.events.exceptions import (
     whole_text,
 )
 from aorta.attribution.logs import (
-    LogLine,
     Piece,
     ReadableLog,
     line_at,
@@ -31,6 +30,7 @@ from aorta.attribution.logs import (
     lines_after,
     pieces,
 )
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import FailureClass, RankEnd, Role
 
 TAIL_FIRST = 50 << 20

@@ -10,14 +10,14 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from gzip import GzipFile
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from aorta.attribution.jail import open_straight
-from aorta.attribution.logs.prefixes import LineFormat, learn
+from aorta.attribution.logs.prefixes import LineFormat, LogLine, learn
 
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
@@ -204,23 +204,6 @@ class Piece:
     end: int
 
 
-@dataclass(frozen=True)
-class LogLine:
-    """One line without its prefix, and what the prefix told."""
-
-    text: str
-    rank: int | None
-    offset: int
-    node: str | None = None
-    time: float | None = None
-    level: str = ""
-    stream: str = ""  # tells the lines of processes apart whose rank is not known
-
-    @property
-    def who(self) -> tuple[int | None, str]:
-        return (self.rank, "") if self.rank is not None else (None, self.stream)
-
-
 def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
     """The pieces of `source[begin:stop]`, cut at line ends, each seen with what surrounds it."""
     with source.opened() as stream:
@@ -300,14 +283,15 @@ def line_start(data: bytes, position: int) -> int:
 
 def cleaned(raw: bytes, source: ReadableLog, offset: int) -> list[LogLine]:
     """The line without its prefix; several where a logger folded them into one."""
-    spoken = source.format.read(raw.decode("utf-8", errors="replace"))
-    rank = source.rank if source.rank is not None else spoken.rank
-    node = source.node or spoken.node
-    level = "" if source.format.loud_throughout else spoken.level
-    return [
-        LogLine(text.rstrip(), rank, offset, node, spoken.time, level, spoken.who)
-        for text in spoken.text.split("\n")
-    ]
+    line = source.format.read(raw.decode("utf-8", errors="replace"))
+    line = replace(
+        line,
+        rank=source.rank if source.rank is not None else line.rank,
+        node=source.node or line.node,
+        level="" if source.format.loud_throughout else line.level,
+        offset=offset,
+    )
+    return [replace(line, text=text.rstrip()) for text in line.text.split("\n")]
 
 
 def rank_in_name(path: Path) -> int | None:

@@ -11,8 +11,8 @@ JSON or logfmt are opened. This module knows text; it knows neither files nor fa
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -44,15 +44,20 @@ _YEAR = 366 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Spoken:
+class LogLine:
     """A line's own text, and what its prefix told: who wrote it, where and when, and how loudly."""
 
     text: str
     rank: int | None = None
     node: str | None = None
-    who: str = ""  # whatever else tells the lines of one process from another's
+    stream: str = ""  # whatever else tells the lines of one process from another's
     time: float | None = None  # see `moment_of`
     level: str = ""
+    offset: int = 0  # in its log
+
+    @property
+    def who(self) -> tuple[int | None, str]:
+        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
 
 def moment_of(told: dict[str, str]) -> float | None:
@@ -206,76 +211,65 @@ _LONGEST_KEPT = 1000
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
 
 
+@dataclass(frozen=True)
 class LineFormat:
     """The prefixes of one log. Without anything learned it takes off what has a form of its own."""
 
-    def __init__(
-        self,
-        learned: tuple[re.Pattern[str], ...] = (),
-        bare_ranks: bool = False,
-        ranks_of: dict[str, int] | None = None,
-        margins: dict[tuple[int, ...], int] | None = None,
-        loud_throughout: bool = False,
-    ) -> None:
-        self.loud_throughout = (
-            loud_throughout  # every line has a level: it is not the program that gave it
-        )
-        self._learned = (_BARE_RANK, *learned) if bare_ranks else learned
-        self._margins = margins or {}
-        self._ranks_of = ranks_of or {}
+    learned: tuple[re.Pattern[str], ...] = ()
+    ranks_of: Mapping[str, int] = field(default_factory=dict)  # of processes
+    margins: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+    loud_throughout: bool = False  # every line has a level: it is not the program that gave it
 
-    def read(self, raw: str) -> Spoken:
+    def read(self, raw: str) -> LogLine:
         """The line without its prefix. Several lines, where a logger folded them into one."""
         text = _without_bar(TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw)
-        spoken = self._without_prefix(Spoken(text))
+        spoken = self._without_prefix(LogLine(text))
         document = document_in(spoken.text)
         if document is None:
             return self._placed(spoken)
-        inner = self._without_prefix(replace(spoken_in(document), who=spoken.who))
+        inner = self._without_prefix(replace(spoken_in(document), stream=spoken.stream))
         return self._placed(
-            Spoken(
-                inner.text,
-                inner.rank if inner.rank is not None else spoken.rank,
-                inner.node or spoken.node,
-                inner.who,
-                inner.time if inner.time is not None else spoken.time,
-                inner.level or spoken.level,
+            replace(
+                inner,
+                rank=inner.rank if inner.rank is not None else spoken.rank,
+                node=inner.node or spoken.node,
+                time=inner.time if inner.time is not None else spoken.time,
+                level=inner.level or spoken.level,
             )
         )
 
-    def _without_prefix(self, spoken: Spoken) -> Spoken:
+    def _without_prefix(self, spoken: LogLine) -> LogLine:
         """The fields taken off one by one, then the gap behind them, but no indentation."""
         spoken, fields = self._fields(spoken)
         if not fields:
             return spoken
-        margin = self._margins.get(fields, 1)
+        margin = self.margins.get(fields, 1)
         indent = len(spoken.text) - len(spoken.text.lstrip(" "))
-        text = spoken.text[min(margin, indent) :]
-        return Spoken(text, spoken.rank, spoken.node, spoken.who, spoken.time, spoken.level)
+        return replace(spoken, text=spoken.text[min(margin, indent) :])
 
-    def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
+    def _fields(self, spoken: LogLine) -> tuple[LogLine, tuple[int, ...]]:
         """Read once a line: ranks write the same lines, and one line is asked for by many."""
         if len(spoken.text) > _LONGEST_KEPT:
-            return _fields_read(spoken, self._learned)
-        return _fields_of(spoken, self._learned)
+            return _fields_read(spoken, self.learned)
+        return _fields_of(spoken, self.learned)
 
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before its text."""
         margins: dict[tuple[int, ...], int] = {}
         loud = 0
         for line in sample:
-            spoken, fields = self._fields(Spoken(line))
+            spoken, fields = self._fields(LogLine(line))
             folded = spoken.text.startswith(("{", "time=", "ts=", "level="))
             loud += bool(spoken.level or (folded and self.read(line).level))
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
         throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
-        return LineFormat(self._learned, False, self._ranks_of, margins, throughout)
+        return replace(self, margins=margins, loud_throughout=throughout)
 
-    def _placed(self, spoken: Spoken) -> Spoken:
-        if spoken.rank is None and spoken.who in self._ranks_of:
-            return replace(spoken, rank=self._ranks_of[spoken.who])
+    def _placed(self, spoken: LogLine) -> LogLine:
+        if spoken.rank is None and spoken.stream in self.ranks_of:
+            return replace(spoken, rank=self.ranks_of[spoken.stream])
         return spoken
 
 
@@ -300,33 +294,29 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     ]
     ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
-    bare_ranks = not of_one_rank and bare >= _HALF * len(sample)
-    learned: tuple[re.Pattern[str], ...] = ()
+    known = LineFormat(ranks_of=ranks_of)
+    if not of_one_rank and bare >= _HALF * len(sample):
+        known = replace(known, learned=(_BARE_RANK,))
     for _ in range(3):
-        known = LineFormat(learned, bare_ranks, ranks_of)
         rest = [known.read(line).text for line in sample]
         more = _shared(rest) or _before_frames(rest)
         if more is None:
             break
-        learned = (*learned, more)
-    return LineFormat(learned, bare_ranks, ranks_of).with_margins(sample)
+        known = replace(known, learned=(*known.learned, more))
+    return known.with_margins(sample)
 
 
 def _shared(lines: list[str]) -> re.Pattern[str] | None:
     """What nearly all lines still begin with: a token that names a host or a pod."""
     rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
-    shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
+    shapes = Counter(map(_shape, found))
     for (token, separator), count in shapes.most_common(2):
-        openings = set(_openings(token, separator, found))
-        anchored = any(
-            text.startswith(opening) and _ANCHOR.match(text[len(opening) :])
-            for text in rest
-            for opening in openings
-        )
-        share = count / max(1, len(rest))
         if _WORDS_OF_FAILURE.search(token) or count < _ENOUGH:
             continue
+        alike = (match for match in found if _shape(match) == (token, separator))
+        anchored = any(_ANCHOR.match(match.string, match.end()) for match in alike)
+        share = count / len(rest)
         if (_names_a_place(token, separator) and share >= _NEARLY_ALL) or (
             anchored and share >= _HALF
         ):
@@ -334,14 +324,9 @@ def _shared(lines: list[str]) -> re.Pattern[str] | None:
     return None
 
 
-def _openings(token: str, separator: str, found: list[re.Match[str]]) -> Iterator[str]:
-    for match in found:
-        if _MASK.sub("#", match["token"]) == token and _kind(match["sep"]) == separator:
-            yield match[0]
-
-
-def _kind(separator: str) -> str:
-    return separator.strip() or " "
+def _shape(leading: re.Match[str]) -> tuple[str, str]:
+    """A token without its digits, and what parts it from the rest."""
+    return _MASK.sub("#", leading["token"]), leading["sep"].strip() or " "
 
 
 def _names_a_place(token: str, separator: str) -> bool:
@@ -380,8 +365,8 @@ def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
 
 
 def _fields_read(
-    spoken: Spoken, learned: tuple[re.Pattern[str], ...]
-) -> tuple[Spoken, tuple[int, ...]]:
+    spoken: LogLine, learned: tuple[re.Pattern[str], ...]
+) -> tuple[LogLine, tuple[int, ...]]:
     """The line without the fields it begins with, and which these were."""
     logged = False
     taken: list[int] = []
@@ -402,18 +387,18 @@ _fields_of = lru_cache(maxsize=4096)(_fields_read)
 def _next_field(
     text: str, at: int, logged: bool, learned: tuple[re.Pattern[str], ...]
 ) -> tuple[re.Match[str] | None, int]:
-    for field in learned:
-        if (found := field.match(text, at)) is not None:
+    for learnt in learned:
+        if (found := learnt.match(text, at)) is not None:
             return found, -1
     if not logged and _MAY_BEGIN.match(text, at) is None:
         return None, 0
-    for number, field in enumerate(_ANY_FIELDS if logged else _HEAD_FIELDS):
-        if (found := field.match(text, at)) is not None:
+    for number, known in enumerate(_ANY_FIELDS if logged else _HEAD_FIELDS):
+        if (found := known.match(text, at)) is not None:
             return found, number
     return None, 0
 
 
-def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
+def _with_fields(spoken: LogLine, found: re.Match[str]) -> LogLine:
     told = {name: value for name, value in found.groupdict().items() if value}
     fields = dict(_IN_PARENTHESES.findall(told.get("fields", "")))
     rank = told.get("rank") or fields.get("rank")
@@ -421,11 +406,11 @@ def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
     node = stream or told.get("host")
     who = f"pid={fields['pid']}" if "pid" in fields else f"{stream} {told.get('who', '')}".strip()
     level = told.get("level", "").upper() or _LETTERS.get(told.get("letter", ""), "")
-    return Spoken(
+    return LogLine(
         spoken.text[found.end() :],
         spoken.rank if spoken.rank is not None or rank is None else int(rank),
         spoken.node or (node.strip("[]()<>") if node else None),
-        spoken.who or who,
+        spoken.stream or who,
         moment_of(told) if spoken.time is None else spoken.time,
         spoken.level or level,
     )
@@ -496,20 +481,20 @@ def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type
     )
 
 
-def spoken_in(held: dict[str, object]) -> Spoken:
+def spoken_in(held: dict[str, object]) -> LogLine:
     message = str(_first(held, _TEXT_KEYS, str))
     text = message.rstrip("\n")
     nested = document_in(text)
-    inner = spoken_in(nested) if nested is not None else Spoken(text)
+    inner = spoken_in(nested) if nested is not None else LogLine(text)
     stack = "\n".join(_stack_lines(held, message))
     level = _first(held, _LEVEL_KEYS, str)
     rank, node, pid = (_first(held, keys, kind) for keys, kind in (
         (_RANK_KEYS, (int, str)), (_NODE_KEYS, str), (_PID_KEYS, (int, str))))  # fmt: skip
-    return Spoken(
+    return LogLine(
         f"{inner.text}\n{stack}" if stack else inner.text,
         int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
         inner.node or (str(node) if node else None),
-        inner.who or (f"pid={pid}" if pid else ""),
+        inner.stream or (f"pid={pid}" if pid else ""),
         inner.time
         if inner.time is not None
         else _time_of(_first(held, _TIME_KEYS, (str, int, float))),

@@ -13,7 +13,6 @@ import asyncio
 import hashlib
 import logging
 import re
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,17 +27,11 @@ from pydantic import BaseModel, Field, StrictInt
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from aorta.attribution.jail import (
-    ADMISSION,
-    PathChecker,
-    PathJail,
-    PathRefusedError,
-    SilentError,
-)
+from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.server import ERROR_RESPONSES, ApiError, Guard, RateLimit
 from aorta.attribution.service.analyses import Analyses, Metrics
 from aorta.attribution.service.store import CycleKey, Store
-from aorta.attribution.service.workers import Analysts, CycleReport, Id
+from aorta.attribution.service.workers import CycleReport, Id, Workers
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
@@ -78,11 +71,10 @@ def database_url(database: str) -> str:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    path_checker = PathChecker(jail)
-    analysts = Analysts(jail, settings.no_progress_limit)
-    analyses = Analyses(store, analysts, path_checker, metrics, settings.keep_days)
-    own = _routes(store, path_checker, analyses, metrics)
-    peer = _PeerWire(store, jail, path_checker, analyses)
+    workers = Workers(jail, settings.no_progress_limit)
+    analyses = Analyses(store, workers, metrics, settings.keep_days)
+    own = _routes(store, jail, analyses, metrics)
+    peer = _peer_routes(store, jail, workers, analyses)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -92,22 +84,21 @@ def create_app(settings: Settings) -> Guard:
         store.close()
 
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
-    for router in (own, _peer_routes(peer)):
+    for kind in _REFUSALS:
+        app.add_exception_handler(kind, _refused)
+    for router in (own, peer):
         app.include_router(router)
     return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
 
 
-def _routes(
-    store: Store, path_checker: PathChecker, analyses: Analyses, metrics: Metrics
-) -> APIRouter:
+def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) -> APIRouter:
     routes = APIRouter(responses=ERROR_RESPONSES)
 
     @routes.post("/v1/cycles", status_code=202)
     async def report_cycle(report: CycleReport) -> Accepted:
         """Report what one agent knows about a failed cycle. Repeating a report changes nothing."""
-        await path_checker.admit(report.log_paths)
+        for path in report.log_paths:
+            jail.check_name(path)
         decided, duplicate = await analyses.report(report)
         return Accepted(
             job_id=report.job_id,
@@ -168,57 +159,43 @@ def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
+    """The answer for what could not be served. Never with what the caller or the database said: it
+    may hold a path, a secret, or an address.
+    """
+    match error:
+        case PathRefusedError():
+            status = 400 if error.code == "invalid_path" else 403
+            error = ApiError(status, error.code, error.message)
+        case SQLAlchemyError():
+            _logger.warning("the database refuses (%s)", type(error).__name__)
+            message = "nothing can be kept at the moment; try again in a second"
+            error = ApiError(503, "store_unavailable", message)
+        case HTTPException():  # of the framework: no such route or method, no readable body
+            codes = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
+            code = codes.get(error.status_code, "refused")
+            response = ApiError(error.status_code, code, error.detail).response()
+            response.headers.update(error.headers or {})
+            return response
+        case RequestValidationError():
+            keys = ("loc", "msg", "type")
+            details = [{key: problem[key] for key in keys} for problem in error.errors()]
+            return JSONResponse({"detail": details}, 422)
     assert isinstance(error, ApiError)
     return error.response()
 
 
-async def _path_refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, PathRefusedError)
-    status = 400 if error.code == "invalid_path" else 403
-    return ApiError(status, error.code, error.message).response()
-
-
-async def _store_refused(_request: Request, error: Exception) -> Response:
-    """Its words stay here: they may hold the database's address."""
-    _logger.warning("the database refuses (%s)", type(error).__name__)
-    message = "nothing can be kept at the moment; try again in a second"
-    return ApiError(503, "store_unavailable", message).response()
-
-
-async def _not_served(_request: Request, error: Exception) -> Response:
-    """What the framework refuses, in our form: no such route or method, no readable body."""
-    assert isinstance(error, HTTPException)
-    code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-    response = ApiError(error.status_code, code or "refused", error.detail).response()
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _malformed(_request: Request, error: Exception) -> Response:
-    """FastAPI's own form, without the input: it may hold a path or a secret."""
-    assert isinstance(error, RequestValidationError)
-    details = [
-        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
-        for problem in error.errors()
-    ]
-    return JSONResponse({"detail": details}, 422)
-
-
-_HANDLERS = {
-    ApiError: _refused,
-    PathRefusedError: _path_refused,
-    SQLAlchemyError: _store_refused,
-    HTTPException: _not_served,
-    RequestValidationError: _malformed,
-}
+_REFUSALS = (
+    ApiError,
+    PathRefusedError,
+    SQLAlchemyError,
+    HTTPException,
+    RequestValidationError,
+)
 
 
 # ---- the wire of NVIDIA's resiliency extension
 
 _PEER_WAIT = 60.0
-_LOOK = 0.25  # seconds between two looks at a log's size
-_STILL = 1.5  # seconds: the peer's log server writes once a second
-_STILL_AT_MOST = 10.0
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 _AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
 
@@ -231,25 +208,27 @@ class LogSubmission(BaseModel):
     analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
 
 
-class _PeerWire:
-    """What the peer's launcher can ask, apart from how HTTP spells it."""
+def _peer_routes(store: Store, jail: PathJail, workers: Workers, analyses: Analyses) -> APIRouter:
+    routes = APIRouter(responses=ERROR_RESPONSES)
 
-    def __init__(
-        self, store: Store, jail: PathJail, path_checker: PathChecker, analyses: Analyses
-    ) -> None:
-        self._store, self._jail = store, jail
-        self._path_checker, self._analyses = path_checker, analyses
+    async def analyse(path: Path, key: CycleKey) -> None:
+        report = CycleReport(
+            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
+        )
+        await analyses.report(report, written=lambda: workers.written(str(path)))
 
-    async def submit(self, submission: LogSubmission) -> dict[str, Any]:
-        path = await self._admitted(submission.log_path)
+    @routes.post("/logs")
+    async def submit_log(submission: LogSubmission) -> dict[str, Any]:
+        """Report a cycle's log. Only a `terminal` one is finished and analysed at once."""
+        path = Path("/".join(jail.check_name(submission.log_path)))
         key = _key(path, submission.job_id, submission.cycle_id)
-        if await asyncio.wrap_future(self._store.add_log(str(path), key)) != key:
+        if await asyncio.wrap_future(store.add_log(str(path), key)) != key:
             raise ApiError(
                 400, "invalid_parameter", "this log was reported under another job or cycle"
             )
         finished = submission.analysis_intent == "terminal"
         if finished:
-            await self._analyse(path, key)
+            await analyse(path, key)
         return {
             "submitted": True,
             "normalized_path": str(path),
@@ -259,53 +238,6 @@ class _PeerWire:
             "files_analyzed": 0,
         }
 
-    async def result(self, log_path: str, wait: float, wl_restart: int) -> dict[str, Any]:
-        path = await self._admitted(log_path)
-        key = await asyncio.wrap_future(self._store.owner_of(str(path)))
-        if key is None:
-            raise ApiError(404, "not_found", "nobody has reported this log")
-        if not await self._analyses.is_reported(key):
-            await self._analyse(path, key)
-        return _peer_result(await self._analyses.answer(key, wait), wl_restart)
-
-    async def _admitted(self, text: str) -> Path:
-        path = Path("/".join(self._jail.check_name(text)))
-        if any(seen.is_other for seen in await self._path_checker.admit([text])):
-            raise ApiError(400, "not_regular", "the log is not a regular file")
-        return path
-
-    async def _analyse(self, path: Path, key: CycleKey) -> None:
-        report = CycleReport(
-            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
-        )
-        await self._analyses.report(report, written=lambda: self._written(path))
-
-    async def _written(self, path: Path) -> None:
-        """Return when the log has been still for a while, or after the longest wait."""
-        began = still_since = time.monotonic()
-        size = -1
-        while (now := time.monotonic()) - began < _STILL_AT_MOST:
-            before = size
-            try:
-                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], ADMISSION)
-            except SilentError:
-                return
-            size = seen.size
-            if size != before:
-                still_since = now
-            if size and now - still_since >= _STILL:
-                return
-            await asyncio.sleep(_LOOK)
-
-
-def _peer_routes(wire: _PeerWire) -> APIRouter:
-    routes = APIRouter(responses=ERROR_RESPONSES)
-
-    @routes.post("/logs")
-    async def submit_log(submission: LogSubmission) -> dict[str, Any]:
-        """Report a cycle's log. Only a `terminal` one is finished and analysed at once."""
-        return await wire.submit(submission)
-
     @routes.get("/logs")
     async def read_log_result(
         log_path: Annotated[_AnyPath, Query()],
@@ -313,7 +245,14 @@ def _peer_routes(wire: _PeerWire) -> APIRouter:
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> dict[str, Any]:
         """The result for a known log; asking for one that was only tracked starts its analysis."""
-        return await wire.result(log_path, _PEER_WAIT if wait else 0.0, wl_restart or 0)
+        path = Path("/".join(jail.check_name(log_path)))
+        key = await asyncio.wrap_future(store.owner_of(str(path)))
+        if key is None:
+            raise ApiError(404, "not_found", "nobody has reported this log")
+        if not await analyses.is_reported(key):
+            await analyse(path, key)
+        answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
+        return _peer_result(answer, wl_restart or 0)
 
     return routes
 

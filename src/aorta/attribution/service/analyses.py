@@ -18,9 +18,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.jail import PathChecker
 from aorta.attribution.service.store import CycleKey, Store
-from aorta.attribution.service.workers import AnalysisLostError, Analysts, CycleReport, paths_in
+from aorta.attribution.service.workers import AnalysisLostError, CycleReport, Workers, paths_in
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -58,7 +57,7 @@ class _Cycle:
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: dict[str, Any] | None = None
-    digests: set[str] = field(default_factory=set)
+    reports: int = 0  # that this process has kept
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
     all_heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,20 +97,18 @@ class Analyses:
     def __init__(
         self,
         store: Store,
-        analysts: Analysts,
-        path_checker: PathChecker,
+        workers: Workers,
         metrics: Metrics,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._analysts = store, analysts
-        self._path_checker, self._metrics = path_checker, metrics
+        self._store, self._workers, self._metrics = store, workers, metrics
         self._keep_days = keep_days
         self._tidying: asyncio.Task[None] | None = None
         self._cycles: dict[CycleKey, _Cycle] = {}
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided."""
-        self._analysts.start()
+        self._workers.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
         if self._keep_days:
@@ -138,15 +135,13 @@ class Analyses:
         body = report.model_dump_json(exclude_defaults=True)
         digest = hashlib.sha256(body.encode()).hexdigest()
         cycle = await self._cycle(key)
-        duplicate = digest in cycle.digests
-        if not duplicate:
-            await asyncio.wrap_future(self._store.add_report(key, digest, body))
-            cycle.digests.add(digest)
+        is_new = await asyncio.wrap_future(self._store.add_report(key, digest, body))
+        cycle.reports += is_new
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
             cycle.written = cycle.written or written
             self._ensure_running(key, cycle)
-        return cycle.answer is not None, duplicate
+        return cycle.answer is not None, not is_new
 
     async def _keep_tidy(self) -> None:
         while True:
@@ -179,9 +174,7 @@ class Analyses:
         cycle = self._cycles.get(key)
         if cycle is None:
             row = await asyncio.wrap_future(self._store.cycle(key))
-            known = await asyncio.wrap_future(self._store.digests(key)) if row else set()
             cycle = self._cycles.setdefault(key, _Cycle())
-            cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
                 cycle.decided(row.answer)
             self._forget_old()
@@ -221,20 +214,20 @@ class Analyses:
             await cycle.written()
         for _ in range(_ROUNDS):
             await cycle.settled()
-            read = len(cycle.digests)
+            read = cycle.reports
             answer = await self._analyse(key)
-            if read == len(cycle.digests):
+            if read == cycle.reports:
                 break
         return answer
 
     async def _analyse(self, key: CycleKey) -> dict[str, Any]:
         told = await asyncio.wrap_future(self._store.reported(key))
-        paths = await asyncio.to_thread(paths_in, [*told.reports, *told.before])
-        silent = await self._path_checker.silent(paths)
+        paths = await asyncio.to_thread(paths_in, told.reports)
+        silent = await self._workers.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._analysts.analyse(told, silent)
+                return await self._workers.analyse(told, silent)
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
 

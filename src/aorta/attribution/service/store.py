@@ -91,18 +91,9 @@ _ANSWERS_BEFORE = sa.text(
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
 )
-_BODIES_BEFORE = sa.text(
-    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
-    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
-    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
-    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
-)
 _JOBS = sa.text(
     "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
     " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
-)
-_DIGESTS = sa.text(
-    "SELECT digest FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
 )
 _BODIES = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
@@ -127,7 +118,6 @@ class Reported:
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
-    before: Sequence[str] = ()  # the reports of the cycle just before
 
 
 @dataclass(frozen=True)
@@ -188,17 +178,14 @@ class Store:
         self._engine.dispose()
 
     @_queued
-    def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> None:
-        """Keep what an agent said (JSON); what is there already, by its digest, stays."""
+    def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> bool:
+        """Keep what an agent said (JSON), unless it is there already, by its digest. Returns
+        whether it is new.
+        """
         now = time.time()
         connection.execute(_NEW_CYCLE, {**key.values, "now": now})
         values = {**key.values, "now": now, "digest": digest, "body": body}
-        connection.execute(_NEW_REPORT, values)
-
-    @_queued
-    def digests(self, connection: sa.Connection, key: CycleKey) -> set[str]:
-        """Which reports of a cycle are there."""
-        return set(connection.execute(_DIGESTS, key.values).scalars())
+        return connection.execute(_NEW_REPORT, values).rowcount > 0
 
     @_queued
     def reported(self, connection: sa.Connection, key: CycleKey) -> Reported:
@@ -206,7 +193,6 @@ class Store:
         return Reported(
             tuple(connection.execute(_BODIES, key.values).scalars()),
             tuple((row.cycle_id, row.answer) for row in rows),
-            tuple(connection.execute(_BODIES_BEFORE, key.values).scalars()),
         )
 
     @_queued

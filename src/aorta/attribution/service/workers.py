@@ -1,8 +1,5 @@
 """Reports of a cycle -> one answer, in a process beside the one that answers agents: neither a
 large log nor a slow file system nor a crash is felt there.
-
-Each analysis has a process of its own, forked from a server that has everything loaded. So an
-endless log delays nobody else's decision, and what hangs is killed.
 """
 
 import asyncio
@@ -11,11 +8,15 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -108,7 +109,6 @@ class CycleReport(_Body):
 
 
 N = TypeVar("N", int, float)
-T = TypeVar("T")
 
 
 def analyse(
@@ -119,9 +119,15 @@ def analyse(
     """
     result = attribute(gather(told, silent, jail), no_progress_limit=no_progress_limit)
     decision = decision_document(result.decision)
-    if silent:
-        words = f"{len(silent)} of the files reported did not answer: a mount may hang"
-        decision["advice"].append({"kind": "storage", "text": words})
+    answering = filter(jail.is_allowed, paths_in(told.reports) - silent)
+    linked = [path for path in answering if jail.leads_through_a_link(path)]
+    for paths, why in (
+        (silent, "did not answer: a mount may hang"),
+        (linked, "lead through a link and were not read"),
+    ):
+        if paths:
+            words = f"{len(paths)} of the files reported {why}"
+            decision["advice"].append({"kind": "storage", "text": words})
     return {"finding": finding_document(result.finding), "decision": decision}
 
 
@@ -143,13 +149,11 @@ def gather(told: Reported, silent: frozenset[str], jail: PathJail) -> Evidence:
     nodes = {rank: failure.node for rank, failure in failures.items()}
     paths = {path for r in reports for path in r.log_paths}
     logs = tuple(_logs(paths - silent, jail, nodes))
-    before = {path for body in told.before for path in json.loads(body).get("log_paths", ())}
     return Evidence(
         logs=logs,
         tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
         failures=tuple(failures.values()),
         history=tuple(_history(told.earlier)),
-        earlier_logs=tuple(_logs(before - paths - silent, jail, {})),
         heartbeat_step=_most(report.heartbeat_step for report in reports),
         lived_sec=_most(report.lifetime for report in reports),
         follow_links=False,
@@ -206,7 +210,12 @@ def _history(earlier: Iterable[tuple[str, str]]) -> Iterator[PastCycle]:
 _LONGEST = 180.0  # seconds
 _ATTEMPTS = 2
 _AT_ONCE = 4
-_NICENESS = 10  # of an analysis, beside the process that answers agents
+_NICENESS = 10  # of a worker, beside the process that answers agents
+_ANSWERS_WITHIN = 5.0  # seconds after which a path that does not answer is left out
+_LOOKS_AT_ONCE = 256
+_LOOK_AGAIN = 0.25  # seconds between two looks at a log's size
+_STILL = 1.5  # seconds: the peer's log server writes once a second
+_STILL_AT_MOST = 10.0
 _context = multiprocessing.get_context("forkserver")
 _logger = logging.getLogger(__name__)
 
@@ -215,55 +224,91 @@ class AnalysisLostError(Exception):
     """No answer came of it. The message is a sentence without a path."""
 
 
-class Analysts:
-    """Analyses in processes of their own, a few at once."""
+class Workers:
+    """What looks at files for the service, each in a process of its own, forked from a server that
+    has everything loaded: a mount that hangs holds up all that look there, and a thread that waits
+    there would keep the service from ending. A few analyses run at once.
+    """
 
     def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
         self._jail, self._no_progress_limit = jail, no_progress_limit
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._left_behind: dict[str, BaseProcess] = {}  # place -> who waits there
 
     def start(self) -> None:
         """Have what every analysis needs loaded before the first, by a server that forks."""
-        _context.set_forkserver_preload(["__main__", "aorta.attribution.service.preloaded"])
+        _context.set_forkserver_preload(["__main__", __name__])
         forkserver.ensure_running()
 
     async def analyse(self, told: Reported, silent: frozenset[str]) -> dict[str, Any]:
         """Raises AnalysisLostError where it takes too long, or is killed again and again."""
+        arguments = (told, silent, self._jail, self._no_progress_limit)
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 with suppress(EOFError):
-                    return await self._answer(
-                        analyse, told, silent, self._jail, self._no_progress_limit
-                    )
+                    try:
+                        async with _worker(analyse, *arguments) as (_process, receiver):
+                            answer: dict[str, Any] = await _received(receiver, _LONGEST)
+                            return answer
+                    except TimeoutError:
+                        message = f"the analysis took longer than {_LONGEST:.0f} s"
+                        raise AnalysisLostError(message) from None
                 _logger.warning("the process of an analysis died in the middle of it")
         raise AnalysisLostError("the analysis was killed")
 
-    async def _answer(self, work: Callable[..., T], *arguments: object) -> T:
-        """What `work` returns in a new process. EOFError: it died."""
-        receiver, sender = _context.Pipe(duplex=False)
-        process = _context.Process(target=_run, args=(sender, work, arguments), daemon=True)
-        with receiver:
-            with sender:
-                await asyncio.to_thread(process.start)
+    async def silent(self, paths: Iterable[str]) -> frozenset[str]:
+        """Which of these paths do not answer in time. Where somebody still waits nobody else is
+        sent.
+        """
+        asked = {path for path in paths if self._jail.is_allowed(path)}
+        self._left_behind = {at: who for at, who in self._left_behind.items() if who.is_alive()}
+        waited_for = {
+            path for path in asked if any(map(Path(path).is_relative_to, self._left_behind))
+        }
+        asked -= waited_for
+        if not asked:
+            return frozenset(waited_for)
+        async with _worker(_stuck, sorted(asked)) as (process, receiver):
             try:
-                async with asyncio.timeout(_LONGEST):
-                    await _readable(receiver)
-                answer: T = receiver.recv()
-            except TimeoutError:
-                message = f"the analysis took longer than {_LONGEST:.0f} s"
-                raise AnalysisLostError(message) from None
-            finally:
-                process.kill()
-        return answer
+                stuck = await _received(receiver, 2 * _ANSWERS_WITHIN)
+            except (TimeoutError, EOFError):
+                stuck = {path: path for path in asked}
+        self._left_behind |= dict.fromkeys(stuck.values(), process)
+        return frozenset(waited_for.union(stuck))
+
+    async def written(self, path: str) -> None:
+        """Return when a log has been still for a while, or after the longest wait."""
+        with suppress(TimeoutError, EOFError):
+            async with _worker(_wait_until_still, path) as (_process, receiver):
+                await _received(receiver, _STILL_AT_MOST + 1)
 
 
-async def _readable(connection: Connection) -> None:
+@asynccontextmanager
+async def _worker(
+    work: Callable[..., object], *arguments: object
+) -> AsyncIterator[tuple[BaseProcess, Connection]]:
+    """A new process that does `work`, and where its result comes; killed at the end."""
+    receiver, sender = _context.Pipe(duplex=False)
+    process = _context.Process(target=_run, args=(sender, work, arguments), daemon=True)
+    with receiver:
+        with sender:
+            await asyncio.to_thread(process.start)
+        try:
+            yield process, receiver
+        finally:
+            process.kill()
+
+
+async def _received(connection: Connection, patience: float) -> Any:
+    """What a worker sends. TimeoutError: not in time; EOFError: it died."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection.fileno(), ready.set)
     try:
-        await ready.wait()
+        async with asyncio.timeout(patience):
+            await ready.wait()
     finally:
         loop.remove_reader(connection.fileno())
+    return connection.recv()
 
 
 def _run(sender: Connection, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
@@ -272,3 +317,37 @@ def _run(sender: Connection, work: Callable[..., object], arguments: tuple[objec
     die_with_parent(os.getppid())
     os.nice(_NICENESS)
     sender.send(work(*arguments))
+
+
+def _stuck(paths: Sequence[str]) -> dict[str, str]:
+    """Those of these paths that do not answer in time, each with where on the way it waits."""
+    at: dict[str, str] = {}
+
+    def look(path: str) -> None:
+        for place in (*reversed(Path(path).parents), Path(path)):
+            at[path] = str(place)
+            place.exists()
+
+    pool = ThreadPoolExecutor(min(len(paths), _LOOKS_AT_ONCE))
+    looks = {pool.submit(look, path): path for path in paths}
+    late = (looks[each] for each in wait(looks, _ANSWERS_WITHIN).not_done)
+    return {path: at.get(path, path) for path in late}
+
+
+def _wait_until_still(path: str) -> None:
+    began = still_since = time.monotonic()
+    size = -1
+    while (now := time.monotonic()) - began < _STILL_AT_MOST:
+        before, size = size, 0
+        with suppress(OSError):
+            size = Path(path).stat().st_size
+        if size != before:
+            still_since = now
+        if size and now - still_since >= _STILL:
+            return
+        time.sleep(_LOOK_AGAIN)
+
+
+# Whoever imports this, the server that forks included, has its patterns compiled (300 ms).
+_RAISED = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
+attribute(Evidence(tails=(LogTail(_RAISED),)))

@@ -1,11 +1,9 @@
 """Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
 
-Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? What
-a job also wrote while it was healthy is noise, whatever it shouts: lines after which a rank made
-further steps, lines of ranks that ended well, lines that the cycle before outlived. And what did a
-process say last that it had never said before? That is a hint, for failures that no rule file
-knows. `causes` orders all of it,
-`finding` says how sure the answer is.
+Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? Then
+that is noise, whatever it shouts. And what did a process say last that it had never said before?
+That is a hint, for failures that no rule file knows. `causes` orders all of it, `finding` says how
+sure the answer is.
 """
 
 import re
@@ -16,7 +14,8 @@ from itertools import pairwise
 from aorta.attribution.classify import classified, said_of
 from aorta.attribution.events import Event, Reading, stable, weak_event
 from aorta.attribution.evidence import Stragglers
-from aorta.attribution.logs import LogLine, ReadableLog, cleaned, lines_after, pieces, tail_of
+from aorta.attribution.logs import ReadableLog, cleaned, lines_after, pieces, tail_of
+from aorta.attribution.logs.prefixes import LogLine
 from aorta.attribution.nouns import (
     HOW_IT_SHOWS,
     Certainty,
@@ -79,10 +78,11 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
-    """The last event of a role that each rank shows. Of one line that several patterns read, the
-    one that says whose it is speaks for all.
+    """The last event of a role that each rank shows, one that blames a rank before one that blames
+    none. Of one line that several patterns read, the one that says whose it is speaks for all.
     """
     events = [event for event in facts.reading.events if event.role is role]
+    events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
     return {
         event.rank: event
@@ -96,39 +96,14 @@ def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
 
 _CAUSES = {Role.ROOT, Role.CONFIRM}
 _QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
-_LONGEST = 160
 LOOK_AROUND = 64 << 10  # bytes
 _LINES_OF_A_MESSAGE = 4
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 
-Words = tuple[str, str]
 
-
-def without_noise(
-    events: Sequence[Event], ends: Iterable[RankEnd], earlier: Iterable[Event] = ()
-) -> tuple[Event, ...]:
-    """The events that were not seen in a healthy job too."""
-    well = {end.rank for end in ends if end.exit_code == 0 and not end.failed}
-    lines = [event for event in events if event.role in _CAUSES and not event.is_exception]
-    outlived = {_words(event) for event in lines if went_on(event)}
-    elsewhere = {_words(event) for event in events if event.rank in well and event.rank is not None}
-    elsewhere |= {_words(event) for event in earlier if event.role in _CAUSES and went_on(event)}
-    return tuple(event for event in events if not _is_noise(event, outlived, elsewhere))
-
-
-def _is_noise(event: Event, outlived: set[Words], elsewhere: set[Words]) -> bool:
-    if event.role not in _CAUSES:
-        return False
-    if event.level in _QUIET and not event.is_exception:
-        return True
-    words = _words(event)
-    if words in elsewhere:
-        return event.is_exception is False or not is_last_word(event)
-    return words in outlived and not event.is_exception and not is_last_word(event)
-
-
-def _words(event: Event) -> Words:
-    return event.pattern, stable(event.text)[:_LONGEST]
+def is_quiet(event: Event) -> bool:
+    """Whether the logger that wrote it calls it no failure."""
+    return event.role in _CAUSES and event.level in _QUIET and not event.is_exception
 
 
 def is_fatal(event: Event) -> bool:
@@ -136,8 +111,9 @@ def is_fatal(event: Event) -> bool:
     return not went_on(event) and (not event.survived or is_last_word(event))
 
 
-def is_last_word(event: Event) -> bool:
-    return len(_own_lines_after(event)) <= _LINES_OF_A_MESSAGE
+def is_last_word(event: Event, wrapper: int | None = None) -> bool:
+    """Whether hardly a line follows, up to where a wrapper's own traceback begins."""
+    return len(_own_lines_after(event, stop=wrapper)) <= _LINES_OF_A_MESSAGE
 
 
 def went_on(event: Event) -> bool:
@@ -156,11 +132,14 @@ def went_on(event: Event) -> bool:
     return False
 
 
-def _own_lines_after(event: Event, begin: int | None = None) -> list[str]:
-    """What the same rank wrote to the same log in the moment after, or from `begin` on."""
+def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = None) -> list[str]:
+    """What the same rank wrote to the same log in the moment after, or from `begin` on; up to
+    `stop`, where that is after the event.
+    """
     if begin is None:
         begin = event.offset if event.ends is None else event.ends
-    data = _bytes(event, begin, begin + LOOK_AROUND)
+    most = begin + LOOK_AROUND
+    data = _bytes(event, begin, min(most, stop) if stop is not None and stop > begin else most)
     data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     lines: list[str] = []
     is_own = True

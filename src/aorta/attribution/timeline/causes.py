@@ -180,7 +180,9 @@ def _is_wrapper(event: Event) -> bool:
 def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     """Events that can have ended a rank: the last uncaught exception, lines that name a death."""
     roots = [event for event in events if event.role is Role.ROOT]
-    lines = [event for event in roots if not event.is_exception and _may_end(event, failure)]
+    wrappers = (e.raised.begins for e in events if _is_wrapper(e) and e.raised is not None)
+    wrapper = min(wrappers, default=None)
+    lines = [e for e in roots if not e.is_exception and _may_end(e, failure, wrapper)]
     if failure is not None and not failure.fits_an_exception:
         return lines
     fatal = [event for event in roots if event.is_exception and is_fatal(event)]
@@ -211,13 +213,15 @@ def _says_more(line: Event, last: Event) -> bool:
     return line.certainty.weight > last.certainty.weight and line.failure_class not in BY_SCHEDULER
 
 
-def _may_end(line: Event, failure: RankEnd | None) -> bool:
-    """Whether a rank can have ended with this line: it did not go on afterwards."""
+def _may_end(line: Event, failure: RankEnd | None, wrapper: int | None = None) -> bool:
+    """Whether a rank can have ended with this line: it did not go on afterwards. `wrapper`: where
+    the traceback of who started the rank begins.
+    """
     if failure is not None and not failure.fits(line.failure_class):
         return False
     if went_on(line):
         return False
-    return line.failure_class not in _REFUSALS or is_last_word(line)
+    return line.failure_class not in _REFUSALS or is_last_word(line, wrapper)
 
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
@@ -535,10 +539,11 @@ def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     return cause
 
 
-def with_told_ends(facts: Facts) -> tuple[RankEnd, ...]:
+def with_told_ends(facts: Facts) -> Facts:
     """The launcher's ends, completed by what launchers and schedulers wrote into the logs."""
     ends = {end.rank: end for end in facts.failures}
     for told in facts.reading.ends:
         known = ends.get(told.rank)
         ends[told.rank] = told if known is None else known.completed_by(told)
-    return tuple(ends.values())
+    nodes = {end.rank: end.node for end in ends.values() if end.node}
+    return replace(facts, failures=tuple(ends.values()), nodes=nodes | facts.nodes)

@@ -3,7 +3,7 @@ it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aorta.attribution.classify import (
@@ -11,6 +11,7 @@ from aorta.attribution.classify import (
     Said,
     classified,
     comes_and_goes,
+    last_lines,
     may_stop,
     said_by,
 )
@@ -41,6 +42,10 @@ _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B)"
     r".*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
+_OF_ANOTHER = re.compile(
+    r"capacity of (?P<total>[\d.]+ [KMGTP]?i?B).*?Process \d+ has (?P<taken>[\d.]+ [KMGTP]?i?B)"
+    r"(?=.* (?P<own>[\d.]+ [KMGTP]?i?B) is allocated by PyTorch)?"
+)
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
     r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|"
@@ -65,6 +70,7 @@ _STOPS_TOO = {
     FailureClass.TIME_LIMIT,
     FailureClass.CANCELLED,
 }
+_FOLLOWS = {Role.CASCADE, Role.WAITING}
 _BY_WORDS = {ANY_EXCEPTION, QUOTED, "last_words"}
 # The least confidence at which a user error that words alone name is one.
 _ENOUGH = 0.8
@@ -76,7 +82,7 @@ OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far a
 
 def conclude(facts: Facts) -> Finding:
     """The finding. What no pattern is certain of is named by the classifier."""
-    facts = replace(facts, failures=with_told_ends(facts))
+    facts = with_told_ends(facts)
     cause, rivals = find_cause(facts)
     well = without_failure(facts, cause.unexplained)
     if well is not None:
@@ -84,6 +90,7 @@ def conclude(facts: Facts) -> Finding:
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root, failure = _root(cause, facts), _failure(cause, facts)
+    one_node_of, some_ranks_of = _alone(suspects, cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
@@ -97,8 +104,8 @@ def conclude(facts: Facts) -> Finding:
         evidence=_evidence(cause, facts),
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
-        one_node_of=_one_node_of(suspects, cause, facts),
-        some_ranks_of=_some_ranks_of(suspects, facts),
+        one_node_of=one_node_of,
+        some_ranks_of=some_ranks_of,
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
         basis=basis,
@@ -156,7 +163,7 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
-    named = replace(cause, failure_class=guess.failure_class)
+    named = replace(cause, failure_class=guess.failure_class, words=_words(cause, facts))
     if guess.failure_class not in USER_ERRORS:
         most = _ENOUGH - 0.05 if guess.failure_class in _STOPS_TOO else 0.99
         return named, min(most, guess.confidence) + min(0.0, surer), "words"
@@ -175,13 +182,24 @@ def _is_read(cause: FoundCause) -> bool:
 
 def said(facts: Facts) -> Said:
     """What the cause says, whoever names it."""
-    return _said(find_cause(replace(facts, failures=with_told_ends(facts)))[0], facts)
+    return _said(find_cause(with_told_ends(facts))[0], facts)
 
 
 def _said(cause: FoundCause, facts: Facts) -> Said:
     """Where only the end of a rank is known, what its own logs say."""
+    event = cause.events[0] if cause.events else None
+    return said_by(event, _logs_of(cause, facts), cause.rank)
+
+
+def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
     own = [log for log in facts.logs if cause.rank is not None and log.rank == cause.rank]
-    return said_by(cause.events[0] if cause.events else None, own or facts.logs, cause.rank)
+    return own or facts.logs
+
+
+def _words(cause: FoundCause, facts: Facts) -> str:
+    """Its words; where only an end is known, the last line of its logs that states a failure."""
+    lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
+    return next((line.strip() for line in reversed(lines) if states_a_failure(line)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
@@ -239,13 +257,26 @@ def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
     if facts.progress.made or not cause.events:
         return False
     event = cause.events[0]
-    if facts.progress.at_zero or _FIRST_USE.search(event.text):
-        return True
     demand = _DEMAND.search(event.text)
     ended = any(failure.rank == cause.rank for failure in facts.failures)
     if demand is not None and ended and _bytes(demand["wanted"]) > _bytes(demand["total"]):
         return True  # where its end is not known, the log may be torn, and its steps with it
+    if _is_taken_by_another(event.raised.exception if event.raised else event.text):
+        return False
+    if facts.progress.at_zero or _FIRST_USE.search(event.text):
+        return True
     return bool(_BUILDING.search(event.stack)) and not _STEPPING.search(event.stack)
+
+
+def _is_taken_by_another(text: str) -> bool:
+    """Whether another process holds most of the device: it may be gone at the next start. In a
+    container one's own process has another number outside, and holds what it allocated.
+    """
+    found = _OF_ANOTHER.search(text)
+    if found is None:
+        return False
+    taken = _bytes(found["taken"])
+    return taken > _bytes(found["total"]) / 2 and _bytes(found["own"] or "0 B") < taken / 2
 
 
 def _bytes(told: str) -> float:
@@ -269,13 +300,13 @@ def _summary(cause: FoundCause) -> str:
     who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
     by = cause.events[0] if cause.events else None
     reported = ""
-    if by is not None and by.role in {Role.CASCADE, Role.WAITING} and by.rank != cause.rank:
+    if by is not None and by.role in _FOLLOWS and by.rank != cause.rank:
         reported = f", reported by {'others' if by.rank is None else f'rank {by.rank}'}"
     return shortened(f"{who}{cause.failure_class}{reported}: {cause.words}", _LONGEST_SUMMARY)
 
 
 def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
-    followers = [s for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}]
+    followers = [event for event in facts.reading.events if event.role in _FOLLOWS]
     chosen: dict[tuple[str, int], Event] = {}
     for event in [*cause.events[:4], *followers[:3]]:
         chosen.setdefault((event.source.name, event.offset), event)
@@ -292,11 +323,7 @@ def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
 def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     followers: dict[FailureClass, set[int]] = {}
     for event in facts.reading.events:
-        if (
-            event.role in {Role.CASCADE, Role.WAITING}
-            and event.rank is not None
-            and event.rank not in suspects
-        ):
+        if event.role in _FOLLOWS and event.rank is not None and event.rank not in suspects:
             followers.setdefault(event.failure_class, set()).add(event.rank)
     for failure in facts.failures:
         told = any(failure.rank in ranks for ranks in followers.values())
@@ -311,58 +338,48 @@ def _advice(cause: FoundCause) -> tuple[Advice, ...]:
     return (Advice(*told),) if told else ()
 
 
-def _one_node_of(suspects: Iterable[int | None], cause: FoundCause, facts: Facts) -> int | None:
-    """How many nodes there are, if only one shows the failure and another came past it."""
-    nodes = set(facts.nodes.values())
-    guilty_ranks = {rank for rank in suspects if rank is not None}
-    guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
-    if not guilty_ranks:
-        return _one_place_of(cause, facts)
-    if len(guilty) != 1 or len(nodes) < 2:
-        return None
-    elsewhere = {facts.nodes.get(rank) for rank in _elsewhere(guilty_ranks, facts)}
-    return len(nodes) if elsewhere - guilty - {None} else None
+def _alone(
+    suspects: Iterable[int], cause: FoundCause, facts: Facts
+) -> tuple[int | None, int | None]:
+    """Of how many nodes only one, and of how many ranks only some show the failure, where others
+    came past it; None where that is not so, or not known.
+    """
+    guilty = set(suspects)
+    if not guilty:
+        return _one_place_of(cause, facts), None
+    beside = _ended_beside(guilty, facts)
+    past = _came_past(guilty, beside, facts)
+    known = {failure.rank for failure in facts.failures} | set(facts.ranks) | guilty
+    others = set(range(max(known) + 1)) - guilty - beside
+    places = {facts.nodes[rank] for rank in guilty if rank in facts.nodes}
+    elsewhere = {facts.nodes[rank] for rank in past if rank in facts.nodes} - places
+    one_node = len(places) == 1 and bool(elsewhere)
+    of_nodes = len(set(facts.nodes.values())) if one_node else None
+    return of_nodes, len(guilty | others) if others and others <= past else None
 
 
 def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
-    """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose
-    lines show that they came past it.
+    """By the hosts or pods whose lines show the failure, and whose lines show that they came past
+    it.
     """
-    shown = [
-        e
-        for e in facts.reading.events
-        if e.failure_class is cause.failure_class and e.role is Role.ROOT
-    ]
-    guilty = {event.node for event in shown if event.node}
-    followers = {
-        e.node for e in facts.reading.events if e.role in {Role.CASCADE, Role.WAITING} and e.node
+    events = facts.reading.events
+    shown = {
+        e.node for e in events if (e.failure_class, e.role) == (cause.failure_class, Role.ROOT)
     }
-    others = followers - guilty
-    return len(guilty | others) if len(guilty) == 1 and others else None
+    others = {e.node for e in events if e.role in _FOLLOWS} - shown - {None}
+    shown -= {None}
+    return len(shown | others) if len(shown) == 1 and others else None
 
 
-def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if some show the failure and no other may have."""
-    guilty = {rank for rank in suspects if rank is not None}
-    known = {failure.rank for failure in facts.failures} | set(facts.ranks)
-    others = (set(range(max(known, default=0) + 1)) | known) - guilty
-    others -= _ended_beside(guilty, facts)
-    if not guilty or not others:
-        return None
-    return len(guilty | others) if others <= _elsewhere(guilty, facts) else None
-
-
-def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
+def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     """Ranks that came past what stopped these, or of which nothing is known that would say
     otherwise: one that its agent stopped before it could come to the place says nothing.
     """
-    followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
-    everybody = range(max([*guilty, *facts.ranks]) + 1)
-    unheard = {o for o in everybody if facts.heard is not None and o not in facts.heard}
-    unheard -= _ended_beside(guilty, facts)
+    followers = {e.rank for e in facts.reading.events if e.role in _FOLLOWS and e.rank is not None}
+    everybody = set(range(max([*guilty, *facts.ranks]) + 1))
+    unheard = set() if facts.heard is None else everybody - facts.heard - beside
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
-    past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
-    return {other for other in past if other is not None}
+    return followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
 
 
 def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
@@ -370,35 +387,23 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
     node: they run the same program with the same files, and had no time to show it too.
     """
     ended = {failure.rank: failure for failure in facts.failures}
-    places = {_place(rank, facts, ended) for rank in guilty}
+
+    def place(rank: int) -> str | None:
+        agent = ended[rank].agent if rank in ended else None
+        return agent or facts.nodes.get(rank)
+
+    places = {place(rank) for rank in guilty}
+    times = (ended[rank].time for rank in guilty if rank in ended)
+    first = min((time for time in times if time is not None), default=None)
     return {
         rank
         for rank, end in ended.items()
         if rank not in guilty
-        and _place(rank, facts, ended) in places
-        and _is_silent(rank, facts, ended)
-        and _had_no_time(end, guilty, ended)
+        and end.failed
+        and place(rank) in places
+        and (rank in facts.empty or end.ended_by_launcher)
+        and (end.time is None or first is None or end.time - first <= OUTLIVED)
     }
-
-
-def _place(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> str | None:
-    """The agent that ran a rank, or its node where no agent is known."""
-    end = ended.get(rank)
-    return (end.agent if end is not None else None) or facts.nodes.get(rank)
-
-
-def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:
-    """Whether it wrote nothing, or nobody but its launcher tells of it."""
-    return rank in facts.empty or (rank in ended and ended[rank].ended_by_launcher)
-
-
-def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:
-    """Whether its launcher ended it in the moment the others failed, or it failed silently."""
-    if end is None or not end.failed:
-        return False
-    times = [ended[rank].time for rank in guilty if rank in ended]
-    first = min((time for time in times if time is not None), default=None)
-    return end.time is None or first is None or end.time - first <= OUTLIVED
 
 
 def _outlived(guilty: set[int], facts: Facts) -> set[int]:
