@@ -359,6 +359,7 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
     followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
     everybody = range(max([*guilty, *facts.ranks]) + 1)
     unheard = {o for o in everybody if facts.heard is not None and o not in facts.heard}
+    unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
     unheard -= _ended_beside(guilty, facts)
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
