@@ -265,7 +265,7 @@ class LeaderDecides:
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self.sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
-        )
+        ).blaming(lost)
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")

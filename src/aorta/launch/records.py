@@ -4,7 +4,7 @@ what a source of verdicts is given and answers. Nothing here knows torch, files 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -195,6 +195,18 @@ class SourceVerdict:
             decision=dict(decision),
             finding=dict(finding) if isinstance(finding, Mapping) else None,
         )
+
+    def blaming(self, lost: Sequence[str]) -> Self:
+        """The same where nodes were lost: they are the root, unless a rank is. Who merely met that
+        reports its own node.
+        """
+        root = (self.finding or {}).get("root") or {}
+        if not lost or self.finding is None or root.get("rank") is not None:
+            return self
+        reason = f"{', '.join(lost)} was lost: {self.reason}"
+        node = lost[0] if len(lost) == 1 else None
+        finding = {**self.finding, "root": {**root, "node": node}}
+        return replace(self, reason=reason, finding=finding)
 
     @property
     def last_step(self) -> int | None:
