@@ -203,6 +203,17 @@ def test_times_and_names_that_grow_are_no_steps(line: str) -> None:
     )
 
 
+def test_checkpoints_that_are_saved_one_after_the_other_are_steps_and_a_single_one_is_none() -> (
+    None
+):
+    def last_step(*steps: int) -> int | None:
+        text = "".join(f"Saved checkpoint at iteration {step}\n" for step in steps)
+        tail = LogTail(f"lr decay steps 1000\n{text}{raised('RuntimeError: x')}")
+        return attribute(Evidence(tails=(tail,))).finding.last_step
+
+    assert (last_step(100, 200), last_step(100)) == (200, None)
+
+
 # ---- what Slurm says
 
 
