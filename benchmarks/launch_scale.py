@@ -36,10 +36,9 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.config import FaultTolerance
-from aorta.launch.cycle_dir import LogDir
 from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.output import CycleLogs, Shown
-from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
+from aorta.launch.records import Action, CycleStart, JobEnding, LogDir, SourceVerdict
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import JobStore, KeyWatch, StoreCalls
 from aorta.launch.store_server import Meeting, connect

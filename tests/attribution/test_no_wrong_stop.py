@@ -178,13 +178,15 @@ def stopped(rank: int, node: str) -> RankEnd:
     return RankEnd(rank, signal=15, time=100.2, node=node, agent=node, ended_by_launcher=True)
 
 
-def test_a_rank_of_another_node_that_was_stopped_before_it_could_fail_says_nothing() -> None:
+@pytest.mark.parametrize("written", ["", "loading\n"])
+def test_a_rank_of_another_node_that_was_stopped_before_it_could_fail_says_nothing(
+    written: str,
+) -> None:
+    tails = (LogTail(written, 0), LogTail(NO_MODULE, 1))
     ends = (stopped(0, "n0"), RankEnd(1, exit_code=1, time=100.0, node="n1", agent="n1"))
-    silent = attribute(Evidence(tails=(LogTail("", 0), LogTail(NO_MODULE, 1)), failures=ends))
-    assert silent.decision.action is Action.RESTART
+    assert attribute(Evidence(tails=tails, failures=ends)).decision.action is Action.RESTART
     beside = (stopped(0, "n1"), ends[1])
-    same = attribute(Evidence(tails=(LogTail("", 0), LogTail(NO_MODULE, 1)), failures=beside))
-    assert same.decision.action is Action.STOP
+    assert attribute(Evidence(tails=tails, failures=beside)).decision.action is Action.STOP
 
 
 @pytest.mark.parametrize("label", ["{}: ", "[rank{}]: ", ""])
@@ -225,6 +227,17 @@ def test_times_and_names_that_grow_are_no_steps(line: str) -> None:
         attribute(Evidence(tails=(LogTail(text + raised("RuntimeError: x")),))).finding.last_step
         is None
     )
+
+
+def test_checkpoints_that_are_saved_one_after_the_other_are_steps_and_a_single_one_is_none() -> (
+    None
+):
+    def last_step(*steps: int) -> int | None:
+        text = "".join(f"Saved checkpoint at iteration {step}\n" for step in steps)
+        tail = LogTail(f"lr decay steps 1000\n{text}{raised('RuntimeError: x')}")
+        return attribute(Evidence(tails=(tail,))).finding.last_step
+
+    assert (last_step(100, 200), last_step(100)) == (200, None)
 
 
 # ---- what Slurm says

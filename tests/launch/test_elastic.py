@@ -3,6 +3,8 @@
 import math
 import signal
 
+import pytest
+
 from support.launching import Site, script
 from support.waiting import patience, wait_until
 
@@ -37,6 +39,8 @@ def test_the_restart_budget_is_the_job_s_and_not_each_agent_s(site: Site) -> Non
 
 ALL_FAIL_BY_THEMSELVES = """
 import signal
+
+import pytest
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open(f"ready_{rank}", "w").close()
 while not all(os.path.exists(f"ready_{each}") for each in range(4)):
@@ -53,17 +57,18 @@ def test_four_agents_stop_together(site: Site) -> None:
     assert site.cycle(0)["finding"]["class"] == "import_error"
 
 
+@pytest.mark.parametrize(("then", "exit_code"), [("sys.exit(1)", 1), ("time.sleep(600)", None)])
 def test_a_lost_node_of_a_fixed_size_job_is_named_and_leaves_a_record_and_a_case(
-    site: Site,
+    site: Site, then: str, exit_code: int | None
 ) -> None:
-    # As with a collective: the survivor's rank fails before its agent misses the other one.
+    # The survivor's rank fails before its agent misses the other one, or is ended by its agent.
     job = script(
         site.folder,
-        """
-        open(f'pid_{rank}', 'w').close()
+        f"""
+        open(f'pid_{{rank}}', 'w').close()
         while not os.path.exists('gone'):
             time.sleep(0.05)
-        sys.exit(1)
+        {then}
         """,
     )
     few = f"join_timeout={2 * math.ceil(patience(3))}"
@@ -80,7 +85,9 @@ def test_a_lost_node_of_a_fixed_size_job_is_named_and_leaves_a_record_and_a_case
     assert info["lost_nodes"] == ["127.0.0.2"]
     assert info["ending"]["exit_code"] == 5
     assert "127.0.0.2 was lost and no other node took its place" in info["ending"]["reason"]
-    assert [(rank["rank"], rank["exit_code"]) for rank in info["ranks"]] == [(0, 1)]
+    assert [(rank["rank"], rank["exit_code"]) for rank in info["ranks"]] == [(0, exit_code)]
+    blamed = (0, "127.0.0.1") if exit_code else (None, "127.0.0.2")
+    assert (info["finding"]["root"]["rank"], info["finding"]["root"]["node"]) == blamed
     assert info["decision"] is not None
     assert (site.logs / "case" / "aorta.yaml").is_file()
 

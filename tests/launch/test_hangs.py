@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from aorta import api
-from aorta.launch.cycle_dir import CycleDir, LogDir
-from aorta.launch.records import CycleStart
+from aorta.launch.records import CycleDir, CycleStart, LogDir
 from support.launching import Site, script
 from support.waiting import patience
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.launch.cycle_dir import LogDir
-from aorta.launch.records import CycleStart
+from aorta.launch.records import CycleStart, LogDir
 from support.launching import Site, script
 from support.waiting import wait_until
 

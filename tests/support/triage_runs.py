@@ -8,7 +8,7 @@ from typing import Any
 from aorta.executors.local import LocalExecutor
 from aorta.triage.matrix import MatrixReport
 from aorta.triage.recipe import Recipe, load_recipe
-from aorta.triage.running import RunSettings, run_recipe
+from aorta.triage.running import MatrixRun, RunSettings, run_recipe
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.results import TrialDocument
 
@@ -52,7 +52,8 @@ def loaded(folder: Path, *cells: Mapping[str, Any], **keys: Any) -> Recipe:
 
 def run(recipe: Recipe, output: Path, *, jobs: int = 1, **settings: Any) -> MatrixReport:
     """In this process, on the real executor."""
-    return run_recipe(recipe, RunSettings(output, **settings), lambda: LocalExecutor(jobs))
+    where = RunSettings(output, **settings)
+    return run_recipe(recipe, where, MatrixRun, lambda: LocalExecutor(jobs))
 
 
 def by_name(matrix: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

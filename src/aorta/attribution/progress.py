@@ -289,8 +289,10 @@ def _look_at(line: str, seen: _Seen) -> None:
     if bar is not None:
         _look_at_bar(bar, seen)
         return
-    if "sav" in low and _SAVED.search(line) is not None:
+    saved = _SAVED.search(line) if "sav" in low else None
+    if saved is not None:
         seen.made = True
+        seen.count("saved", int(saved["step"]), sure=False)
     if not any(word in low for word in _COUNTED):
         return
     for found in _COUNTER.finditer(line):

@@ -136,15 +136,12 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage import matrix, stacks
     from aorta.triage.matrix import MatrixReport
 
-    is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(matrix.SCHEMA if is_matrix else stacks.SCHEMA, report.to_json())
+        print_json(report.SCHEMA, report.to_json())
     else:
-        page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
-        click.echo(page.read_text(encoding="utf-8"))
+        click.echo(report.page.read_text(encoding="utf-8"))
         for words in report.ending.warm_words:
             click.echo(words)
         click.echo(f"results: {report.run_dir}")

@@ -24,18 +24,20 @@ from torch.distributed.elastic.agent.server.api import (
 )
 
 from aorta.core.errors import Exit
-from aorta.launch.cycle_dir import CycleDir, is_there, sign_as_leader, write_cycle_info
 from aorta.launch.decision import AttributionSources
 from aorta.launch.hangs import COLLECT_WITHIN, HangWatch, collect_dumps
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import (
     HANG,
+    CycleDir,
     CycleEvidence,
     CycleStart,
     FailedCycle,
     JobEnding,
     Node,
     WorkerEnd,
+    is_there,
+    write_cycle_info,
 )
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.torch_elastic import TorchAgent
@@ -328,7 +330,7 @@ class DecidingAgent(TorchAgent):
             watch = HangWatch(self._hang_timeout, store, start, group_rank, self._logs)
         self._cycle = AgentCycle(start, group_rank, directory, self._logs, watch)
         if self._cycle.is_leader:
-            sign_as_leader(self._logs.log_dir.path)
+            self._logs.log_dir.lead()
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
     def members(self) -> Sequence[Node]:

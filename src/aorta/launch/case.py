@@ -28,8 +28,7 @@ from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
-from aorta.launch.cycle_dir import CycleDir
-from aorta.launch.records import CaseRequest, CycleEvidence
+from aorta.launch.records import CaseRequest, CycleDir, CycleEvidence
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files
 from aorta.reduce.proposals import proposal_for

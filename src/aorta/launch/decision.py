@@ -32,7 +32,6 @@ from aorta.attribution.documents import (
 from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
-from aorta.launch.cycle_dir import LogDir, is_there, write_cycle_info
 from aorta.launch.http_source import HttpSource
 from aorta.launch.records import (
     Action,
@@ -41,9 +40,12 @@ from aorta.launch.records import (
     DecisionSource,
     FailedCycle,
     JobEnding,
+    LogDir,
     Ruling,
     SourceError,
     SourceVerdict,
+    is_there,
+    write_cycle_info,
 )
 from aorta.launch.store import JobStore
 
@@ -265,7 +267,7 @@ class LeaderDecides:
         obeys = attribution.late_stop and not attribution.dry_run
         verdict = self.sources.read(
             failed, attribution.decision_timeout_seconds, stop_late if obeys else None
-        )
+        ).blaming(lost)
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")

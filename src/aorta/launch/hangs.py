@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.launch.cycle_dir import CycleDir, is_there
 from aorta.launch.output import CycleLogs
-from aorta.launch.records import HANG, CycleStart
+from aorta.launch.records import HANG, CycleDir, CycleStart, is_there
 from aorta.launch.store import JobStore
 
 STACKS_SIGNAL, DUMP_SIGNAL = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the hook listens on them

@@ -29,11 +29,10 @@ from torch.distributed.elastic.multiprocessing.errors import (
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
-from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
-from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, Ruling
+from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import StoreLostError
 from aorta.launch.store_server import connect
@@ -152,7 +151,7 @@ class _Launch:
         finally:
             _ignore_signals()
             agent.kill_leftovers()
-            sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
+            self._log_dir.sign_off("interrupted" if agent.ending is None else "done")
         return Finished(ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:

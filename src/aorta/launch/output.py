@@ -25,8 +25,7 @@ from typing import BinaryIO
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
 
-from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once
-from aorta.launch.records import CycleStart
+from aorta.launch.records import CycleDir, CycleStart, LogDir, complain_once
 
 log = logging.getLogger(__name__)
 

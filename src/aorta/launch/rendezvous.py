@@ -251,7 +251,9 @@ class DecidingRendezvous(RendezvousHandler):
         self, coming: _Round, here: Sequence[Node], silent: frozenset[Node], waited: float
     ) -> None:
         meeting = self._meeting
-        gone = self._lost_of([node for node in coming.before if node in silent])
+        is_over = waited > meeting.join_timeout  # who has not come by then is lost to this job
+        missing = (node for node in coming.before if node in silent or is_over)
+        gone = self._lost_of([node for node in missing if node not in here])
         lost = ", ".join(gone)
         if coming.before and not coming.said and waited > _OTHERS_LOOK:
             coming.said = True
@@ -262,7 +264,7 @@ class DecidingRendezvous(RendezvousHandler):
                 f" ({lost} was lost)" if lost else "",
                 meeting.join_timeout,
             )
-        if waited <= meeting.join_timeout:
+        if not is_over:
             return
         short = f"fewer than {meeting.least} nodes met within the join timeout "
         short += f"({meeting.join_timeout:g} s)"

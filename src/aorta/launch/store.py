@@ -27,7 +27,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -55,9 +55,6 @@ class StoreLostError(InfrastructureError):
     kind = "store_lost"
 
 
-_Call = tuple[Future[Any], Callable[[], Any]]
-
-
 class StoreCalls:
     """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
     can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
@@ -71,16 +68,14 @@ class StoreCalls:
         self._endpoint = endpoint
         self._say_after = min(say_after, give_up_after)
         self._give_up_after = give_up_after
-        self._waiting: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._thread = ThreadPoolExecutor(1, "aorta-store")
         self._is_silent = False
         self._is_lost = False
-        threading.Thread(target=self._serve, name="aorta-store", daemon=True).start()
 
     def make(self, call: Callable[[], T]) -> T:
         if self._is_lost:
             raise StoreLostError(_DOES_NOT_ANSWER)
-        future: Future[T] = Future()
-        self._waiting.put((future, call))
+        future = self._thread.submit(call)
         if not _is_done_within(future, self._say_after):
             self._say_silent()
             self._is_lost = not _is_done_within(future, self._give_up_after - self._say_after)
@@ -104,14 +99,6 @@ class StoreCalls:
                 self._say_after,
                 self._give_up_after,
             )
-
-    def _serve(self) -> None:
-        while True:
-            future, call = self._waiting.get()
-            try:
-                future.set_result(call())
-            except BaseException as wrong:  # noqa: BLE001 - it is raised where it is awaited
-                future.set_exception(wrong)
 
 
 def _is_done_within(future: Future[Any], seconds: float) -> bool:

@@ -2,11 +2,12 @@
 matrix.json.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
@@ -29,8 +30,6 @@ from aorta.triage.statistics import (
     compare_all,
 )
 from aorta.workloads.trial import describe_environment
-
-SCHEMA = "aorta.triage/1"
 
 
 @dataclass(frozen=True)
@@ -106,17 +105,67 @@ class Row:
         }
 
 
-@dataclass(frozen=True)
-class MatrixReport:
-    """Every cell of a run beside its baseline, and where the run lies."""
+@dataclass(frozen=True, kw_only=True)
+class TriageReport(ABC):
+    """What a triage says in either mode, and where the run lies."""
+
+    NAME: ClassVar[str]  # of its two files
+    SCHEMA: ClassVar[str]
 
     plan: Plan
-    rows: Sequence[Row]
     ending: Ending
     created: str
     run_dir: Path
     warnings: Sequence[str] = ()
-    failure: Failure | None = None  # the baseline's
+    failure: Failure | None = None  # of what runs without mitigations
+
+    @property
+    @abstractmethod
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
+
+    @property
+    def page(self) -> Path:
+        return self.run_dir / f"{self.NAME}.md"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.content(), "run_dir": str(self.run_dir)}
+
+    def content(self) -> dict[str, Any]:
+        """Of its JSON file, which may be moved."""
+        recipe = self.plan.recipe.content
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.ending.reason.value,
+            "warm": self.ending.warm_to_json(),
+            "workload": recipe.workload,
+            "ticket": recipe.ticket,
+            "run_timestamp": self.created,
+            "warnings": list(self.warnings),
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
+            **self.answer(),
+        }
+
+    @abstractmethod
+    def answer(self) -> dict[str, Any]:
+        """What this mode alone says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixReport(TriageReport):
+    """Every cell of a run beside its baseline."""
+
+    NAME = "matrix"
+    SCHEMA = "aorta.triage/1"
+
+    rows: Sequence[Row]
 
     @property
     def baseline(self) -> Row:
@@ -147,35 +196,18 @@ class MatrixReport:
 
     @property
     def no_answer(self) -> str | None:
-        """Why a run that went to its end has no answer."""
         if self.baseline.comparison.call is not Call.DID_NOT_RUN:
             return None
         return f"the baseline {self.baseline.name} did not run: {self.baseline.stats.error}"
 
-    @property
-    def exit_code(self) -> Exit:
-        if self.ending.reason is not Reason.DONE:
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.no_answer else Exit.OK
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.content(), "run_dir": str(self.run_dir)}
-
-    def content(self) -> dict[str, Any]:
-        """Of matrix.json, which may be moved."""
+    def answer(self) -> dict[str, Any]:
         recipe = self.plan.recipe
         content = recipe.content
         return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.ending.reason.value,
-            "warm": self.ending.warm_to_json(),
-            "workload": content.workload,
-            "ticket": content.ticket,
             "trials_per_cell": content.trials,
             "exact_trials": content.exact_trials,
             "trials_saved": self.trials_saved,
             "steps_per_trial": content.steps,
-            "run_timestamp": self.created,
             "baseline_cell": self.plan.baseline.name,
             "confound": {
                 "threshold": content.confound.threshold,
@@ -189,9 +221,6 @@ class MatrixReport:
                 "any_wrong_call": ANY_WRONG_CALL,
                 "statement": STATEMENT,
             },
-            "warnings": list(self.warnings),
-            "signature": self.failure.text if self.failure else None,
-            "failure": failure_to_json(self.failure),
             "other_failures": [list(kind) for kind in self.other_failures.most_common()],
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,

@@ -59,6 +59,11 @@ class PlannedCell:
     def env(self) -> Mapping[str, str]:
         return self.request.resolved_env()
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """All that a trial of it sees, as far as that is known here."""
+        return {**({} if self.environment.isolated else os.environ), **self.env}
+
     def label(self, number: int) -> TrialLabel:
         return TrialLabel(self.request.workload, number, mitigation=self.index)
 
@@ -127,7 +132,7 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
         _planned(recipe, index, environment, known_elsewhere=elsewhere)
         for index, environment in enumerate(environments)
     ]
-    _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
+    _check_directories(recipe, [cell.environment.name for cell in cells])
     _check_one_failure(recipe, cells)
     baseline = cells[baseline_index(recipe)]
     here = platform or platform_here()
@@ -187,15 +192,15 @@ def baseline_index(recipe: Recipe) -> int:
     )
 
 
-def _check_directories(recipe: Recipe, names: Sequence[str], folder: str) -> None:
+def _check_directories(recipe: Recipe, names: Sequence[str]) -> None:
     """Two names must not share a directory, or one would overwrite the other."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(slug(name), name)
         if first != name:
             raise SpecError(
-                f"{first!r} and {name!r} would share the directory {folder}/{slug(name)}; rename "
-                "one of them",
+                f"{first!r} and {name!r} would share the directory environments/{slug(name)}; "
+                "rename one of them",
                 where=recipe.file,
             )
 
@@ -225,14 +230,12 @@ def _why_inert(
         return None
     if cell.env == baseline.env:
         return "it sets nothing that the baseline does not"
-    inherited: Mapping[str, str] = {} if cell.environment.isolated else os.environ
-    current = {**inherited, **baseline.env}
     reasons = []
     for name in cell.cell.mitigations:
         mitigation = recipe.mitigations.get(name)
         if not mitigation.env:
             continue
-        reason = why_inert(mitigation, platform, current)
+        reason = why_inert(mitigation, platform, baseline.variables)
         if reason is None:
             return None
         reasons.append(f"{name}: {reason}")

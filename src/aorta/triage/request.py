@@ -7,6 +7,7 @@ with.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
 from aorta.triage.matrix import MatrixReport
-from aorta.triage.optimize import optimize
+from aorta.triage.optimize import StackRun
 from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
@@ -36,10 +37,10 @@ from aorta.triage.recipe import (
 from aorta.triage.running import (
     RESOLVED_RECIPE,
     SIDECARS,
+    MatrixRun,
     RunSettings,
     check_recipe,
     run_recipe,
-    without_single_verdicts,
 )
 from aorta.triage.stacks import StackReport, describe_stacks, stack_plan
 from aorta.workloads.base import COMMAND
@@ -104,9 +105,9 @@ def triage(
     if recipe.content.warm:
         executor = replace(executor, warm=True)
     if request.mode == "optimize":
-        return optimize(recipe, settings, request.sets, executor.open, listeners())
-    alone = [without_single_verdicts(listener) for listener in listeners()]
-    return run_recipe(recipe, settings, executor.open, alone)
+        stacks = partial(StackRun, sets=request.sets)
+        return run_recipe(recipe, settings, stacks, executor.open, listeners())
+    return run_recipe(recipe, settings, MatrixRun, executor.open, listeners())
 
 
 def plan_lines(request: TriageRequest) -> Iterator[str]:

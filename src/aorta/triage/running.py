@@ -1,47 +1,49 @@
-"""`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from
-flags.
+"""`run_recipe`: the one way from a recipe to an answer, whether the recipe came from a file or from
+flags, and in either mode; and the mode that makes a matrix.
 """
 
 import json
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from aorta.core.axis import Point
 from aorta.core.errors import UsageError
-from aorta.core.failure import Failure
 from aorta.core.names import slug
 from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd, TrialSpec
-from aorta.engine import events
-from aorta.engine.events import Event, Listener, TrialRecord
-from aorta.engine.judge import EveryTrial, SameJudge
-from aorta.engine.question import Budget, Keep, Question, of_independent_starts
+from aorta.engine.events import Event, Listener, Note, PointSettled, TrialRecord
+from aorta.engine.judge import EveryTrial, Judges, SameJudge
+from aorta.engine.question import Answer, Budget, Keep, Question, of_independent_starts
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
 from aorta.executors import Executor
 from aorta.scrub.secrets import safe_value
+from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
-from aorta.triage.cells import CellStats, aggregate_cell
+from aorta.triage.cells import aggregate_cell
 from aorta.triage.markdown import matrix_markdown
-from aorta.triage.matrix import SCHEMA, MatrixReport, doubts, matrix_rows
+from aorta.triage.matrix import MatrixReport, TriageReport, doubts, matrix_rows
 from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan
 from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
 from aorta.triage.statistics import Stopping
-from aorta.workloads.results import keep_trial, read_trial
+from aorta.workloads.results import TrialDocument, TrialLabel, keep_trial, read_trial
+from aorta.workloads.trial import WorkloadRequest
 
 VERB = "triage"
 RESOLVED_RECIPE = "recipe.resolved.yaml"
 SIDECARS = "sidecars"
 
 SnapshotFor = Callable[[PlannedCell], dict[str, object]]
+R = TypeVar("R", bound=TriageReport)
 
 
 @dataclass(frozen=True)
@@ -54,57 +56,92 @@ class RunSettings:
     run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
 
 
+class TriageRun(ABC, Generic[R]):
+    """The experiment of one mode on a plan: which trials it asks for, what each of them runs, and
+    what is said of them in the end.
+    """
+
+    search: Search
+    judges: Judges
+    markdown: Callable[[R], str]
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.plan.baseline.experiment.deciding
+
+    @abstractmethod
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec: ...
+
+    @abstractmethod
+    def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
+        """The cell of a trial, what ran, and where its record lies in the run directory."""
+
+    @abstractmethod
+    def settled(self, event: PointSettled) -> Note | None:
+        """What listeners hear of a point that is decided, in the words of this mode."""
+
+    @abstractmethod
+    def report(self, answer: Answer, run_dir: Path, created: str, warnings: Sequence[str]) -> R: ...
+
+    def rules(self, budget: Budget) -> dict[str, Any]:
+        """Of the question, besides what every mode asks."""
+        return {"budget": budget}
+
+
 def run_recipe(
     recipe: Recipe,
     settings: RunSettings,
+    mode: Callable[[Plan], TriageRun[R]],
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> MatrixReport:
-    """Run every cell and write the matrix; also when the run is stopped before its end."""
-    session = open_session(check_recipe(recipe), settings)
+) -> R:
+    """Every trial that the mode asks for, then its answer on disk; also of a run that is stopped
+    before its end.
+    """
+    checked = mode(check_recipe(recipe))
+    session = open_session(checked.plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
-        plan = build_plan(files.adopt(recipe))
-        snapshots, warnings = files.take_snapshots(plan, executor)
-        run = _MatrixRun(plan, files)
+        run = mode(build_plan(files.adopt(recipe)))
+        snapshots, warnings = files.take_snapshots(run.plan, executor)
         question = Question(
             search=run.search,
-            judges=SameJudge(EveryTrial(1)),
+            judges=run.judges,
             experiment=run,
-            fingerprint=plan.fingerprint,
-            # A trial that could not be told is another trial of its cell.
-            budget=replace(settings.budget, retries=0),
-            tolerant=True,
-            keep=_keeper(run, snapshots),
-            expected=known_failure(plan.baseline.experiment.oracle),
-            shows_it=lambda point: cell_of(point) == plan.baseline.name,
+            fingerprint=run.plan.fingerprint,
+            expected=known_failure(run.plan.baseline.experiment.oracle),
+            keep=_keeper(run, session.path, snapshots),
             warm=True,
+            **run.rules(settings.budget),
         )
-        answer = session.answer(question, executor, listeners)
-        resumed = answer.records[: answer.ending.resumed_trials]
-        counts = Counter(cell_of(record.point) for record in resumed)
-        run.expected = answer.expected
-        measured = {name: run.stats(name) for name in plan.names}
-        independent = {
-            name: of_independent_starts(
-                stats.tally, [r for r in answer.records if cell_of(r.point) == name]
-            )
-            for name, stats in measured.items()
-        }
-        rows = matrix_rows(plan, measured, independent, counts, run.search.told)
-        matrix = MatrixReport(
-            plan=plan,
-            rows=rows,
-            ending=answer.ending,
-            created=session.run.about()["created"],
-            run_dir=session.path,
-            warnings=[*doubts(plan, rows), *warnings],
-            failure=answer.expected,
-        )
-        write_json(session.path / "matrix.json", SCHEMA, matrix.content())
-        write_atomically(session.path / "matrix.md", matrix_markdown(matrix))
-        return matrix
+        answer = session.answer(question, executor, [_telling(run, each) for each in listeners])
+        report = run.report(answer, session.path, session.run.about()["created"], warnings)
+        write_json(session.path / f"{report.NAME}.json", report.SCHEMA, report.content())
+        write_atomically(report.page, run.markdown(report))
+        return report
+
+
+def _keeper(run: TriageRun[Any], run_dir: Path, snapshots: SnapshotFor) -> Keep:
+    def keep(record: TrialRecord, end: TrialEnd) -> None:
+        cell, request, label, path = run.place(record)
+        keep_trial(run_dir / path, label, request, record, end, env=snapshots(cell))
+        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
+            shutil.rmtree(run_dir / record.path, ignore_errors=True)
+
+    return keep
+
+
+def _telling(run: TriageRun[Any], listener: Listener) -> Listener:
+    def listen(event: Event) -> None:
+        told = run.settled(event) if isinstance(event, PointSettled) else event
+        if told is not None:
+            listener(told)
+
+    return listen
 
 
 def check_recipe(recipe: Recipe) -> Plan:
@@ -125,16 +162,6 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
     if place is not None:
         parent, name = place.parent, place.name
     return Session.fresh(parent, VERB, name=name, ticket=content.ticket, workload=content.workload)
-
-
-def without_single_verdicts(listener: Listener) -> Listener:
-    """In a matrix every trial decides its own point; saying so would repeat its outcome."""
-
-    def listen(event: Event) -> None:
-        if not isinstance(event, events.PointSettled):
-            listener(event)
-
-    return listen
 
 
 # -- the files of a run directory around its trials
@@ -225,40 +252,66 @@ def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, obj
 # -- the experiment of a matrix
 
 
-class _MatrixRun:
-    """The experiment of a matrix: a point names a cell, and the cell knows what it runs."""
+class MatrixRun(TriageRun[MatrixReport]):
+    """A point names a cell, and the cell knows what it runs."""
 
-    def __init__(self, plan: Plan, files: RunFiles) -> None:
-        self.plan = plan
-        self.files = files
-        self.expected: Failure | None = None
-        self.search = Interleaved(
+    markdown = staticmethod(matrix_markdown)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.judges = SameJudge(EveryTrial(1))
+        self.search = self.cells = Interleaved(
             plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open
         )
 
-    @property
-    def oracle(self) -> Deciding:
-        return self.plan.baseline.experiment.deciding
+    def rules(self, budget: Budget) -> dict[str, Any]:
+        """A trial that could not be told is another trial of its cell."""
+        return {
+            "budget": replace(budget, retries=0),
+            "tolerant": True,
+            "shows_it": lambda point: cell_of(point) == self.plan.baseline.name,
+        }
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         experiment = self.plan.by_name[cell_of(point)].experiment
         return experiment.trial(Point.of({}), point.replica + index, trial_dir)
 
-    def stats(self, name: str) -> CellStats:
-        """What is known of a cell, read from the records of the trials that were used."""
-        cell = self.plan.by_name[name]
-        numbers = sorted(self.search.told(name))
-        documents = (read_trial(self.files.path / cell.trial_file(number)) for number in numbers)
-        return aggregate_cell(documents, cell.request.steps, expected=self.expected)
+    def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
+        cell, number = self.plan.by_name[cell_of(record.point)], record.point.replica
+        return cell, cell.request, cell.label(number), cell.trial_file(number)
 
+    def settled(self, event: PointSettled) -> None:
+        """Every trial decides its own point; saying so would repeat its outcome."""
 
-def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
-    def keep(record: TrialRecord, end: TrialEnd) -> None:
-        cell = run.plan.by_name[cell_of(record.point)]
-        label = cell.label(record.point.replica)
-        path = run.files.path / cell.trial_file(record.point.replica)
-        keep_trial(path, label, cell.request, record, end, env=snapshots(cell))
-        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
-            shutil.rmtree(run.files.path / record.path, ignore_errors=True)
+    def report(
+        self, answer: Answer, run_dir: Path, created: str, warnings: Sequence[str]
+    ) -> MatrixReport:
+        resumed = answer.records[: answer.ending.resumed_trials]
+        measured = {
+            cell.name: aggregate_cell(
+                self._documents(cell, run_dir), cell.request.steps, expected=answer.expected
+            )
+            for cell in self.plan.cells
+        }
+        independent = {
+            name: of_independent_starts(
+                stats.tally, [r for r in answer.records if cell_of(r.point) == name]
+            )
+            for name, stats in measured.items()
+        }
+        counts = Counter(cell_of(record.point) for record in resumed)
+        rows = matrix_rows(self.plan, measured, independent, counts, self.cells.told)
+        return MatrixReport(
+            plan=self.plan,
+            rows=rows,
+            ending=answer.ending,
+            created=created,
+            run_dir=run_dir,
+            warnings=[*doubts(self.plan, rows), *warnings],
+            failure=answer.expected,
+        )
 
-    return keep
+    def _documents(self, cell: PlannedCell, run_dir: Path) -> Iterator[TrialDocument]:
+        """The records of the trials of a cell that were used."""
+        for number in sorted(self.cells.told(cell.name)):
+            yield read_trial(run_dir / cell.trial_file(number))

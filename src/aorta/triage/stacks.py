@@ -3,21 +3,18 @@ and what was found: optimize.json and optimize.md.
 """
 
 import math
-import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, as_indexes
 from aorta.core.durations import show_duration
-from aorta.core.errors import Exit, SpecError
-from aorta.core.failure import Failure, failure_to_json
+from aorta.core.errors import SpecError
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
-from aorta.engine.events import Ending, Reason
+from aorta.engine.events import Reason
 from aorta.engine.judge import (
     Calibration,
     HitCount,
@@ -34,30 +31,24 @@ from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS, Cure, CureSearch
 from aorta.triage.cells import CellStats
 from aorta.triage.markdown import different_lines, in_sections
-from aorta.triage.plan import Plan, PlannedCell
-from aorta.triage.recipe import SCHEMA_VERSION
+from aorta.triage.matrix import TriageReport
+from aorta.triage.plan import Plan
 
-SCHEMA = "aorta.optimize/1"
 _LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
-class StackPlan:
-    """The original, and the mitigations to stack on it; `left_out` says why others not."""
+class StackPlan(Plan):
+    """With the mitigations to stack on the baseline; `left_out` says why others not."""
 
-    plan: Plan
     candidates: tuple[Mitigation, ...]
     left_out: Mapping[str, str]
     sets: int  # so many minimal ones are looked for
 
     @property
-    def original(self) -> PlannedCell:
-        return self.plan.baseline
-
-    @property
     def fingerprint(self) -> Mapping[str, object]:
         chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
-        return {**self.plan.fingerprint, "candidates": chosen, "sets": self.sets}
+        return {**super().fingerprint, "candidates": chosen, "sets": self.sets}
 
     def stack(self, point: Point) -> tuple[Mitigation, ...]:
         return tuple(self.candidates[index] for index in as_indexes(point[AXIS]))
@@ -78,7 +69,7 @@ def describe_stacks(plan: StackPlan) -> Iterator[str]:
         yield f"  {entry.name}: {shown_env(entry.env)}"
     for name, reason in plan.left_out.items():
         yield f"  left out {name}: {reason}"
-    yield f"at most {plan.original.trials} trials a stack"
+    yield f"at most {plan.baseline.trials} trials a stack"
 
 
 def stack_plan(plan: Plan, sets: int = 1) -> StackPlan:
@@ -97,7 +88,7 @@ def stack_plan(plan: Plan, sets: int = 1) -> StackPlan:
     if not chosen:
         said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
-    return StackPlan(plan, tuple(chosen), left_out, sets)
+    return StackPlan(plan.recipe, plan.cells, plan.baseline, tuple(chosen), left_out, sets)
 
 
 def _named(plan: Plan) -> list[Mitigation]:
@@ -111,9 +102,7 @@ def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> 
     for name, value in entry.env.items():
         if name in owner and owner[name].env[name] != value:
             return f"sets {name} otherwise than {owner[name].name}"
-    environment = plan.baseline.environment
-    inherited: Mapping[str, str] = {} if environment.isolated else os.environ
-    return why_inert(entry, platform_here(), {**inherited, **plan.baseline.env})
+    return why_inert(entry, platform_here(), plan.baseline.variables)
 
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
@@ -231,21 +220,17 @@ class Stack:
         }
 
 
-@dataclass(frozen=True)
-class StackReport:
-    """The smallest stacks of a run, smallest first and the cheapest in step time among equals, and
-    where the run lies.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StackReport(TriageReport):
+    """The smallest stacks of a run, smallest first and the cheapest in step time among equals."""
+
+    NAME = "optimize"
+    SCHEMA = "aorta.optimize/1"
 
     plan: StackPlan
     search: CureSearch
-    ending: Ending
-    created: str
-    run_dir: Path
     stacks: Sequence[Stack]
-    warnings: Sequence[str] = ()
     failed_differently: Sequence[str] = ()
-    failure: Failure | None = None  # the original's
 
     @property
     def original(self) -> Tally:
@@ -269,14 +254,7 @@ class StackReport:
         return "found" if self.stacks else "not_found"
 
     @property
-    def exit_code(self) -> Exit:
-        if self.ending.reason is not Reason.DONE:
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.no_answer else Exit.OK
-
-    @property
     def no_answer(self) -> str | None:
-        """Why a run that went to its end has no answer."""
         if self.status == "did_not_reproduce":
             return "the failure did not show without mitigations: there is nothing to mend"
         if self.status != "not_found":
@@ -304,19 +282,11 @@ class StackReport:
                 chosen |= entry.env
         return [f"export {name}={shlex.quote(chosen[name])}" for name in sorted(chosen)]
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self.content(), "run_dir": str(self.run_dir)}
-
-    def content(self) -> dict[str, Any]:
-        """Of optimize.json, which may be moved."""
-        content, search = self.plan.plan.recipe.content, self.search
+    def answer(self) -> dict[str, Any]:
+        search = self.search
         return {
-            "schema_version": SCHEMA_VERSION,
             "status": self.status,
-            "workload": content.workload,
-            "ticket": content.ticket,
-            "environment": self.plan.original.environment.name,
-            "run_timestamp": self.created,
+            "environment": self.plan.baseline.environment.name,
             "original": rate_to_json(self.original.reproduced, self.original.evidence),
             "candidates": self.candidates,
             "left_out": dict(self.plan.left_out),
@@ -331,11 +301,7 @@ class StackReport:
             "why": self.no_answer,
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
-            "warm": self.ending.warm_to_json(),
             "stacks_judged": len(search.verdicts),
-            "warnings": list(self.warnings),
-            "signature": self.failure.text if self.failure else None,
-            "failure": failure_to_json(self.failure),
             "failed_differently": list(self.failed_differently),
         }
 
@@ -387,7 +353,7 @@ def _counts(verdict: Verdict) -> dict[str, int]:
 
 def optimize_markdown(found: StackReport) -> str:
     """optimize.md: what a person pastes into a ticket."""
-    content, ending = found.plan.plan.recipe.content, found.ending
+    content, ending = found.plan.recipe.content, found.ending
     header = [
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Without mitigations: {found.original.reproduced} of {found.original.evidence} failed",

@@ -518,8 +518,10 @@ def _silent(facts: Facts) -> FoundCause:
         ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
     )
     failure_class, certainty = first.meaning
-    words = first.words
-    return FoundCause(failure_class, certainty, "ended from outside", words, first.rank)
+    if first.ended_by_launcher:  # for a reason that none of these ranks knows
+        words = "its launcher ended every rank that is known of"
+        return FoundCause(failure_class, certainty, "ended from outside", words, None)
+    return FoundCause(failure_class, certainty, "ended from outside", first.words, first.rank)
 
 
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:

@@ -377,7 +377,9 @@ def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     """
     followers = {e.rank for e in facts.reading.events if e.role in _FOLLOWS and e.rank is not None}
     everybody = set(range(max([*guilty, *facts.ranks]) + 1))
-    unheard = set() if facts.heard is None else everybody - facts.heard - beside
+    unheard = set() if facts.heard is None else everybody - facts.heard
+    unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
+    unheard -= beside
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
     return followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
 
