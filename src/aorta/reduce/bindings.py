@@ -205,9 +205,8 @@ def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisB
 
 def _plain(spec: EnvAxis | WorldSizeAxis) -> AxisBinding:
     """Numbers and choices: the value is the variable's text."""
-    return AxisBinding(
-        spec.axis(), lambda value: dict.fromkeys(spec.variables, str(as_single(value)))
-    )
+    names = spec.variables
+    return AxisBinding(spec.axis(), lambda value: dict.fromkeys(names, str(as_single(value))))
 
 
 def _window_texts(spec: WindowAxis, value: Value) -> dict[str, str]:
