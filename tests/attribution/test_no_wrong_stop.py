@@ -251,6 +251,23 @@ def test_a_lost_node_stays_named_though_a_survivor_prints_one_more_step() -> Non
     assert (finding.failure_class, finding.root.node) == ("hardware_fault", "h2")
 
 
+CANCELLED = (
+    "slurmstepd: error: *** STEP 4412.0 ON h1 CANCELLED AT 2026-11-18T03:10:11 DUE TO NODE FAILURE,"
+    " SEE SLURMCTLD LOG FOR DETAILS ***\n"
+)
+
+
+@pytest.mark.parametrize("before", ["", CANCELLED])
+def test_the_node_that_failed_is_named_and_not_a_task_that_was_killed_for_it(before: str) -> None:
+    text = "".join(f"{rank}: iteration {n} | loss 1.1\n" for n in (10, 11) for rank in (0, 1))
+    text += f"{before}srun: error: Node failure on h2\n"
+    text += "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    text += "srun: error: h1: task 0: Killed\n"
+    finding = attribute(Evidence(tails=(LogTail(text),))).finding
+    assert finding.failure_class == "hardware_fault"
+    assert (finding.root.node, finding.root.rank) == ("h2", None)
+
+
 @pytest.mark.parametrize("line", ["", "srun: error: h2: task 1: "])
 def test_an_exit_code_of_1_alone_tells_no_class(line: str) -> None:
     finding = attribute(Evidence(tails=(LogTail(f"{line}Exited with exit code 1\n"),))).finding

@@ -54,13 +54,20 @@ class Facts:
     progress: Progress
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
-    nodes: dict[int, str]
+    nodes: dict[int, str]  # of the ranks, as the launcher says
     heard: frozenset[int] | None = None  # ranks whose output is known; None: they share a log
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
     world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
+
+    @property
+    def places(self) -> dict[int, str]:
+        """Where ranks ran, by the launcher and by what was written of their ends: not of all of
+        them, so a node that is missing may still be one of this job.
+        """
+        return {end.rank: end.node for end in self.failures if end.node} | self.nodes
 
 
 def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:

@@ -394,11 +394,13 @@ def _from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     ]
     if not events:
         return None
-    event = min(events, key=lambda event: event.time if event.time is not None else 0.0)
-    there = [rank for rank, where in facts.nodes.items() if where == event.node]
+    event = min(events, key=lambda event: (event.time or 0.0, event.node is None))
+    places = facts.places
+    there = [rank for rank, where in places.items() if where == event.node]
     victim = there[0] if event.rank is None and len(there) == 1 else event.rank
     if victim is None and own is not None and event.failure_class not in BY_SCHEDULER:
-        victim = own.rank
+        elsewhere = own.rank in places and event.node not in {None, places[own.rank]}
+        victim = None if elsewhere else own.rank
     return replace(of_events([event], victim), node=event.node)
 
 
@@ -547,5 +549,4 @@ def with_told_ends(facts: Facts) -> Facts:
     for told in facts.reading.ends:
         known = ends.get(told.rank)
         ends[told.rank] = told if known is None else known.completed_by(told)
-    nodes = {end.rank: end.node for end in ends.values() if end.node}
-    return replace(facts, failures=tuple(ends.values()), nodes=nodes | facts.nodes)
+    return replace(facts, failures=tuple(ends.values()))

@@ -218,7 +218,7 @@ def _root(cause: FoundCause, facts: Facts) -> Root:
     if cause.rank is None:
         end = _first_to_fail(cause, facts)
     rank = cause.rank if end is None else end.rank
-    node = cause.node or (facts.nodes.get(rank) if rank is not None else None)
+    node = cause.node or (facts.places.get(rank) if rank is not None else None)
     if end is None:
         return Root(rank, node, cause.device)
     return Root(rank, node or end.node, cause.device or end.device)
@@ -351,10 +351,11 @@ def _alone(
     past = _came_past(guilty, beside, facts)
     known = {failure.rank for failure in facts.failures} | set(facts.ranks) | guilty
     others = set(range(max(known) + 1)) - guilty - beside
-    places = {facts.nodes[rank] for rank in guilty if rank in facts.nodes}
-    elsewhere = {facts.nodes[rank] for rank in past if rank in facts.nodes} - places
+    nodes = facts.places
+    places = {nodes[rank] for rank in guilty if rank in nodes}
+    elsewhere = {nodes[rank] for rank in past if rank in nodes} - places
     one_node = len(places) == 1 and bool(elsewhere)
-    of_nodes = len(set(facts.nodes.values())) if one_node else None
+    of_nodes = len(set(nodes.values())) if one_node else None
     return of_nodes, len(guilty | others) if others and others <= past else None
 
 
@@ -392,7 +393,7 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
 
     def place(rank: int) -> str | None:
         agent = ended[rank].agent if rank in ended else None
-        return agent or facts.nodes.get(rank)
+        return agent or facts.places.get(rank)
 
     places = {place(rank) for rank in guilty}
     times = (ended[rank].time for rank in guilty if rank in ended)
