@@ -264,4 +264,4 @@ def test_the_end_is_a_short_table_with_the_next_command(tmp_path: Path) -> None:
     assert lines[2].split()[:3] == ["N", "5000", "137"]
     assert "confirmed 2/2" in done.stdout
     assert lines[-1].startswith("next       aorta triage run --recipe out/")
-    assert "N=5000: reproduces" in done.stderr
+    assert "the original: reproduces" in done.stderr

@@ -50,7 +50,6 @@ _PATIENCE = 0.75  # of the budget, for a first run
 _OPENED = "opened.json"
 _TAIL = 32_768
 _SURE_OF_A_MISTAKE = 0.7
-_BARE_EXIT = re.compile(r"exited with code \d+$")
 _A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
 _MISTAKES = frozenset(
     {
@@ -337,12 +336,12 @@ def _last_words(end: TrialEnd, raised: Raised) -> str:
 
 def _by_its_exception(said: dict[str, Any], failure: Failure) -> dict[str, Any]:
     """The class by the exception's type, where its words allow no more than a guess; without one,
-    the words of the failure where the guess has none.
+    the words of the failure, without what varies in them.
     """
     guessed, causes = said["class"], [cause for cause in failure.causes if not cause.wraps]
     if not causes:
-        wordless = _BARE_EXIT.search(str(said["summary"])) and failure.headline
-        return {**said, "summary": f"{guessed}: {failure.headline}"} if wordless else said
+        words = failure.headline
+        return {**said, "summary": f"{guessed}: {words}"} if words else said
     is_assertion = causes[0].first.type.endswith("AssertionError")
     kind = FailureClass.ASSERTION if is_assertion else FailureClass.USER_EXCEPTION
     summary = str(said["summary"]).replace(f"{guessed}: ", f"{kind.value}: ", 1)
