@@ -148,13 +148,6 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
         for words in report.ending.warm_words:
             click.echo(words)
         click.echo(f"results: {report.run_dir}")
-    sidecars = report.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
-    if sidecars:
-        files = " ".join(f"--mitigations-file sidecars/{path.name}" for path in sidecars)
-        rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
-        (say if as_json else click.echo)(
-            f"to rerun: cd {shlex.quote(str(report.run_dir))} && {rerun}"
-        )
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:

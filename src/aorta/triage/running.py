@@ -27,6 +27,7 @@ from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
 from aorta.executors import Executor
+from aorta.registry.sidecars import RESOLVED_RECIPE, SIDECARS
 from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
@@ -38,8 +39,6 @@ from aorta.triage.statistics import Stopping
 from aorta.workloads.results import keep_trial, read_trial
 
 VERB = "triage"
-RESOLVED_RECIPE = "recipe.resolved.yaml"
-SIDECARS = "sidecars"
 
 SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 
