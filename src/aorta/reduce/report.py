@@ -102,8 +102,8 @@ class ReduceReport:
         if self.ending.reason is not Reason.DONE:
             return self.ending.detail
         if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
-            said, last = self.reduction.why, self.records[-1].why
-            return said if last in said else f"{said}; the last trial: {last}"
+            why, last = self.reduction.why, self.records[-1].why
+            return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.is_broken
         said = [self.reduction.why, BROKEN if broken else "", self.hint]
         return "; ".join(filter(None, said))
