@@ -37,7 +37,36 @@ def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) ->
     done = reduce_spec(spec)
     assert done.exit_code == 3
     assert done.json()["status"] == "did_not_reproduce"
-    assert "command not found" in done.json()["why"]
+    assert done.json()["why"].count("command not found") == 1
+    (listed,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
+    assert listed["answer"].startswith("The original could not be tried")
+
+
+def test_stopped_before_the_copy_that_ships_was_tried_it_is_not_called_reduced(
+    tmp_path: Path,
+) -> None:
+    elsewhere = f'[ "$PWD" = {tmp_path} ] || {{ touch {tmp_path}/copy; sleep 600; }}; '
+    spec = write_spec(tmp_path, elsewhere + '[ "$N" -ge 5 ] && echo BOOM', [numeric("N", 9, 1)])
+    process = start_aorta(
+        "reduce", "--spec", spec, "--output", tmp_path / "out", "--json", "-q", cwd=tmp_path
+    )
+    wait_until((tmp_path / "copy").exists, "a trial of what ships")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=patience())
+    report = json.loads(said)
+    assert (process.returncode, report["status"]) == (130, "partial")
+    assert (report["search"], finals(report)) == ("reduced", {"N": 5})
+
+
+def test_rows_that_fail_alone_and_not_with_others_may_fail_of_another_cause(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "f.txt").write_text("".join(f"{row}\n" for row in range(200)))
+    both_or_one = '{ grep -qx 41 "$F" && grep -qx 173 "$F"; } || [ $(wc -l < "$F") = 1 ]'
+    axis = {"name": "F", "kind": "file_subset", "initial": "f.txt"}
+    spec = write_spec(tmp_path, f"if {both_or_one}; then echo BOOM; fi", [axis])
+    done = aorta("reduce", "--spec", spec, "--output", "out", "-q", cwd=tmp_path)
+    assert "more of it did not fail, so the cause may be another" in done.stdout
 
 
 def test_nothing_smaller_fails_is_a_bundle_marked_not_reduced(tmp_path: Path) -> None:

@@ -336,6 +336,53 @@ def test_a_secret_variable_is_asked_for_instead_of_written_down(tmp_path: Path) 
     assert "set HF_TOKEN" in refused.stderr
 
 
+def test_mitigations_of_a_file_travel_with_the_recipe_and_the_spec_that_name_them(
+    tmp_path: Path,
+) -> None:
+    key = "k3y-" + "q7Zk" * 8
+    mine = {
+        "version": 1,
+        "mitigations": {
+            "mine": {"MINE": "1", "MY_API_KEY": key},
+            "unused": {"OTHER_TOKEN": "t0k-" + "x8Wm" * 8},
+        },
+    }
+    (tmp_path / "site.json").write_text(json.dumps(mine))
+    fails = '[ -n "$MINE" ] && [ "$N" -ge 5 ] && echo BOOM'
+    spec = write_spec(tmp_path, fails, [numeric("N", 9, 1)], mitigations=["mine"])
+    report = reduce_spec(spec, "--mitigations-file", tmp_path / "site.json").json()
+    assert report["status"] == "reduced", report
+    run_dir = run_dir_of(report, tmp_path)
+    kept = [path.read_bytes() for path in run_dir.rglob("*") if path.is_file()]
+    assert not [text for text in kept if b"q7Zk" in text or b"x8Wm" in text]
+    (tmp_path / "site.json").unlink()
+
+    (command, *_) = report["next"]
+    known = {"MY_API_KEY": key}
+    triaged = aorta(*command.split()[1:], "--json", "-q", cwd=tmp_path, env=known)
+    assert triaged.exit_code == 0, triaged.stderr
+    baseline = next(cell for cell in triaged.json()["cells"] if cell["name"] == "baseline")
+    assert (baseline["mitigations"], baseline["failure_rate"]) == (["mine"], 1.0)
+
+    packed = aorta("bundle", run_dir, "--output", "ship", "--json", cwd=tmp_path, env=known)
+    assert packed.json()["checked"]["reproduced"] == 1, packed.stdout
+    unpacked = aorta("bundle", "unpack", packed.json()["path"], "there", "--json", cwd=tmp_path)
+    (command,) = unpacked.json()["next"]
+    assert aorta(*command.split()[1:], "--dry-run", cwd=tmp_path).exit_code == 0
+    shipped = Path(unpacked.json()["directory"]) / "shrunken" / "aorta.yaml"
+    again = aorta("reduce", "--spec", shipped, "--dry-run", "-q", "--json", cwd=tmp_path, env=known)
+    assert again.json()["original"]["reproduced"], again.stdout
+
+
+def test_what_is_wrong_in_a_mitigations_file_is_said_of_that_file(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, "echo BOOM", [numeric("N", 6, 4)], mitigations=["mine"])
+    bad = tmp_path / "site.json"
+    bad.write_text('{"mitigations": {"mine": {"MINE": "1"}}}')
+    refused = reduce_spec(spec, "--mitigations-file", bad)
+    assert refused.exit_code == 2
+    assert refused.json()["error"]["where"] == f"{bad}: version"
+
+
 def test_files_that_do_not_parse_are_bytes_and_may_be_the_answer(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()

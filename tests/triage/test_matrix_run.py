@@ -243,12 +243,13 @@ def test_sidecars_are_copied_and_the_copies_are_what_runs_again(tmp_path: Path) 
         "triage", "run", "--recipe", path, "--mitigations-file", sidecar, "-q", cwd=tmp_path
     )
     assert done.exit_code == 0, done.stderr
-    hint = next(line for line in done.stdout.splitlines() if line.startswith("to rerun: "))
-    folder, _, command = hint.removeprefix("to rerun: cd ").partition(" && ")
-    run_dir = tmp_path / folder
+    results = next(line for line in done.stdout.splitlines() if line.startswith("results: "))
+    run_dir = tmp_path / results.removeprefix("results: ")
     assert (run_dir / "sidecars/more.json").read_bytes() == sidecar.read_bytes()
     sidecar.write_text("changed since")
-    again = aorta(*command.split()[1:], "--json", "-q", cwd=run_dir)
+    again = aorta(
+        "triage", "run", "--recipe", run_dir / "recipe.resolved.yaml", "--json", "-q", cwd=tmp_path
+    )
     assert again.exit_code == 0, again.stderr
     assert by_name(again.json())["mine"]["resolved_env_vars"] == {"FIXED": "1"}
 

@@ -31,6 +31,7 @@ from aorta.executors.evidence import json_object
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
+from aorta.registry.sidecars import sidecars_beside
 from aorta.scrub.known import split_patterns
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
@@ -167,7 +168,7 @@ def _experiment(
         WorkloadRequest(
             workload=document["workload"],
             config=document.get("workload_config", {}),
-            environment=get_environment(name, ()),
+            environment=get_environment(name, sidecars_beside(recipe)),
             extra_env=[dict(variables)],
             timeout=timeout,
             base=recipe.parent,

@@ -136,7 +136,6 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage.matrix import MatrixReport
 
     if as_json:
         print_json(report.SCHEMA, report.to_json())
@@ -145,13 +144,6 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
         for words in report.ending.warm_words:
             click.echo(words)
         click.echo(f"results: {report.run_dir}")
-    sidecars = report.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
-    if sidecars:
-        files = " ".join(f"--mitigations-file sidecars/{path.name}" for path in sidecars)
-        rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
-        (say if as_json else click.echo)(
-            f"to rerun: cd {shlex.quote(str(report.run_dir))} && {rerun}"
-        )
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:

@@ -4,8 +4,9 @@ here.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Axis, Point, Purpose
@@ -21,6 +22,7 @@ from aorta.reduce.files import secret_variables
 from aorta.reduce.launcher import argv_of, is_launched
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
+from aorta.registry.sidecars import definitions_of, sidecars_beside
 from aorta.registry.workloads import check_workload
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
@@ -73,6 +75,8 @@ class ReducePlan:
     scrub: tuple[str, ...] = ()
     ticket: str | None = None
     seen: HitCount = NOTHING
+    # what sidecar files say of the mitigations and the environment, as such a file
+    definitions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -138,6 +142,10 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         raise SpecError(
             "there is nothing to shrink; expected at least one axis", where=f"{spec.file}: axes"
         )
+    layers = overrides.layers
+    if not layers.mitigations_files:
+        layers = replace(layers, mitigations_files=sidecars_beside(Path(spec.file)))
+        overrides = replace(overrides, layers=layers)
     request = _request(spec, overrides)
     base = workload_experiment(request)
     plan = ReducePlan(
@@ -152,6 +160,11 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
         ticket=content.ticket or overrides.ticket,
         seen=overrides.seen,
+        definitions=definitions_of(
+            layers.mitigations_files,
+            [name for name, _ in request.mitigations],
+            request.environment.name,
+        ),
     )
     with _wrong_at("--scrub" if overrides.scrub else f"{spec.file}: scrub"):
         plan.scrubber()
@@ -202,8 +215,8 @@ def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
 
 @contextmanager
 def _wrong_at(where: str) -> Iterator[None]:
-    """Whatever is wrong in here is said of this place."""
+    """Whatever is wrong in here is said of this place, unless it names its own."""
     try:
         yield
     except AortaError as wrong:
-        raise SpecError(wrong.message, where=where) from None
+        raise SpecError(wrong.message, where=wrong.where or where) from None

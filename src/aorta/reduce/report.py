@@ -78,8 +78,10 @@ class ReduceReport:
 
     @property
     def status(self) -> str:
-        if self.ending.reason is not Reason.DONE and self.reduction.status is Status.RUNNING:
-            return PARTIAL
+        if self.ending.reason is not Reason.DONE:
+            untried = self.reduction.status is Status.REDUCED and not self.shipped.tally.trials
+            if untried or self.reduction.status is Status.RUNNING:
+                return PARTIAL
         if self.reduction.status is Status.REDUCED and self.shipped.is_broken:
             return PARTIAL  # smaller, and of no use to anybody
         return _STATUSES.get(self.reduction.status, PARTIAL)
@@ -100,7 +102,8 @@ class ReduceReport:
         if self.ending.reason is not Reason.DONE:
             return self.ending.detail
         if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
-            return f"{self.reduction.why}; the last trial: {self.records[-1].why}"
+            why, last = self.reduction.why, self.records[-1].why
+            return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.is_broken
         said = [self.reduction.why, BROKEN if broken else "", self.hint]
         return "; ".join(filter(None, said))
@@ -273,7 +276,9 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
         notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
-    if row["monotone"] is False:
+    if row["monotone"] is False and "final_items" in row:
+        notes.append("not monotone: more of it did not fail, so the cause may be another")
+    elif row["monotone"] is False:
         notes.append("not monotone: a local minimum" if row["local_minimum"] else "not monotone")
     if row.get("beside"):
         notes.append(f"beside it: {', '.join(row['beside'])}")

@@ -38,16 +38,18 @@ from aorta.reduce.files import (
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.launcher import argv_of, python_of, words_of
 from aorta.reduce.plan import ReducePlan
+from aorta.registry.sidecars import RESOLVED_RECIPE as RECIPE
+from aorta.registry.sidecars import SIDECARS
 from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.trial import STEPS, describe_environment
 
-SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
+SCRIPT, SPEC, ENV = "run_repro.sh", "aorta.yaml", "env.json"
 ORDER, REQUIREMENTS = "order.json", "requirements.txt"
 WORKLOAD = "workload"
 _OURS = "aorta."
-_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD)
+_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD, SIDECARS)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ class Reproducer:
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
         recipe = dump_yaml(recipe_document(self.plan, SCRIPT, self.failure, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
+        if self.plan.definitions:
+            secret = secret_variables(dict(self.plan.base.env))  # the script asks for these
+            definitions = dump_yaml(_without(self.plan.definitions, secret))
+            (folder / SIDECARS).mkdir(exist_ok=True)
+            (folder / SIDECARS / "used.yaml").write_text(definitions, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:
         """A name may be private too; the script uses the name that ships."""
@@ -368,6 +375,13 @@ _RUN_REGISTERED = [
     f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
 ]
 _RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"
+
+
+def _without(document: Any, keys: Collection[str]) -> Any:
+    """The document without these keys, at any depth."""
+    if not isinstance(document, Mapping):
+        return document
+    return {key: _without(value, keys) for key, value in document.items() if key not in keys}
 
 
 def _is_empty_folder(path: Path) -> bool:

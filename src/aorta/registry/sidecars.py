@@ -4,9 +4,10 @@
 "image"}}}` Plugins give theirs in the same shapes. Errors name keys, never values.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import check_variable
@@ -105,6 +106,8 @@ def _texts_from(shape: object, where: str) -> tuple[str, ...]:
 
 
 VERSION = 1
+# What a run was resolved from, in its directory: the recipe, and the files that define its names.
+RESOLVED_RECIPE, SIDECARS = "recipe.resolved.yaml", "sidecars"
 _SECTIONS = ("mitigations", "environments")
 
 
@@ -130,6 +133,26 @@ def read_sidecars(paths: Sequence[Path]) -> tuple[Sidecar, ...]:
                 f"has the same file name as {first}; rename one of them", where=str(path)
             )
     return tuple(_read(path) for path in chosen)
+
+
+def sidecars_beside(file: Path) -> tuple[Path, ...]:
+    """The sidecars that a run left beside this recipe or spec of its own; none beside another."""
+    if not (file.parent / RESOLVED_RECIPE).is_file():
+        return ()
+    return tuple(sorted((file.parent / SIDECARS).glob("*")))
+
+
+def definitions_of(
+    paths: Sequence[Path], mitigations: Collection[str], environment: str
+) -> dict[str, Any]:
+    """A sidecar of those of these names that the files define; empty where they define none."""
+    used = {"mitigations": mitigations, "environments": (environment,)}
+    found: dict[str, dict[str, object]] = {}
+    for sidecar in read_sidecars(paths):
+        for section, shapes in sidecar.sections.items():
+            for name in shapes.keys() & set(used[section]):
+                found.setdefault(section, {})[name] = shapes[name]
+    return {"version": VERSION, **found} if found else {}
 
 
 def gathered(

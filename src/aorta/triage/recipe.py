@@ -24,6 +24,7 @@ from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, environment_catalogue, stack_mitigations
 from aorta.registry.mitigation import Mitigation
 from aorta.registry.mitigations import mitigation_catalogue
+from aorta.registry.sidecars import sidecars_beside
 from aorta.workloads.base import COMMAND, RESERVED_PREFIX
 
 SCHEMA_VERSION = 1
@@ -215,7 +216,8 @@ def load_recipe(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """The recipe in a YAML or JSON file; `defaults` fill in what it does not say."""
+    """The recipe in a YAML or JSON file; `defaults` fill in what it does not say. Without sidecars
+    it takes those that the run which wrote it left beside it."""
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
     if isinstance(document, dict):
         document = {**(defaults or {}), **document}
@@ -224,7 +226,7 @@ def load_recipe(
         content,
         source=path,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        sidecars=unique_files(sidecar_files),
+        sidecars=unique_files(sidecar_files) or sidecars_beside(path),
         base=path.resolve().parent,
     )
     check_names(recipe)

@@ -21,6 +21,7 @@ from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
+from aorta.registry.sidecars import RESOLVED_RECIPE
 from aorta.triage.matrix import MatrixReport
 from aorta.triage.optimize import StackRun
 from aorta.triage.plan import describe_plan
@@ -35,8 +36,6 @@ from aorta.triage.recipe import (
     unique_files,
 )
 from aorta.triage.running import (
-    RESOLVED_RECIPE,
-    SIDECARS,
     MatrixRun,
     RunSettings,
     check_recipe,
@@ -201,8 +200,7 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
 
 def from_run_dir(run_dir: Path) -> Recipe:
     """The recipe that a run directory holds, with its own copies of the sidecars."""
-    sidecars = sorted((run_dir / SIDECARS).glob("*"))
-    return load_recipe(run_dir / RESOLVED_RECIPE, sidecars)
+    return load_recipe(run_dir / RESOLVED_RECIPE)
 
 
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:

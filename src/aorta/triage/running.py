@@ -26,6 +26,7 @@ from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
 from aorta.executors import Executor
+from aorta.registry.sidecars import RESOLVED_RECIPE, SIDECARS
 from aorta.scrub.secrets import safe_value
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
@@ -39,8 +40,6 @@ from aorta.workloads.results import TrialDocument, TrialLabel, keep_trial, read_
 from aorta.workloads.trial import WorkloadRequest
 
 VERB = "triage"
-RESOLVED_RECIPE = "recipe.resolved.yaml"
-SIDECARS = "sidecars"
 
 SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 R = TypeVar("R", bound=TriageReport)

@@ -190,6 +190,8 @@ def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> He
         return Headline(sentence, Tone.UNSURE, why)
     if status == "did_not_reproduce":
         original = result.section("original")
+        if not original.count("of"):
+            return Headline("The original could not be tried", Tone.UNSURE, why)
         seen = rate(original.count("reproduced"), original.count("of"))
         return Headline(f"The original did not fail: {seen}", Tone.UNSURE, why)
     search = result.text("search")

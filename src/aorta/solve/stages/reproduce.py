@@ -3,7 +3,6 @@ from then on.
 """
 
 import json
-import re
 import statistics
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
