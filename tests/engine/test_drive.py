@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose, number, subset
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec, Verdict
+from aorta.core.trial import Environment, RuntimeKind, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason, TrialRecord, failed_differently
@@ -161,6 +161,25 @@ def test_a_point_that_only_errs_ends_as_could_not_tell(tmp_path: Path) -> None:
     assert verdict.reproduces is None
     assert verdict.tally.error == ending.trials == 3
     assert "its node is gone" in verdict.why
+
+
+def test_trials_that_one_loss_takes_together_are_tried_again_and_count_as_one_error(
+    tmp_path: Path,
+) -> None:
+    point, executor = Point.of({"N": 1}), SimulatedExecutor(lambda _: LOST, slots=4)
+    executor.answer = lambda trial: LOST if trial.id in executor.started[:4] else 1
+    search = EveryPoint([point])
+    drive(search, executor, tmp_path, EveryTrial(4))
+    assert search.verdicts[point].tally == Tally(reproduced=4, error=1)
+    assert len(executor.started) == 8
+
+
+def test_a_point_whose_trials_are_always_lost_is_given_up_side_by_side_too(tmp_path: Path) -> None:
+    point, executor = Point.of({"N": 1}), SimulatedExecutor(lambda _: LOST, slots=4)
+    search = EveryPoint([point])
+    drive(search, executor, tmp_path, EveryTrial(4), Budget(retries=2))
+    assert search.verdicts[point].reproduces is None
+    assert search.verdicts[point].tally.error == 3
 
 
 def test_the_trial_budget_is_never_exceeded(tmp_path: Path) -> None:

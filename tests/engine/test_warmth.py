@@ -42,6 +42,7 @@ class WarmingExecutor(SimulatedExecutor):
 
     fails: Ends = lambda _value, _warm: True
     warms: bool = True
+    serves: bool = True
     starts: list[tuple[str, Start]] = field(default_factory=list)
 
     def start(self, trial: TrialSpec) -> None:
@@ -56,7 +57,7 @@ class WarmingExecutor(SimulatedExecutor):
         return [self._with_start(trials[end.trial_id], end) for end in ended]
 
     def _with_start(self, trial: TrialSpec, end: TrialEnd) -> TrialEnd:
-        warm = self.warms and trial.start is Start.WARM
+        warm = self.warms and self.serves and trial.start is Start.WARM
         if end.cancelled:
             return end
         code = int(self.fails(value_of(trial), warm))
@@ -113,6 +114,17 @@ def test_where_nothing_can_start_warm_not_one_trial_more_is_run(tmp_path: Path) 
     without = drive(reduction(warm=False), plain, tmp_path / "plain")
     assert [r.point for r in answer.records] == [r.point for r in without.records]
     assert answer.ending.warm_trials == without.ending.warm_trials == 0
+
+
+def test_a_program_that_no_server_can_serve_costs_one_trial_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    place = executor(lambda value, _warm: value >= 37, serves=False)
+    answer, found = reduced(place, tmp_path)
+    assert found == 37
+    assert answer.ending.warm_dropped == "no trial can be started warm"
+    assert answer.ending.trials == len(answer.records) + 1
+    assert [start for _, start in place.starts].count(Start.WARM) == 1
 
 
 def test_an_original_that_does_not_fail_warm_is_searched_cold_and_that_is_said(

@@ -155,6 +155,37 @@ def test_a_module_counts_for_as_long_as_it_is_imported_and_no_longer(
     assert float(file.read_text().split()[-1]) <= float(done.stdout)
 
 
+def test_nothing_is_imported_ahead_that_the_program_finds_on_a_path_of_its_own(
+    bench: WarmBench, slow_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "vendored").mkdir()
+    (tmp_path / "vendored" / "slow.py").write_text("loaded_at = 'vendored'\n")
+    (tmp_path / "train.py").write_text(
+        "import sys\nsys.path.insert(0, 'vendored')\nimport slow\nprint(slow.loaded_at)\n"
+    )
+    assert {said(bench.run(slow_python, "train.py")) for _ in range(3)} == {"vendored\n"}
+
+
+def test_libraries_of_the_interpreter_that_an_environment_builds_on_are_imported_ahead(
+    bench: WarmBench, slow_python: str, tmp_path: Path
+) -> None:
+    python = slow_environment(tmp_path / "thin")
+    (site,) = (tmp_path / "thin" / "lib").glob("python*/site-packages")
+    (site / "slow.py").unlink()
+    (below,) = (Path(slow_python).parents[1] / "lib").glob("python*/site-packages")
+    (site / "below.pth").write_text(f"{below}\n")
+    assert bench.warm(str(python), "cases.py", "exits").saved >= IMPORT_SECONDS
+
+
+def test_a_server_that_would_save_nothing_is_not_used(
+    bench: WarmBench, executor: LocalExecutor, slow_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("import slow\n")
+    (tmp_path / "train.py").write_text("import mine\nprint('done')\n")
+    assert not any(bench.run(slow_python, "train.py").saved for _ in range(3))
+    assert hosts_of(executor) == set()
+
+
 def test_each_fork_draws_its_own_random_numbers(bench: WarmBench, slow_python: str) -> None:
     drawn = [said(bench.warm(slow_python, "cases.py", "draws")).split() for _ in range(4)]
     assert len({number for number, _ in drawn}) == len({pid for _, pid in drawn}) == 4

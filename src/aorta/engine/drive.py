@@ -74,6 +74,8 @@ class _Trial:
     path: str  # relative to the run directory
     metric: Path | None  # where it may leave its number, beside its own place
     is_mixed: bool = False  # another one beside it may leave its number there too
+    is_refused: bool = False  # by the executor: it never ran
+    is_forgiven: bool = False  # one that ran beside it was lost, and counted
 
 
 class Engine:
@@ -249,6 +251,7 @@ class Engine:
             self._executor.start(trial)
         except InfrastructureError as wrong:
             if self._question.tolerant:
+                self._trials[trial_id].is_refused = True
                 self._ended.append(unreported(trial, lost=str(wrong)))
                 return
             del self._trials[trial_id]  # it has no end to wait for
@@ -311,6 +314,10 @@ class Engine:
         if trial is None or state is None or end.cancelled or end.trial_id not in state.running:
             return
         del state.running[end.trial_id]
+        if self._is_lost_with_another(trial, end):
+            state.indexes.add(trial.index)
+            self._emit(events.TrialCancelled(trial.point, trial.index))
+            return
         end = _with_its_own_metric(end, is_mixed=trial.is_mixed)
         record = record_of(
             trial.point,
@@ -329,6 +336,19 @@ class Engine:
             left = sum(each.judge.needs(each.tally) for each in self._open.values())
             self._say(self._warmth.proposal(end.imports, end.duration, left))
         self._settle_if_sure(state)
+
+    def _is_lost_with_another(self, trial: _Trial, end: TrialEnd) -> bool:
+        """One preemption or one dead node takes many trials at once. The first of them is counted,
+        so that what is always lost is given up in the end; the others are started again.
+        """
+        is_reported = end.exit_code is not None or end.signal is not None
+        if end.lost is None or is_reported or trial.is_refused:
+            return False
+        if trial.is_forgiven:
+            return True
+        for beside in self._trials.values():
+            beside.is_forgiven = True
+        return False
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         if record.point.purpose is Purpose.WARM:

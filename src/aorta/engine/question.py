@@ -15,6 +15,7 @@ from aorta.core.stats import fisher_exact
 from aorta.core.trial import RETRIES, Outcome, Start, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import EveryTrial, Judges
+from aorta.executors.warm import WORTH
 from aorta.search import Search
 
 _MOST_HARMLESS = 100  # lines of clean trials that are remembered
@@ -202,7 +203,6 @@ _ALPHA = 0.05  # before anything rests on warm trials a false alarm costs only t
 _ALIKE, _MIXED = 3, 8  # warm trials of an original that always ends alike, or now and then
 _FIRST_COLD = 2  # trials of each configuration, where the rate itself is the answer
 _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
-_WORTH = 0.3  # seconds of imports
 
 
 @dataclass
@@ -254,7 +254,9 @@ class Warmth:
         if point.purpose is Purpose.WARM:
             cold, warm = self._cold_of(point), verdict.tally
             self._proven = verdict.reproduces is not None and _agree(cold, warm)
-            if verdict.reproduces is not None and not self._proven:
+            if verdict.reproduces is None:
+                self.dropped = verdict.why
+            elif not self._proven:
                 self.dropped = (
                     f"warm trials failed {warm.reproduced} of {warm.evidence} times, cold ones "
                     f"{cold.reproduced} of {cold.evidence}"
@@ -272,7 +274,7 @@ class Warmth:
             return None
         is_tried = self._cold_of(original).evidence >= _FIRST_COLD
         is_due = self._calibrated if original.purpose is Purpose.CALIBRATE else is_tried
-        is_due = is_due and (self._imports or 0.0) >= _WORTH
+        is_due = is_due and (self._imports or 0.0) >= WORTH
         return original.asked_for(Purpose.WARM) if is_due else None
 
     def judge_for(self, point: Point) -> EveryTrial:
@@ -287,7 +289,7 @@ class Warmth:
         if self._imports is not None or (imports is None and self.asked):
             return ""
         self._imports = imports = imports or 0.0  # none were seen: this is no Python program
-        if self.asked or imports < max(_WORTH, _SHARE * duration):
+        if self.asked or imports < max(WORTH, _SHARE * duration):
             return ""
         saves = f"about {show_duration(left * imports)}" if left > 1 else "most of that in each"
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"

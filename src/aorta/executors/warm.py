@@ -41,6 +41,7 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$'")
 _MOST_SERVERS = 3  # of one slot; the one that was used longest ago goes first
+WORTH = 0.3  # seconds of imports; a server that saves less is not used
 _FORK_SECONDS = 20.0
 _IMPORT_SECONDS = 600.0
 
@@ -192,8 +193,8 @@ def _start(name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: i
     process_tree.add_helper(pid)
     server = _servers[name] = _Server(pid, ours)
     about = server.answer(_IMPORT_SECONDS, owner)
-    if about["unfit"]:
-        raise ValueError(about["unfit"])
+    if about["unfit"] or about["seconds"] < WORTH:
+        raise ValueError(about["unfit"] or "it has nothing to import")
     server.saved = about["seconds"]
 
 

@@ -6,8 +6,8 @@ removed first, and the interpreter's own `sitecustomize` is run, if it has one. 
 
 - the name of a file. An audit hook sees imports without being seen: the program finds the same
   modules and frames. A line of the file is a module's name, when it was asked for, and when it
-  asked for others itself. It ends where the program changes a variable: what it imports from there
-  on may depend on it. Python 3.8 or later.
+  asked for others itself. It ends where the program changes a variable or `sys.path`: what it
+  imports from there on may depend on it. Python 3.8 or later.
 - JSON: a fork server is wanted. It imports the modules that are named and says how long that took,
   or why no trial may come from here. Each message behind that asks for a trial and brings its two
   output descriptors; the answer is its pid. Python 3.9 or later.
@@ -32,7 +32,7 @@ class _Observer:
     def __init__(self, file: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file, self.pid = os.open(file, flags, 0o600), os.getpid()
-        self.variables = dict(os.environ)
+        self.variables, self.path = dict(os.environ), list(sys.path)
         self.at = -1  # the instruction of the program that imports
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -45,7 +45,8 @@ class _Observer:
                 below, frame = frame.f_code.co_filename, frame.f_back
             if frame is None or not (below == "" or below.startswith("<frozen importlib")):
                 return
-            if not below and dict(os.environ) != self.variables:
+            # Before it begins, the program's own directory is put in front of the path.
+            if not below and (dict(os.environ), sys.path[1:]) != (self.variables, self.path):
                 self.variables.clear()
             elif not below or frame.f_lasti == self.at:
                 self.at = frame.f_lasti
@@ -64,13 +65,15 @@ def _import_libraries(names: list[str], front: str) -> str:
     import importlib.util
     import sysconfig
 
-    paths = sysconfig.get_paths()
-    places = tuple(os.path.realpath(paths[k]) + os.sep for k in ("purelib", "platlib", "stdlib"))
+    standard = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
     sys.path.insert(0, front)  # as it will be when the program begins
     for name in names:
         spec = importlib.util.find_spec(name)
         origin = (spec.origin or "") if spec is not None else ""
-        if origin not in ("built-in", "frozen") and not os.path.realpath(origin).startswith(places):
+        place = os.path.realpath(origin)
+        # Those of the interpreter, of the user, and of another one that this one builds on.
+        is_installed = not {"site-packages", "dist-packages"}.isdisjoint(place.split(os.sep))
+        if not (origin in ("built-in", "frozen") or is_installed or place.startswith(standard)):
             break  # it may change, and what follows may depend on it
         __import__(name)
     sys.path.remove(front)
