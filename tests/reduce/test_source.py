@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.reduce.source.expressions import parts_left_out, values_seen
 from aorta.reduce.source.program import Program, TraceFacts, UserFrame, candidates
+from aorta.reduce.source.repair import fixes_between, repaired
 from aorta.reduce.source.tree import tidy
 from aorta.reduce.source.trials import told_by
 from support.aorta_cli import aorta, environ, start_aorta
@@ -135,6 +136,12 @@ def test_a_known_fix_is_still_one_for_the_script(tmp_path: Path) -> None:
     assert "* 2 + 1" in script
     said = alone(script, tmp_path / "empty")
     assert said.endswith("struct.error: unpack requires a buffer of 9 bytes\n")
+
+
+def test_a_fix_speaks_of_a_variable_as_the_script_calls_it() -> None:
+    fixes = fixes_between("g = (y - p).dot(X.T)\n", "g = (y - p).dot(X)\n")
+    script = "X, y = load()\nhalf = X[:3]\nmodel.g = (y - p).dot(half.T)\n"
+    assert "(y - p).dot(half)" in str(repaired(script, fixes))
 
 
 def test_what_was_stored_under_a_wrong_name_stays(tmp_path: Path) -> None:
