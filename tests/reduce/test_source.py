@@ -11,9 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.core.trial import Verdict
 from aorta.reduce.source.expressions import parts_left_out, values_seen
-from aorta.reduce.source.program import Program, TraceFacts, UserFrame, candidates
+from aorta.reduce.source.program import (
+    Program,
+    TraceFacts,
+    UserFrame,
+    UserModule,
+    candidates,
+)
 from aorta.reduce.source.repair import fixes_between, repaired
+from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import tidy
 from aorta.reduce.source.trials import told_by
 from support.aorta_cli import aorta, environ, start_aorta
@@ -570,6 +578,26 @@ def test_of_operands_those_that_two_runs_had_must_stay() -> None:
     assert told.operands == ("list of 1",)
     assert told.largest == 2
     assert told_by(facts("int"), facts("int", "int"), lambda _: "total += a[i]").largest is None
+
+
+def test_a_file_that_is_read_no_more_does_not_lie_beside_the_script() -> None:
+    text = "rows = open('rows').read()\nnames = open('names').read()\nmodel = []\nmodel[0]\n"
+
+    def facts_of(candidate: Candidate) -> TraceFacts:
+        lines = candidate.text.splitlines()
+        frame = UserFrame("repro.py", "<module>", 1, len(lines), {})
+        opened = tuple(name for name in ("names", "rows") if f"'{name}'" in candidate.text)
+        return TraceFacts((UserModule("__main__", "repro.py", ""),), (), {}, opened, "", (frame,))
+
+    first = [Candidate(text, ("names", "rows"))]
+    search = SourceSearch(first, facts_of, lambda program: program, lambda _: None, {})
+    while not search.done:
+        [point] = search.ask(1)
+        asked = search.known[str(point[AXIS])]
+        fails = "model = []" in asked.text and set(facts_of(asked).opened) <= set(asked.beside)
+        search.tell(point, Verdict(fails))
+    assert search.accepted[-1].text == "model = []\nmodel[0]\n"
+    assert search.accepted[-1].beside == ()
 
 
 def test_a_long_literal_does_not_stand_for_a_line() -> None:
