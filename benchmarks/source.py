@@ -409,7 +409,12 @@ def _run(words: list[str], place: Path, env: dict[str, str]) -> "subprocess.Comp
 
 
 def _last(text: str) -> str:
-    return text.strip().rpartition("\n")[2]
+    """The exception's line of the last traceback, which a progress bar may follow; else the last
+    line.
+    """
+    _, found, trace = text.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in trace.splitlines() if line and not line.startswith(" ")]
+    return lines[0] if found and lines else text.strip().rpartition("\n")[2]
 
 
 def _show(row: Row) -> None:

@@ -11,9 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.reduce.source.expressions import parts_left_out
-from aorta.reduce.source.program import Program, TraceFacts
+from aorta.core.trial import Verdict
+from aorta.reduce.source.expressions import parts_left_out, values_seen
+from aorta.reduce.source.program import (
+    Program,
+    TraceFacts,
+    UserFrame,
+    UserModule,
+    candidates,
+)
+from aorta.reduce.source.repair import fixes_between, repaired
+from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import tidy
+from aorta.reduce.source.trials import told_by
 from support.aorta_cli import aorta, environ, start_aorta
 from support.waiting import patience, wait_until
 
@@ -134,6 +144,12 @@ def test_a_known_fix_is_still_one_for_the_script(tmp_path: Path) -> None:
     assert "* 2 + 1" in script
     said = alone(script, tmp_path / "empty")
     assert said.endswith("struct.error: unpack requires a buffer of 9 bytes\n")
+
+
+def test_a_fix_speaks_of_a_variable_as_the_script_calls_it() -> None:
+    fixes = fixes_between("g = (y - p).dot(X.T)\n", "g = (y - p).dot(X)\n")
+    script = "X, y = load()\nhalf = X[:3]\nmodel.g = (y - p).dot(half.T)\n"
+    assert "(y - p).dot(half)" in str(repaired(script, fixes))
 
 
 def test_what_was_stored_under_a_wrong_name_stays(tmp_path: Path) -> None:
@@ -526,6 +542,72 @@ def test_an_exit_after_an_error_stays_under_its_condition_with_the_error(tmp_pat
     assert well != script
     done = subprocess.run([sys.executable, "-c", well], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+SHORT_TABLE = """\
+text = "the cat and the dog and the bird saw the fish near the old stone bridge over the river"
+words = text.split()
+words = sorted(set(words))
+numbers = {word: at for at, word in enumerate(words)}
+rows = [0.5] * (len(numbers) - 1)
+for word in text.split():
+    index = numbers[word]
+    rows[index] += 1
+"""
+
+
+def test_an_index_that_is_further_out_of_range_is_another_failure(tmp_path: Path) -> None:
+    """Without the set the same statement fails, but one row more would not be enough."""
+    _, script = reduced(lay(tmp_path, {"train.py": SHORT_TABLE}), "train.py")
+    well = script.replace("len(numbers) - 1", "len(numbers)")
+    assert well != script
+    done = subprocess.run([sys.executable, "-c", well], capture_output=True, check=False)
+    assert done.returncode == 0, script
+
+
+def test_of_operands_those_that_two_runs_had_must_stay() -> None:
+    def facts(*operands: str) -> TraceFacts:
+        frame = UserFrame(
+            "train.py", "<module>", 1, 1, {}, operands=operands, largest=len(operands)
+        )
+        return TraceFacts(frames=(frame,))
+
+    told = told_by(
+        facts("int", "list of 1"), facts("float", "list of 1"), lambda _: "total += a[i]"
+    )
+    assert told.operands == ("list of 1",)
+    assert told.largest == 2
+    assert told_by(facts("int"), facts("int", "int"), lambda _: "total += a[i]").largest is None
+
+
+def test_a_file_that_is_read_no_more_does_not_lie_beside_the_script() -> None:
+    text = "rows = open('rows').read()\nnames = open('names').read()\nmodel = []\nmodel[0]\n"
+
+    def facts_of(candidate: Candidate) -> TraceFacts:
+        lines = candidate.text.splitlines()
+        frame = UserFrame("repro.py", "<module>", 1, len(lines), {})
+        opened = tuple(name for name in ("names", "rows") if f"'{name}'" in candidate.text)
+        return TraceFacts((UserModule("__main__", "repro.py", ""),), (), {}, opened, "", (frame,))
+
+    first = [Candidate(text, ("names", "rows"))]
+    search = SourceSearch(first, facts_of, lambda program: program, lambda _: None, {})
+    while not search.done:
+        [point] = search.ask(1)
+        asked = search.known[str(point[AXIS])]
+        fails = "model = []" in asked.text and set(facts_of(asked).opened) <= set(asked.beside)
+        search.tell(point, Verdict(fails))
+    assert search.accepted[-1].text == "model = []\nmodel[0]\n"
+    assert search.accepted[-1].beside == ()
+
+
+def test_a_long_literal_does_not_stand_for_a_line() -> None:
+    text = "names = 'abcdefghijklmnopqrstuvwxyz'\ntable = dict.fromkeys(names)\ntable[0]\n"
+    for length, stands in ((2, True), (26, False)):
+        value = repr(dict.fromkeys("abcdefghijklmnopqrstuvwxyz"[:length]))
+        frame = UserFrame("repro.py", "<module>", 1, 3, {"table": value})
+        program = Program(text, TraceFacts(frames=(frame,)))
+        found = [made for _, made in candidates(program, (values_seen,), set())]
+        assert any("'a': None" in made for made in found) is stands
 
 
 def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> None:

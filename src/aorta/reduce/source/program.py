@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from aorta.reduce.source.tree import count_stores, is_in, scopes, statements, undefined
+from aorta.reduce.source.tree import (
+    count_lines,
+    count_stores,
+    is_in,
+    printed_lines,
+    scopes,
+    statements,
+    undefined,
+)
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
@@ -38,6 +46,7 @@ class UserFrame:
     values: Mapping[str, str]
     position: Sequence[int] | None = None  # first and last line, first and last column
     operands: Sequence[str] = ()  # what the statement read: kinds, shapes and types
+    largest: int | None = None  # integer that it read, where an index was out of range
 
 
 @dataclass(frozen=True)
@@ -205,10 +214,16 @@ def candidates(
             if key in refused:
                 continue
             text = edit.make()
-            if text and text != program.text and _is_whole(text, program):
+            if text and _is_smaller(text, program.text) and _is_whole(text, program):
                 yield key, text
             else:
                 refused.add(key)
+
+
+def _is_smaller(text: str, before: str) -> bool:
+    """Other than before, and without a long literal that takes more lines than it saves."""
+    literals, known = (printed_lines(one) - count_lines(one) for one in (text, before))
+    return text != before and (literals <= known or printed_lines(text) <= printed_lines(before))
 
 
 def _is_whole(text: str, program: Program) -> bool:

@@ -157,6 +157,7 @@ def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
         ):
             return False
         known = called.setdefault(ast.unparse(wrong), node)
+        _note_owners(wrong, node, called)
         return ast.unparse(known) == ast.unparse(node)
     if type(wrong) is not type(node):
         return False
@@ -169,6 +170,15 @@ def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
         pairs = zip(wrong, node, strict=False)
         return len(wrong) == len(node) and all(_is_alike(a, b, called) for a, b in pairs)
     return bool(wrong == node)
+
+
+def _note_owners(wrong: ast.expr, node: ast.expr, called: dict[str, ast.AST]) -> None:
+    """Where `batch.T` stands for `X.T`, `batch` stands for `X`."""
+    while isinstance(wrong, ast.Attribute) and isinstance(node, ast.Attribute):
+        if wrong.attr != node.attr:
+            return
+        wrong, node = wrong.value, node.value
+        called.setdefault(ast.unparse(wrong), node)
 
 
 class _Called(ast.NodeTransformer):

@@ -136,7 +136,7 @@ class SourceSearch:
         else:
             self._refused.add(candidate.edit)
             if self.accepted:
-                self._in_vain.add(_change(self.accepted[-1].text, candidate.text))
+                self._in_vain.add(_change(self.accepted[-1], candidate))
         self._fill(1)
 
     def wants(self, point: Point) -> bool:
@@ -171,6 +171,11 @@ class SourceSearch:
         self._source = self._smaller(candidate)
 
     def _smaller(self, best: Candidate) -> Iterator[Candidate]:
+        facts = self._facts_of(best)
+        read = {*facts.opened, *(module.file for module in facts.modules)}
+        needed = tuple(name for name in best.beside if name in read)
+        if facts.modules and needed != best.beside:
+            yield Candidate(best.text, needed, f"with {', '.join(needed)} alone")
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
             yield Candidate(best.text, left, f"without {name}")
@@ -181,7 +186,6 @@ class SourceSearch:
         now = ROUNDS[self._round]
         if count_lines(best.text) <= now.over:
             return
-        facts = self._facts_of(best)
         program = replace(self._must, text=best.text, facts=facts, free=now.free)
         for key, text in candidates(program, now.steps, self._refused):
             yield Candidate(text, best.beside, key)
@@ -207,7 +211,7 @@ class SourceSearch:
         known = candidate.digest in self._told or candidate in self._waiting
         if refused or known or not self.accepted:
             return not refused and not known
-        return _change(self.accepted[-1].text, candidate.text) not in self._in_vain
+        return _change(self.accepted[-1], candidate) not in self._in_vain
 
     @property
     def _is_late(self) -> bool:
@@ -228,11 +232,13 @@ _BINDS = re.compile(r"(?:def|class) (\w+)|for (.+?) in |([^=(]+?) [-+*/@|&]?= ")
 _EVERYWHERE = frozenset({*keyword.kwlist, *dir(builtins), "self"})
 
 
-def _change(before: str, after: str) -> str:
+def _change(before: Candidate, after: Candidate) -> str:
     """Names what an edit takes out and puts in, and the lines that speak of what it binds: while
     these are the same, an edit that was refused is refused again.
     """
-    old, new = (Counter(map(str.strip, text.splitlines())) for text in (before, after))
+    if before.text == after.text:
+        return after.edit  # of the files beside it alone
+    old, new = (Counter(map(str.strip, one.text.splitlines())) for one in (before, after))
     changed = [*sorted(old - new), "", *sorted(new - old)]
     words: set[str] = set()
     for line in changed:

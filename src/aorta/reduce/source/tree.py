@@ -8,6 +8,7 @@ import symtable
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeGuard
 
+PRINTED = 100  # columns of the script that ships
 BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -26,6 +27,12 @@ def count_lines(text: str) -> int:
     """Lines that say something: neither empty nor a comment."""
     lines = (line.strip() for line in text.splitlines())
     return sum(1 for line in lines if line and not line.startswith("#"))
+
+
+def printed_lines(text: str) -> int:
+    """About as many as a formatter makes of it: a long line is broken at its commas."""
+    long = [line for line in text.splitlines() if len(line) > PRINTED]
+    return count_lines(text) + sum(line.count(",") for line in long)
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:

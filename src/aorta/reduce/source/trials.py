@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -179,7 +180,8 @@ class Told:
     is_check: bool = False
     operation: tuple[str, ...] = ()
     form: str = ""  # of the statement, whatever its variables are called
-    operands: Sequence[str] = ()
+    operands: Sequence[str] = ()  # those that both runs had
+    largest: int | None = None  # where an index was out of range: how far
     is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
@@ -195,8 +197,10 @@ def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str])
     operation = () if is_check or frame.position is None else _operation_at(tree, frame.position)
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     form = _form(way) if way is not None else ""
-    same = again.frames and again.frames[-1].operands == frame.operands
-    return Told(message, is_check, operation, form, frame.operands if same else (), is_whole)
+    other = again.frames[-1] if again.frames else replace(frame, operands=(), largest=None)
+    operands = tuple((Counter(frame.operands) & Counter(other.operands)).elements())
+    largest = frame.largest if other.largest == frame.largest else None
+    return Told(message, is_check, operation, form, operands, largest, is_whole)
 
 
 def _form(node: ast.stmt) -> str:
@@ -297,8 +301,11 @@ class SourceOracle:
             return f"another operation raised it: {' '.join(now.operation)}"
         if now.form != self.told.form:
             return f"another statement raised it: {now.form}"
-        if self.told.operands and now.operands != self.told.operands:
+        if Counter(self.told.operands) - Counter(now.operands):
             return f"the operation has other operands: {', '.join(now.operands)}"
+        known, asked = self.told.largest, now.largest
+        if known is not None and asked is not None and asked > known:
+            return f"an index is further out of range: {asked}, not {known}"
         if self.told.is_whole and not now.is_whole:
             return "a name on the way to the failure is missing"
         return ""

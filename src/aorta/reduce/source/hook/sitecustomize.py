@@ -199,12 +199,17 @@ class Observer:
             found = list(code.co_positions())[trace.tb_lasti // 2]
             position = None if None in found else found
         variables = {name: expression(value) for name, value in trace.tb_frame.f_locals.items()}
+        operands: list[str] = []
+        largest = None
         try:
-            operands = operands_of(trace.tb_frame, trace.tb_lineno, wrong)
+            read = read_at(trace.tb_frame, trace.tb_lineno)
+            operands = sorted(kind_of(value, wrong) for value in read)
+            largest = largest_of(read) if isinstance(wrong, IndexError) else None
         except Exception:
-            operands = []  # no source, or an object of the user's that does not want to be seen
+            pass  # no source, or an object of the user's that does not want to be seen
         return {
             "operands": operands,
+            "largest": largest,
             "file": file,
             "function": code.co_name,
             "first_line": code.co_firstlineno,
@@ -217,10 +222,9 @@ class Observer:
 UNDEFINED = "undefined"
 
 
-def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
-    """What each name, attribute and item that the statement in this line reads was when it failed:
-    kinds, shapes and types, and what is not there. What a container holds counts where that is
-    what was asked for in vain.
+def read_at(frame: FrameType, line: int) -> list[Any]:
+    """What each name, attribute and item that the statement in this line reads was when it
+    failed.
     """
     import ast
     import linecache
@@ -243,7 +247,7 @@ def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
     failing = getattr(failing, "body", failing) if kind is ast.Lambda else failing
     names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
     changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
-    found: list[str] = []
+    found: list[Any] = []
 
     def value_of(node: ast.AST) -> Any:
         if isinstance(node, ast.Name):
@@ -269,7 +273,7 @@ def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
             if is_read and isinstance(inner, ast.Name) and inner.id not in own:
                 value = value_of(node)
                 if value is not ...:
-                    found.append(kind_of(value, wrong))
+                    found.append(value)
                 if not isinstance(node, ast.Subscript):
                     return
         for child in ast.iter_child_nodes(node):
@@ -277,10 +281,20 @@ def operands_of(frame: FrameType, line: int, wrong: BaseException) -> list[str]:
                 look(child, own)
 
     look(failing, frozenset())
-    return sorted(found)
+    return found
+
+
+def largest_of(values: list[Any]) -> int | None:
+    """The largest integer among them, and in arrays of integers; None where there is none."""
+    arrays = [v for v in values if "int" in str(getattr(v, "dtype", "")) and 0 not in v.shape]
+    integers = [v for v in values if type(v) is int]
+    return max([*integers, *(int(array.max()) for array in arrays)], default=None)
 
 
 def kind_of(value: Any, wrong: BaseException) -> str:
+    """Its kind, shape and type, or that it is not there. What a container holds counts where that
+    is what was asked for in vain.
+    """
     if value is UNDEFINED:
         return "undefined"
     kind = type(value)
