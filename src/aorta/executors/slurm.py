@@ -291,11 +291,8 @@ class SlurmJobs(_Slurm):
         self._silent_since: float | None = None  # nobody has answered
         self._ask_again_at = 0.0
         self._count_slots()
-        where = (
-            f"partition {partition}"
-            if (partition := resources.partition)
-            else "the default partition"
-        )
+        name = resources.partition
+        where = f"partition {name}" if name else "the default partition"
         slurm.check_fitting(
             [node.size for node in self._nodes],
             resources,
