@@ -202,6 +202,22 @@ def test_a_directory_too_large_to_copy_is_linked_to_around_the_reduced_files(
     (tmp_path / "rows.txt").write_text("nothing bad\n")
     done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
     assert b"BOOM" in done.stdout, "it has its own rows"
+    assert (tmp_path / "rows.txt").read_text() == "nothing bad\n"
+
+    def run_again(**variables: str) -> int:
+        words, env = ["bash", str(shrunken / "run_repro.sh")], {**os.environ, **variables}
+        return subprocess.run(words, env=env, capture_output=True, check=False).returncode
+
+    assert run_again(TMPDIR=str(tmp_path / "nowhere")) == 127
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "c.yaml").write_text("size: 9\n")
+    (elsewhere / "rows.txt").symlink_to(tmp_path / "rows.txt")
+    run_again(AORTA_WORKDIR=str(elsewhere))
+    assert (tmp_path / "rows.txt").read_text() == "nothing bad\n", (
+        "the user's own file is left alone"
+    )
+    assert (elsewhere / "c.yaml").read_text() == "size: 9\n"
 
 
 def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_path: Path) -> None:

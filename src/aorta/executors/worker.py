@@ -155,7 +155,7 @@ class Spool:
 
 
 def _content(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())  # noqa: S301 - of our own user, in a directory of mode 700
+    return pickle.loads(path.read_bytes())  # noqa: S301 - of our own user, mode 700
 
 
 class _OwnerGoneError(Exception):

@@ -265,10 +265,15 @@ class Reproducer:
         lines = [f"cd {there} || {_or_say('set AORTA_WORKDIR')}"]
         changed = changed_names(self.plan.bindings)
         if changed:
+            parents = {str(above) for name in changed for above in list(Path(name).parents)[:-1]}
+            own = "".join(f"[ ! -L {shlex.quote(above)} ] && " for above in sorted(parents))
             lines += [
-                "# The files of that directory, but for those that were reduced.",
-                'work="$(mktemp -d)" && cp -as "$PWD/." "$work" && cd "$work"',
-                f'rm -rf {shlex.join(changed)} && cp -r "$here/{WORKLOAD}/." .',
+                "# Links to the files of that directory, but for those that were reduced. The",
+                "# originals stay: nothing is removed outside of $work, or below a link.",
+                'work="$(mktemp -d)" && cp -as "$PWD/." "$work" \\',
+                f'  && (cd "$work" && {own}rm -rf {shlex.join(changed)}) \\',
+                f'  && cp -r --remove-destination "$here/{WORKLOAD}/." "$work" && cd "$work" \\',
+                f"  || {_or_say('the files of the original directory cannot be linked to')}",
             ]
         return lines
 

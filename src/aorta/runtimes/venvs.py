@@ -139,8 +139,8 @@ def distributions(paths: Sequence[str]) -> Iterator[Distribution]:
         if name and name not in seen:
             seen.add(name)
             line = _line(name, found.version, found.read_text("direct_url.json"))
-            runs_with = said["Requires-Python"] if "Requires-Python" in said else None  # noqa: SIM401
-            yield Distribution(name, found.version, line, found.requires or (), runs_with)
+            python = said["Requires-Python"] if "Requires-Python" in said else None  # noqa: SIM401
+            yield Distribution(name, found.version, line, found.requires or (), python)
 
 
 def _line(name: str, version: str, direct: str | None) -> str:
