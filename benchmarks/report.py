@@ -11,7 +11,7 @@ from aorta.core.trial import Outcome
 from aorta.engine.events import Opened, TrialRecord
 from aorta.engine.journal import Journal
 from aorta.engine.rundir import RunDir
-from aorta.report.building import page_of, reader_of
+from aorta.report.building import page_of
 from aorta.report.html import document
 
 _POINT = Point.of({})
@@ -28,7 +28,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="aorta-bench-") as scratch:
             run = _run_directory(Path(scratch) / "run", trials)
             began = time.process_time()
-            text = document(page_of(reader_of(run).open()))
+            text = document(page_of(run))
             seconds = time.process_time() - began
         print(f"{trials:>8} {seconds:>9.3f} {len(text.encode()) / 1000:>7.0f}")
 

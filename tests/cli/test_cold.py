@@ -3,8 +3,6 @@ word to the answer. The other tests fork a process that has imported every verb,
 import that is missing on the way.
 """
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +30,6 @@ PYTHON = sys.executable
 LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "run": (1, ("--trials", "2", "--", "sh", "-c", "echo boom >&2; exit 3")),
     "report": (0, ("results/command",)),
-    "runs": (0, ()),
     "bundle": (0, ("results/command", "--ticket", "T-1")),
     "env": (0, ("probe", "--json")),
     "triage": (0, ("run", "--mitigation-axis", "none", "--environment-axis", "local",
@@ -63,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("verb", LINES)
 def test_a_verb_answers_from_a_cold_start(verb: str, place: Path) -> None:
-    if verb in {"report", "bundle", "runs"} and not (place / "results").exists():
+    if verb in {"report", "bundle"} and not (place / "results").exists():
         test_a_verb_answers_from_a_cold_start("run", place)
     code, words = LINES[verb]
     done = subprocess.run(
@@ -94,16 +91,5 @@ def test_only_the_command_is_ended_where_it_does_not_come_to_its_end(tmp_path: P
     assert "it still runs after" in done.stdout, done.stdout
 
 
-def test_a_view_is_served_from_a_cold_start(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        (*COMMAND, "watch", tmp_path), env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"http://127.0.0.1:")
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(patience()) == 0
-
-
 def test_no_verb_is_left_out() -> None:
-    assert {*LINES, *SERVED, "watch"} == set(VERBS)
+    assert {*LINES, *SERVED} == set(VERBS)

@@ -30,7 +30,7 @@ def test_a_reader_who_leaves_changes_neither_the_run_nor_its_exit_code(tmp_path:
     assert result["rate"]["of"] == 2
 
 
-@pytest.mark.parametrize("words", [("runs",), ("runs", "--json"), CLEAN])
+@pytest.mark.parametrize("words", [("env", "probe", "--json"), CLEAN])
 def test_results_that_do_not_fit_on_the_disk_are_an_error_of_the_machine(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -1,15 +1,12 @@
-"""A live job as somebody who watches it sees it: through a restart, to its end, and past the death
-of its launcher.
+"""The page of a job (`aorta report LOG_DIR`) while it runs: through a restart, to its end, and past
+the death of its launcher.
 """
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from support.aorta_cli import start_aorta
+from support.aorta_cli import aorta
 from support.launching import Site, script
-from support.live_pages import pictures
-from support.waiting import patience
+from support.waiting import wait_until
 
 RESTARTS_ONCE = """
     print("speaks", rank, flush=True)
@@ -19,65 +16,32 @@ RESTARTS_ONCE = """
         time.sleep(0.05)
 """
 TWO_RANKS = ("--nproc-per-node", "2", "--max-restarts", "3")
-SECOND_CYCLE = "Running, in its second cycle"
 
 
-@contextmanager
-def watching(site: Site) -> Iterator[str]:
-    """`aorta watch` on the log directory, from before the job begins; where its page is."""
-    site.logs.mkdir()
-    watcher = start_aorta("watch", site.logs)
-    assert watcher.stdout is not None
-    try:
-        yield watcher.stdout.readline().decode().strip()
-    finally:
-        watcher.send_signal(signal.SIGINT)
-        watcher.communicate(timeout=patience())
+def page_of(site: Site) -> str:
+    """Empty where there is nothing to show yet."""
+    page = site.folder / "page.html"
+    done = aorta("report", site.logs, "-o", page)
+    return page.read_text() if done.exit_code == 0 else ""
 
 
-def test_the_page_of_a_launch_is_live_from_its_first_cycle_over_a_restart_to_its_end(
-    site: Site,
-) -> None:
-    with watching(site) as address:
-        agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
-        seen = []
-        for picture in pictures(address):
-            seen.append(picture)
-            if SECOND_CYCLE in picture.html:
-                (site.folder / "go").touch()
-            if "finished after" in picture.html:
-                break
-        assert agent.wait().code == 0
-    before_the_end = [picture.state for picture in seen if "finished after" not in picture.html]
-    assert set(before_the_end) <= {"", "running"}, "a job between two cycles is not over"
-    running = next(picture for picture in seen if SECOND_CYCLE in picture.html)
-    assert "RESTART after cycle 0" in running.html
-    assert "the disk of rank 1 is wet" in running.html
-    assert "The job finished after 2 cycles" in seen[-1].html
+def test_the_page_of_a_job_tells_its_restart_while_it_runs_and_its_end(site: Site) -> None:
+    agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
+    wait_until(lambda: "Running, in its second cycle" in page_of(site))
+    running = page_of(site)
+    assert "RESTART after cycle 0" in running
+    assert "the disk of rank 1 is wet" in running
+    (site.folder / "go").touch()
+    assert agent.wait().code == 0
+    assert "The job finished after 2 cycles" in page_of(site)
 
 
-def test_watching_begins_before_the_job_and_notices_a_killed_launcher(site: Site) -> None:
-    with watching(site) as address:
-        agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
-        told = pictures(address)
-        assert "this is no run directory" in next(told).html
-        assert any(SECOND_CYCLE in picture.html for picture in told)
-        agent.signal(signal.SIGKILL)
-        dead = next(picture for picture in told if picture.state != "running")
-        assert dead.state == "its process is gone without a result"
-        assert "Its process is gone without a result, in its second cycle" in dead.html
-
-
-def test_a_launch_stopped_by_ctrl_c_says_so_to_its_viewers_and_leaves(site: Site) -> None:
-    with watching(site) as address:
-        agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
-        told = pictures(address)
-        assert any(SECOND_CYCLE in picture.html for picture in told)
-        agent.signal(signal.SIGINT)
-        assert (
-            next(picture for picture in told if picture.state != "running").state == "interrupted"
-        )
-        assert agent.wait().code == 130
+def test_the_page_of_a_killed_launcher_says_that_it_is_gone(site: Site) -> None:
+    agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
+    wait_until(lambda: "Running, in its second cycle" in page_of(site))
+    agent.signal(signal.SIGKILL)
+    agent.wait()
+    assert "Its process is gone without a result, in its second cycle" in page_of(site)
 
 
 def test_no_option_of_ours_is_one_of_torchrun() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.report.building import page_of, reader_of
+from aorta.report.building import page_of
 from aorta.report.html import document
 from support.report_runs import HOSTILE, LONG, MAKERS, reduce_dir, run_dir
 from support.services.chromium import Chromium, Tab, tab
@@ -24,7 +24,7 @@ def check_hostile_text(shown: str) -> None:
 
 def page_file(run: Path) -> Path:
     file = run / "report.html"
-    file.write_text(document(page_of(reader_of(run).open())), "utf-8")
+    file.write_text(document(page_of(run)), "utf-8")
     return file
 
 
@@ -92,7 +92,7 @@ def test_on_paper_it_is_light_whole_and_not_the_phone_s(tmp_path: Path, browser:
         assert not page.evaluate("document.querySelector('.narrow').checkVisibility()")
         assert (
             page.evaluate(
-                "document.querySelector('#page > details table').getBoundingClientRect().height"
+                "document.querySelector('main > details table').getBoundingClientRect().height"
             )
             > 100
         )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.report.building import page_of, reader_of
+from aorta.report.building import page_of
 from aorta.report.charts import linear_scale, log_scale
 from aorta.report.html import document
 from aorta.report.page import Listing, Page, Tone, el
@@ -44,7 +44,7 @@ SENTENCES = {
 
 
 def page(run: Path) -> Page:
-    return page_of(reader_of(run).open())
+    return page_of(run)
 
 
 @pytest.mark.parametrize("verb", MAKERS)
@@ -167,7 +167,7 @@ def test_a_value_keeps_its_placeholder_over_the_whole_page(tmp_path: Path) -> No
     ]
     write(run / "result.json", {"schema": "aorta.run/1", "workload": "w"})
     private(run, "run", records)
-    text = document(page_of(reader_of(run, shared=True).open()))
+    text = document(page_of(run, shared=True))
     assert "alice77" not in text
     assert text.count("&lt;PATH:1&gt;") == text.count("&lt;PATH:2&gt;") > 0
 
@@ -194,7 +194,7 @@ def test_the_time_of_a_run_is_that_of_all_its_questions(tmp_path: Path) -> None:
         for n, elapsed in enumerate(took)
     ]
     private(run, "run", records, workload="half_nan")
-    facts = dict(page_of(reader_of(run).open()).facts.rows)
+    facts = dict(page_of(run).facts.rows)
     assert facts["Trials"] == "4 in 8.0s"
 
 

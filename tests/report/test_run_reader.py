@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir
-from aorta.report.run_reader import RunReader, state_of
+from aorta.report.run_reader import open_run, state_of
 
 
 def begun(output: Path) -> tuple[RunDir, RunLock]:
@@ -30,8 +30,7 @@ def test_a_run_that_ends_while_it_is_read_is_done_only_with_what_it_wrote(tmp_pa
             ended(run, lock)
         return found
 
-    reader = RunReader(run.path, {"solve": gather})
-    first, second = reader.open(), reader.open()
+    first, second = (open_run(run.path, {"solve": gather}) for _ in range(2))
     assert (first.state, first.documents) == ("running", {"result": False})
     assert (second.state, second.documents) == ("done", {"result": True})
 

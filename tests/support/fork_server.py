@@ -44,7 +44,7 @@ _PLAIN = (
     # What a verb loads only on its way, and what it compiles for the first failure that it
     # attributes.
     *("aorta.report.building", "aorta.solve.running", "aorta.launch.decision:warm_up"),
-    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.pages"),
+    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
     # what cannot change while a process lives is asked once in it
     "aorta.probe.snapshot:collect_env",
 )

@@ -17,15 +17,12 @@ VERBS = {
     "attrsvc": "The same as a service for launchers.",
     "mcp": "The same as tools for an assistant.",
     "report": "Show me: one page from any run directory.",
-    "watch": "Show me while it runs.",
-    "runs": "Which runs are there, and what changed between two?",
 }
 """What each answers."""
 
 COMMANDS = {
     **{verb: f"{verb}:command" for verb in VERBS},
     **{verb: f"attribution:{verb}" for verb in ("attribute", "attrsvc", "mcp")},
-    **{verb: f"pages:{verb}" for verb in ("report", "watch", "runs")},
     "jax-toolbox-triage": "jax_toolbox_triage:command",  # a program of its own name
 }
 """The module and the click command of each."""

@@ -99,11 +99,20 @@ class Display:
         wrapped = [each(view) for view in shown]
         if not self.watch:
             return wrapped
-        from aorta.report.watch import WatchBeside
+        return [*wrapped, _live_page()]
 
-        beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
-        click.get_current_context().call_on_close(beside.close)
-        return [beside]
+
+def _live_page() -> "Listener":
+    """One for all stages of a command."""
+    from aorta.cli.printing import say
+    from aorta.report.watch import LivePage
+
+    context = click.get_current_context()
+    if "aorta.page" not in context.meta:
+        page = context.meta["aorta.page"] = LivePage(say)
+        context.call_on_close(page.close)
+    found: Listener = context.meta["aorta.page"]
+    return found
 
 
 def a_line_a_trial(listener: "Listener") -> "Listener":
@@ -121,9 +130,7 @@ def a_line_a_trial(listener: "Listener") -> "Listener":
 def displaying_with(*verbose: str, help: str) -> Decorator:  # noqa: A002
     """`--watch`, `--json`, `-v`, `-q`, where `-v` means something else too."""
     return stacked(
-        click.option(
-            "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
-        ),
+        click.option("--watch", is_flag=True, help="Keep RUN_DIR/report.html as the run is."),
         as_json,
         click.option(*verbose, "verbose", is_flag=True, help=help),
         click.option("-q", "--quiet", is_flag=True, help="No progress."),

@@ -1,6 +1,4 @@
-"""The one way from a run directory to its page, for the file, the live view and the list of
-runs.
-"""
+"""The one way from a run directory to its page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +18,7 @@ from aorta.report.pages import (
     solve,
     triage,
 )
-from aorta.report.run_reader import Gather, OpenedRun, RunReader
+from aorta.report.run_reader import Gather, OpenedRun, open_run
 
 _PAGES: Mapping[str, tuple[Gather, Callable[[OpenedRun], Page]]] = {
     module.__name__.rpartition(".")[2]: (module.gather, module.page)
@@ -28,21 +26,22 @@ _PAGES: Mapping[str, tuple[Gather, Callable[[OpenedRun], Page]]] = {
 }
 
 
-def reader_of(path: Path, *, shared: bool = False) -> RunReader:
+def page_of(run_dir: Path, *, shared: bool = False) -> Page:
+    """`shared`: for other eyes, without paths and names."""
     gatherers = {verb: gather for verb, (gather, _) in _PAGES.items()}
-    return RunReader(path, gatherers, shared=shared)
-
-
-def page_of(opened: OpenedRun) -> Page:
-    _, page = _PAGES[opened.verb]
-    return page(opened)
-
-
-def write_page(run_dir: Path, place: Path, *, shared: bool = False) -> tuple[Page, str]:
-    """The page and its document. `shared`: for other eyes, without paths and names."""
-    page = page_of(reader_of(run_dir, shared=shared).open())
+    run = open_run(run_dir, gatherers, shared=shared)
+    _, make = _PAGES[run.verb]
+    page = replace(make(run), running=run.running)
     if shared:
         page = replace(page, hidden="Names, addresses, paths and secrets are replaced")
-    text = document(page)
+    return page
+
+
+def write_page(
+    run_dir: Path, place: Path, *, shared: bool = False, live: bool = False
+) -> tuple[Page, str]:
+    """The page and its document. `live`: a browser loads it again while the run goes on."""
+    page = page_of(run_dir, shared=shared)
+    text = document(page, reload=live and page.running)
     write_atomically(place, text)
     return page, text

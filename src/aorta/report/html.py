@@ -24,6 +24,7 @@ from aorta.report.page import (
 from aorta.version import __version__
 
 MOST_ROWS = 300
+_RELOAD_EVERY = 3  # seconds
 _MARKS = {"kept": "+", "evidence": "▸"}
 _SPOKEN = {"kept": "kept: ", "evidence": "evidence: "}
 _SHUT = (
@@ -43,24 +44,24 @@ _ICON = (
 )
 
 
-def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
-    """The whole file. Only the live view has a script."""
+def document(page: Page, *, reload: bool = False) -> str:
+    """The whole file. `reload`: a browser loads it again every few seconds."""
     head = [
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", http_equiv="Content-Security-Policy", content=_SHUT) if script is None else None,
+        el("meta", http_equiv="Content-Security-Policy", content=_SHUT),
+        el("meta", http_equiv="refresh", content=_RELOAD_EVERY) if reload else None,
         el("meta", name="referrer", content="no-referrer"),
         el("meta", name="color-scheme", content="light dark"),
         el("link", rel="icon", href=_ICON),
         el("title", f"{page.title} · aorta {page.verb}"),
         el("style", Markup(files(__package__).joinpath("style.css").read_text("utf-8"))),
     ]
-    body = el("body", _HATCH, el("main", live, el("div", content(page), id="page")), script)
+    body = el("body", _HATCH, el("main", _content(page)))
     return f'<!doctype html>\n<html lang="en">{el("head", head)}{body}</html>\n'
 
 
-def content(page: Page) -> Markup:
-    """What changes while a run goes on."""
+def _content(page: Page) -> Markup:
     answer = page.answer
     return joined(
         [

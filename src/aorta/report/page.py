@@ -159,3 +159,4 @@ class Page:
     missing: Sequence[str] = field(default_factory=tuple)  # what should be there and is not
     # what is not as the run wrote it
     hidden: str = "Secrets are replaced; a page for others is made with aorta report --share"
+    running: bool = False

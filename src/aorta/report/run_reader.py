@@ -121,46 +121,35 @@ class _SecretsAlone(Scrubber):
         return super().whole(value, kind, where=where)
 
 
-class RunReader:
-    """Opens one directory, again and again if wanted: the same value keeps its placeholder.
-    `shared`: paths, names and addresses are replaced, and not only secrets.
+def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = False) -> OpenedRun:
+    """Everything that a page may show of a directory. `shared`: paths, names and addresses are
+    replaced, and not only secrets.
     """
-
-    def __init__(
-        self, path: Path, gatherers: Mapping[str, Gather], *, shared: bool = False
-    ) -> None:
-        if not path.is_dir():
-            raise UsageError(
-                "there is no such directory; expected a run directory", where=str(path)
-            )
-        self.path = path
-        self.verb = verb_of(path)
-        self._gather = gatherers[self.verb]
-        kind = Scrubber if shared else _SecretsAlone
-        self._scrubber = kind(Rules(identity=this_site(path)))
-
-    def open(self) -> OpenedRun:
-        # First: of a run that is over by then, all that it wrote is read.
-        state = state_of(self.path, self.verb)
-        records = read_records_of(self.path)
-        texts = sorted({text for record in records for text in _texts_of(record)})
-        raw = {
-            "directory": _name_of(self.path.resolve()),
-            "about": RunDir(self.path).about(),
-            "documents": self._gather(self.path),
-            "texts": texts,
-        }
-        learn_document(self._scrubber, raw)
-        clean = shortened(scrub_document(self._scrubber, raw))
-        replaced = dict(zip(texts, clean["texts"], strict=True))
-        return OpenedRun(
-            name=clean["directory"],
-            verb=self.verb,
-            state=state,
-            about=Document(clean["about"]),
-            documents=Document(clean["documents"]),
-            trials=[_trial(record, replaced) for record in records],
-        )
+    if not path.is_dir():
+        raise UsageError("there is no such directory; expected a run directory", where=str(path))
+    verb = verb_of(path)
+    scrubber = (Scrubber if shared else _SecretsAlone)(Rules(identity=this_site(path)))
+    # First: of a run that is over by then, all that it wrote is read.
+    state = state_of(path, verb)
+    records = read_records_of(path)
+    texts = sorted({text for record in records for text in _texts_of(record)})
+    raw = {
+        "directory": _name_of(path.resolve()),
+        "about": RunDir(path).about(),
+        "documents": gatherers[verb](path),
+        "texts": texts,
+    }
+    learn_document(scrubber, raw)
+    clean = shortened(scrub_document(scrubber, raw))
+    replaced = dict(zip(texts, clean["texts"], strict=True))
+    return OpenedRun(
+        name=clean["directory"],
+        verb=verb,
+        state=state,
+        about=Document(clean["about"]),
+        documents=Document(clean["documents"]),
+        trials=[_trial(record, replaced) for record in records],
+    )
 
 
 def _name_of(path: Path) -> str:
