@@ -117,66 +117,6 @@ def test_a_place_that_cannot_be_written_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_difference_of_two_snapshots_is_readable(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.json", tmp_path / "b"
-    aorta("env", "probe", "-o", first)
-    aorta("env", "probe", "-o", second, env={"HSA_XNACK": "1"})
-    changed = json.loads(second.read_text())
-    changed["packages"]["jax"] = "0.9"
-    del changed["packages"]["numpy"]
-    second.write_text(json.dumps(changed))
-    done = aorta("env", "probe", "--diff", first, second)
-    assert done.exit_code == 0
-    lines = done.stdout.splitlines()
-    assert '~ env_vars.HSA_XNACK: null -> "1"' in lines
-    assert '+ packages.jax: "0.9"' in lines
-    assert any(line.startswith("- packages.numpy: ") for line in lines)
-    assert len(lines) == 3
-    machine = aorta("env", "probe", "--diff", first, second, "--json").json()
-    assert machine["equal"] is False
-    assert {"path": "env_vars.HSA_XNACK", "change": "changed", "a": None, "b": "1"} in machine[
-        "differences"
-    ]
-
-
-def test_equal_snapshots_have_no_difference_whenever_they_were_taken(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.json", tmp_path / "b.json"
-    aorta("env", "probe", "-o", first)
-    second.write_text(first.read_text().replace('captured_at": "2', 'captured_at": "3'))
-    done = aorta("env", "probe", "--diff", first, second)
-    assert (done.exit_code, done.stdout) == (0, "no difference\n")
-    assert aorta("env", "probe", "--diff", first, second, "--json").json()["equal"] is True
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "no such file"),
-        ("{", "not valid JSON"),
-        ("[]", "is no snapshot"),
-        ('{"a": 1}', "is no snapshot"),
-        ("\udcff", "not UTF-8"),
-    ],
-)
-def test_a_file_that_is_no_snapshot_is_refused_by_name(
-    tmp_path: Path, content: str | None, said: str
-) -> None:
-    good, wrong = tmp_path / "good.json", tmp_path / "wrong.json"
-    aorta("env", "probe", "-o", good)
-    if content is not None:
-        wrong.write_bytes(content.encode("utf-8", "surrogateescape"))
-    done = aorta("env", "probe", "--diff", good, wrong, "--json")
-    assert done.exit_code == 2
-    assert said in done.json()["error"]["message"]
-    assert done.json()["error"]["where"].startswith(str(wrong))
-
-
-def test_diff_beside_an_output_is_refused(tmp_path: Path) -> None:
-    done = aorta("env", "probe", "--diff", "a", "b", "-o", tmp_path / "x")
-    assert done.exit_code == 2
-    assert "remove --output" in done.stderr
-
-
 def test_the_gpus_of_a_vendors_tool_are_in_the_snapshot_and_its_summary(tmp_path: Path) -> None:
     put_tool(
         tmp_path / "bin",

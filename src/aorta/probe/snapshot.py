@@ -1,5 +1,5 @@
-"""The snapshot: what env.json holds, one field a key, its summary for people, how two of them
-differ, and how one is taken: every probe asked once, none able to stop the others.
+"""The snapshot: what env.json holds, one field a key, its summary for people,
+and how one is taken: every probe asked once, none able to stop the others.
 
 Every key is always there; null is unknown or absent.
 """
@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from aorta.core.names import path_of
 from aorta.probe.gpus import (
     amd_gpus,
     nvidia_gpus,
@@ -168,53 +167,6 @@ def _named(name: str, value: object) -> str | None:
 
 def _listed(*values: object) -> str:
     return ", ".join(str(value) for value in values if value is not None)
-
-
-_NOT_COMPARED = frozenset({"captured_at"})
-
-
-@dataclass(frozen=True)
-class Difference:
-    path: str
-    change: str  # changed | added | removed
-    before: Any = None
-    after: Any = None
-
-
-_Place = tuple[int | str, ...]
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Every leaf that differs, in the order of the keys. The moment of capture is no difference."""
-    return list(
-        _between(
-            {key: value for key, value in before.items() if key not in _NOT_COMPARED},
-            {key: value for key, value in after.items() if key not in _NOT_COMPARED},
-            (),
-        )
-    )
-
-
-def _between(before: Any, after: Any, place: _Place) -> Iterator[Difference]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        yield from _between_keyed(before, after, place)
-    elif isinstance(before, list) and isinstance(after, list):
-        yield from _between_keyed(dict(enumerate(before)), dict(enumerate(after)), place)
-    elif before != after or type(before) is not type(after):
-        yield Difference(path_of(place), "changed", before, after)
-
-
-def _between_keyed(
-    before: Mapping[Any, Any], after: Mapping[Any, Any], place: _Place
-) -> Iterator[Difference]:
-    for key in dict.fromkeys([*before, *after]):
-        inside = (*place, key)
-        if key not in after:
-            yield Difference(path_of(inside), "removed", before=before[key])
-        elif key not in before:
-            yield Difference(path_of(inside), "added", after=after[key])
-        else:
-            yield from _between(before[key], after[key], inside)
 
 
 Probe = Callable[[Machine], Probed]
