@@ -11,7 +11,6 @@ That is what lets a shipped recipe run on another path: a relative path in a rec
 the recipe.
 """
 
-import gc
 import gzip
 import hashlib
 import io
@@ -34,7 +33,6 @@ from aorta.bundle.archive import (
     FileEntry,
     Manifest,
     RefusedError,
-    doubles,
     problem_with,
 )
 from aorta.bundle.layouts import READ_FIRST, Policy, is_program
@@ -82,9 +80,6 @@ def relocated(
         else:
             yield part
         line += part.count(b"\n") if account.room else 0
-
-
-_LARGEST_SHIP = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -156,17 +151,15 @@ def prepared(
     _refuse(found.problems, source)
     rules = Rules(
         patterns=tuple(patterns),
-        secret_names=tuple(policy.secret_names),
         keep=tuple(policy.keep),
         values=secret_values(),
         identity=this_site(run_dir),
     )
     with _spool(near) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
-        with _without_collector():
-            packing.learn(found.members, found.left_out, allow_binary)
-            files = [packing.add(member) for member in found.members if member.path != SHIP]
-        _check_names([*(file.path for file in files), SHIP], source)
+        packing.learn(found.members, found.left_out, allow_binary)
+        files = [packing.add(member) for member in found.members if member.path != SHIP]
+        _check_names([*(file.path for file in files), SHIP, MANIFEST], source)
         yield Prepared(
             source,
             packing.scrubbed_ticket(),
@@ -196,30 +189,24 @@ class _Packing:
 
     def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
         """First reading of every file. All that cannot be scrubbed is named at once."""
-        problems: list[str] = []
-        data: list[Member] = []  # of the program, and no text
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for document in self.source.private_documents():
             learn_document(self.scrubber, document)
         for member in members:
-            if member.binary:
-                continue
             try:
                 moved = relocated(member.path, read_member(member), self._roots, Account())
                 self.files.learn(member.path, moved, ours=member.ours)
             except NotTextError:
-                if is_program(member.path):
-                    data.append(member)
-                else:
-                    problems.append(
-                        f"{member.path}: is not text and cannot be scrubbed; "
-                        "exclude it, or let it pass as it is with `binary:` in a policy"
-                    )
-        self._binary = {member.path for member in data}
-        if data and not allow_binary:
-            problems.append(_binaries(data))
-        _refuse(problems, self.source)
+                self._binary.add(member.path)
+        if self._binary and not allow_binary:
+            first, *more = sorted(self._binary)
+            others = f" and {len(more)} more" if more else ""
+            problem = (
+                f"{first}{others}: is not text and cannot be scrubbed; let it leave as it is with "
+                "--allow-binary, or exclude it in a policy"
+            )
+            _refuse([problem], self.source)
 
     def add(self, member: Member) -> PackedFile:
         account, content = Account(), hashlib.sha256()
@@ -232,39 +219,25 @@ class _Packing:
             sha256=content.hexdigest(),
             bytes=self.spool.tell() - start,
             scrubbed=account.groups,
-            unscrubbed=self._is_binary(member),
+            unscrubbed=member.path in self._binary,
             left_out_bytes=member.cut,
         )
         return PackedFile(entry, start, member.executable, account)
 
-    def _is_binary(self, member: Member) -> bool:
-        return member.binary or member.path in self._binary
-
     def ship(self, member: Member | None) -> tuple[str, Account] | None:
+        """What the run says of what it shares, without what it says of its own directory."""
         if member is None:
             return None
         account = Account()
-        data = b"".join(self._pieces(member, account))[:_LARGEST_SHIP]
-        return data.decode("utf-8", "replace"), account
+        text = b"".join(self._pieces(member, account)).decode("utf-8", "replace")
+        return text.partition(OF_THIS_DIRECTORY)[0].strip("\n"), account
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         given = read_member(member)
-        if self._is_binary(member):
+        if member.path in self._binary:
             return given
         moved = relocated(member.path, given, self._roots, account)
         return self.files.scrub(member.path, moved, account, ours=member.ours)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Scrubbing makes millions of small things and no cycles; the collector costs a third."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager
@@ -277,24 +250,10 @@ def _spool(near: Path) -> Iterator[IO[bytes]]:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(near)) from None
 
 
-def _binaries(data: Sequence[Member]) -> str:
-    named = ", ".join(member.path for member in data[:3])
-    more = f" and {len(data) - 3} more" if len(data) > 3 else ""
-    size = sum(member.identity[2] for member in data) / 1e6
-    return (
-        f"{named}{more}: is not text and cannot be scrubbed ({len(data)} files of the program's "
-        f"data, {size:.1f} MB); let them leave as they are with --allow-binary, or exclude them in "
-        "a policy"
-    )
-
-
 def _check_names(paths: list[str], source: RunSource) -> None:
     problems = [f"{path}: {problem}" for path in paths if (problem := problem_with(path))]
-    problems += [
-        f"{one} and {other}: are one name on some systems; rename one"
-        for one, other in doubles([MANIFEST, *paths])
-    ]
-    _refuse(problems, source)
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    _refuse([*problems, *(f"{path}: two files have this name" for path in twice)], source)
 
 
 def _refuse(problems: Sequence[str], source: RunSource) -> None:
@@ -305,9 +264,6 @@ def _refuse(problems: Sequence[str], source: RunSource) -> None:
 # The archive
 # -------------------------------------------------------------------------------------------------
 
-_BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
-_SECTION = re.compile(rf"\n*{re.escape(_BEGIN)}.*?{re.escape(_END)}\n*", re.DOTALL)
-_MOST_IN_ONE_SECOND = 1000
 _WORDS = {
     "paths": "private paths, as `<PATH:n>`",
     "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, "
@@ -403,16 +359,13 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     before scrubbing.
     """
     layout, files = prepared.source.layout, prepared.files
-    names = sorted({MANIFEST, SHIP, *(file.path for file in files)})
-    yield from (_BEGIN, f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
+    names = {MANIFEST, *(file.path for file in files)}
+    yield from (f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
     yield from ("", _LOGS_ONLY) if prepared.logs_only else ()
     if said := rehearsed(prepared, checked):
         yield from ("", said)
     yield from ("", "## Read first", "")
     yield from [f"- `{path}`" for path in (*READ_FIRST, MANIFEST) if path in names][:4]
-    yield from ("", "## Inside", "")
-    folders = Counter(path.split("/")[0] + "/" if "/" in path else path for path in names)
-    yield from (f"- `{folder}`: {counted(count, 'file')}" for folder, count in folders.items())
     yield from ("", "## Removed", "", *_removed(prepared), "")
     yield "The same value has the same placeholder everywhere; in file names it reads `HOST-1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
@@ -423,12 +376,9 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield from ("", "Name such words with `--scrub`, and look at everything with `--review`.")
     if raw := [f"- `{file.path}`" for file in files if file.entry.unscrubbed]:
         yield from ("", "## Not scrubbed: binary files that the site lets pass", "", *raw)
-    own = _SECTION.sub("\n", prepared.own_ship[0]).strip("\n") if prepared.own_ship else ""
-    if own:
+    if prepared.own_ship and prepared.own_ship[0]:
         yield from ("", "---", "", "What the run says of itself, before anything was replaced:")
-        yield from (_END, "", own.partition(OF_THIS_DIRECTORY)[0].strip("\n"))
-    else:
-        yield _END
+        yield from ("", prepared.own_ship[0])
 
 
 def _removed(prepared: Prepared) -> Iterator[str]:
@@ -466,7 +416,9 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
 
 def _free_path(output: Path, ticket: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = (
-        f"{ticket}-{stamp}{f'-{n}' if n > 1 else ''}.tar.gz" for n in range(1, _MOST_IN_ONE_SECOND)
-    )
-    return next(path for name in names if not os.path.lexists(path := output / name))
+    path = output / f"{ticket}-{stamp}.tar.gz"
+    number = 1
+    while os.path.lexists(path):
+        number += 1
+        path = output / f"{ticket}-{stamp}-{number}.tar.gz"
+    return path

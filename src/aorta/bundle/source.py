@@ -91,8 +91,7 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     if known is None:
         raise UsageError(
             "this is no run directory: neither .aorta/run.json nor a result says which verb wrote "
-            "it; "
-            "expected a directory of reduce, triage, bisect, run or launch",
+            "it; expected a directory of reduce, triage, bisect, run or launch",
             where=str(run_dir),
         )
     layout, document = known
@@ -164,7 +163,6 @@ class Member:
     path: str
     file: Path
     executable: bool
-    binary: bool  # leaves as it is, because the policy says so
     ours: bool  # a document that a verb wrote
     identity: tuple[int, ...]
     cut: int = 0  # so many bytes in the middle of a log stay here
@@ -177,7 +175,6 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
 
-_LARGEST = 7 << 30  # bytes; a plain tar header holds 8 GiB
 FIRST, LAST = 1 << 20, 7 << 20
 """Bytes of each log that ship; nobody reads a gigabyte of one."""
 
@@ -187,22 +184,14 @@ def collect(
 ) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
-    left: dict[str, tuple[int, ...]] = {}
     for path, file, status in _walk(source.root, found.problems):
         if not source.layout.ships(path, policy, allow_binary=allow_binary):
-            left[path] = _identity(status)
+            found.left_out.append(path)
             continue
         cut = 0 if whole_logs or not is_log(path) else max(0, status.st_size - FIRST - LAST)
-        if status.st_size - cut > _LARGEST:
-            found.problems.append(f"{path}: is larger than {_LARGEST >> 30} GiB; exclude it")
         executable = bool(status.st_mode & stat.S_IXUSR)
-        is_binary = matches(path, policy.binary)
         ours = matches(path, source.layout.ours)
-        found.members.append(
-            Member(path, file, executable, is_binary, ours, _identity(status), cut)
-        )
-    packed = {member.identity for member in found.members}  # perhaps under another name
-    found.left_out = [path for path, identity in left.items() if identity not in packed]
+        found.members.append(Member(path, file, executable, ours, _identity(status), cut))
     if not found.members and not found.problems:
         found.problems.append("the directory holds no file that ships")
     return found
@@ -266,9 +255,7 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
             elif stat.S_ISREG(status.st_mode):
                 yield name, path, status
             else:
-                kinds = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
-                kind = kinds.get(stat.S_IFMT(status.st_mode), "device")
-                problems.append(f"{name}: is a {kind}, expected a file")
+                problems.append(f"{name}: is a pipe, a socket or a device, expected a file")
 
 
 def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Path | None:
