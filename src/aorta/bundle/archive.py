@@ -1,6 +1,6 @@
 """A bundle as a file: its `manifest.json` (what it holds, with a hash of every file, and what was
-taken out of each), which names may stand in it, and verifying and unpacking one from somewhere else. Both are one reading; unpacking also keeps what it
-reads.
+taken out of each), which names may stand in it, and verifying and unpacking one from somewhere
+else. Both are one reading; unpacking also keeps what it reads.
 
 `tarfile` reads, and its `data` filter refuses names that leave the folder, links that do, and
 devices. What it lets pass and a bundle never holds is refused here: every entry that is no plain

@@ -57,7 +57,7 @@ from aorta.scrub.files import (
     as_text,
     learn_document,
 )
-from aorta.scrub.findings import GROUPS, Kind, as_file_name
+from aorta.scrub.findings import GROUPS, Kind, as_plain_word
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber
 
 
@@ -127,7 +127,7 @@ class Prepared:
 
     @property
     def name(self) -> str:
-        return slug(as_file_name(self.ticket))
+        return slug(as_plain_word(self.ticket))
 
     @property
     def top(self) -> str:
@@ -367,7 +367,8 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield from ("", "## Read first", "")
     yield from [f"- `{path}`" for path in (*READ_FIRST, MANIFEST) if path in names][:4]
     yield from ("", "## Removed", "", *_removed(prepared), "")
-    yield "The same value has the same placeholder everywhere; in file names it reads `HOST-1`."
+    yield "The same value has the same placeholder everywhere; in names of files and for a shell"
+    yield "it reads `HOST-1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
     yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))

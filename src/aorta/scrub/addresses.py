@@ -189,7 +189,7 @@ _RULES = (
         r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
         r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
         r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
-        " | success| | changed| | failed| | unreachable|: [|: ok=0",
+        shape=r"\A(?:[A-Za-z][\w.\-]* \| [A-Z]|[a-z]+: \[[A-Za-z]|[A-Za-z][\w.\-]*\s+: ok=0)",
         flags=re.MULTILINE,
     ),
     _named(

@@ -6,7 +6,7 @@ value is always a name and something that joins the two. Standard library only, 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -116,7 +116,6 @@ _WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
 _VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
 # For the shape of a line: what follows stands in the next one.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
-_POLICY_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}")
 _LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
 _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
 """`unexpected token: foo` is a message, `token=foo` is not."""
@@ -137,20 +136,12 @@ class _Place(NamedTuple):
     indent: int
 
 
-def assigned_in(
-    text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
-) -> Iterator[SecretSpan]:
-    """`secret_names`: a policy's globs. `quoted_only`: for source code."""
+def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
+    """`quoted_only`: for source code."""
     yield from _named_in(text, quoted_only)
     if "</" in text:
         for line in as_looked_at(text).lines_like(_holds_secret_tag):
             yield from _in_elements(text, *line)
-    if secret_names:
-        for match in _POLICY_NAME.finditer(text):
-            if announces_secret(match["name"], secret_names):
-                word = _word(text, match.end(), False, _LONGEST)
-                if word and is_worth_hiding(word.value):
-                    yield word
 
 
 def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:

@@ -18,7 +18,7 @@ from aorta.core.documents import Dumper, Loader, doubled_key
 from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
-from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, with_quoted_placeholders
+from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, as_plain_word
 from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
 from aorta.scrub.vocabulary import (
     HOST_NAMES,
@@ -156,7 +156,7 @@ def _is_code(name: str) -> bool:
 
 def _as_file(name: str, scrubbed: Scrubbed) -> str:
     is_shell = scrubbed.taken and name.lower().endswith(_SHELL)
-    return with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
+    return as_plain_word(scrubbed.text) if is_shell else scrubbed.text
 
 
 def _parts(
@@ -341,7 +341,7 @@ class _Walk:
         ):
             return self._whole(value, kind, path)
         text = self._text(value, path)
-        return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
+        return as_plain_word(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
     def _number(self, value: float, path: Path, named: str | None) -> Any:
         if named is not None and self.scrubber.rules.detect and announces_secret(named):
@@ -353,7 +353,7 @@ class _Walk:
     def _announced(self, named: str | None, value: str) -> Kind | None:
         if named is None or not value.strip():
             return None
-        if announces_secret(named, self.scrubber.rules.secret_names):
+        if announces_secret(named):
             return Kind.CREDENTIAL if is_secret_value(named, value) else None
         if may_announce_secret(named) and is_dense(value):
             return Kind.CREDENTIAL

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
+from aorta.scrub.findings import Kind, SecretSpan, rule
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 LOOKED_FOR = "absolute paths that are not the system's, object stores, clone addresses"
@@ -75,8 +75,7 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpa
 def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSpan]:
     quoted = ((match["path"], match.start("path")) for match in _SPACED.finditer(text))
     with_spaces = ((path, at) for path, at in quoted if " -" not in path and path.count("/") > 1)
-    places = as_looked_at(text).matches_in_lines(_ABSOLUTE)
-    plain = ((text[start:end].rstrip(_TRAILING), start) for start, end in places)
+    plain = ((m.group().rstrip(_TRAILING), m.start()) for m in _ABSOLUTE.finditer(text))
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
         end = _private_part(path, private_roots)

@@ -12,7 +12,6 @@ import tokenize
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -23,8 +22,7 @@ from aorta.scrub.findings import (
     Placeholders,
     SecretSpan,
     Text,
-    as_file_name,
-    as_looked_at,
+    as_plain_word,
     without_overlap,
 )
 from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
@@ -37,7 +35,6 @@ LOOKED_FOR = tuple(
 """One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
-_BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
 _CONTEXT = 40
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
 _WRITTEN = frozenset(
@@ -62,7 +59,6 @@ class Rules:
 
     patterns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # secrets that are known already
-    secret_names: tuple[str, ...] = ()  # globs of variable and key names, besides the built-in ones
     keep: tuple[str, ...] = ()  # values that look private and are not
     identity: Identity = field(default_factory=Identity)
     detect: bool = True
@@ -103,9 +99,9 @@ class Scrubbed:
             at = end
         return cls("".join([*parts, text[at:]]), text, tuple(taken), where)
 
-    @cached_property
+    @property
     def spans(self) -> tuple[Replacement, ...]:
-        """For people to look at: made only where somebody does."""
+        """For people to look at."""
         return self.first_spans(len(self.taken))
 
     def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
@@ -113,20 +109,16 @@ class Scrubbed:
         return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
 
 
-class _Decoded(NamedTuple):
-    """What stretches of a text say once they are decoded, all in one text."""
-
-    places: list[tuple[int, int]]  # in the text that holds them
-    starts: list[int]  # in `text`
-    text: str
-    found: "_Found"
-
-
 class _Found(NamedTuple):
     """What the detectors see in one text. Values that are known are no part of it."""
 
     findings: list[SecretSpan]
-    decoded: _Decoded | None
+    encoded: list[tuple[int, int, str, "_Found"]]  # stretches, what each says, and what is in that
+
+    def everything(self) -> Iterator[SecretSpan]:
+        yield from self.findings
+        for *_, inner in self.encoded:
+            yield from inner.everything()
 
 
 class Scrubber:
@@ -165,7 +157,7 @@ class Scrubber:
         found = self._look(plain, code)
         if code:
             found = found._replace(findings=list(_outside_of_code(plain, found.findings)))
-        for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
+        for kind, value in dict.fromkeys((one.kind, one.value) for one in found.everything()):
             self.remember(kind, value)
         for user in paths.users_in(plain):
             self.remember(Kind.USER, user)
@@ -209,56 +201,40 @@ class Scrubber:
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
-        placeholder = self._placeholders.stand_in(kind, value)
-        return Scrubbed(placeholder, value, ((0, len(value), kind, placeholder),), where)
+        return self._without(value, where, [SecretSpan(0, len(value), kind, value)])
 
     def file_name(self, name: str) -> str:
         """A path inside the bundle, every part scrubbed, in characters any system takes."""
-        return "/".join(as_file_name(self.text(part).text) for part in name.split("/"))
+        return "/".join(as_plain_word(self.text(part).text) for part in name.split("/"))
 
     def is_kept(self, value: str) -> bool:
         return value in self._keep
 
-    def _look(self, text: str, code: bool, layers: int = _LAYERS) -> _Found:
+    def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
         """Every detector once; then again on what stretches of the text say when decoded."""
-        plain = as_looked_at(_without_colours(text))
-        findings = list(self._detected(plain, code)) if self.rules.detect else []
-        readable = list(decoded(plain)) if layers else []
-        if not readable:
-            return _Found(findings, None)
-        lengths = [len(said) + len(_BETWEEN) for _, _, said in readable]
-        inner = _BETWEEN.join(said for _, _, said in readable)
-        places = [(start, end) for start, end, _ in readable]
-        starts = list(accumulate(lengths, initial=0))
-        below = _Decoded(places, starts, inner, self._look(inner, code=False, layers=layers - 1))
-        return _Found(findings, below)
-
-    def _detected(self, text: Text, code: bool) -> Iterator[SecretSpan]:
-        yield from secrets_in(text, self.rules.secret_names, quoted_only=code)
-        yield from paths.paths_in(text, self._roots)
-        yield from addresses.machines_in(text)
+        plain = Text(_without_colours(text))
+        findings: list[SecretSpan] = []
+        if self.rules.detect:
+            findings += secrets_in(plain, quoted_only=code)
+            findings += paths.paths_in(plain, self._roots)
+            findings += addresses.machines_in(plain)
+        encoded = [
+            (start, end, said, self._look(said, layers=layers - 1))
+            for start, end, said in (decoded(plain) if layers else ())
+        ]
+        return _Found(findings, encoded)
 
     def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
         plain = _without_colours(text)
-        yield from self._in_decoded(found.decoded)
         yield from filter(self._may_go, found.findings)
         yield from filter(self._may_go, self._known.found_in(plain))
         yield from patterns_in(plain, self._patterns)
-
-    def _in_decoded(self, decoded: _Decoded | None) -> Iterator[SecretSpan]:
-        if decoded is None:
-            return
-        places, starts, inner, below = decoded
-        gone: set[int] = set()
-        for one in without_overlap(self._findings(inner, below), inner):
-            number = bisect_right(starts, one.start) - 1
-            if number in gone:
-                continue
-            gone.add(number)
-            said = inner[starts[number] : starts[number + 1] - len(_BETWEEN)]
-            value = one.value if one.end - one.start == len(said) else said
-            yield SecretSpan(*places[number], one.kind, value)
+        for start, end, said, inner in found.encoded:
+            if gone := without_overlap(self._findings(said, inner), said):
+                first = gone[0]
+                is_all = first.end - first.start == len(said)
+                yield SecretSpan(start, end, first.kind, first.value if is_all else said)
 
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names
@@ -296,12 +272,6 @@ def _without_colours(text: str) -> str:
     if "\x1b" not in text:
         return text
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
-
-
-def _all_of(found: _Found) -> Iterator[SecretSpan]:
-    yield from found.findings
-    if found.decoded is not None:
-        yield from _all_of(found.decoded.found)
 
 
 def _spans(
