@@ -92,7 +92,7 @@ def test_the_placeholder_says_what_kind_of_thing_was_there() -> None:
         scrubber = Scrubber()
         scrubber.learn(planted.line)
         after = scrubber.text(planted.line)
-        assert planted.kind in {span.kind for span in after.spans}, planted.name
+        assert planted.kind in {span.kind for span in after.taken}, planted.name
 
 
 def test_the_words_around_a_planted_value_stay() -> None:

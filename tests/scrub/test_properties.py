@@ -86,11 +86,11 @@ def test_only_the_reported_spans_differ_from_the_original(text: str) -> None:
     scrubber.learn(text)
     result = scrubber.text(text)
     rebuilt, rest = "", result.text
-    for span in result.spans:
+    for span in result.taken:
         before, _, rest = rest.partition(span.placeholder)
         rebuilt += before + span.value
     already_there = {match.group() for match in PLACEHOLDER.finditer(text)}
-    fresh = all(span.placeholder not in already_there for span in result.spans)
+    fresh = all(span.placeholder not in already_there for span in result.taken)
     assert fresh
     assert rebuilt + rest == text
 
@@ -176,7 +176,7 @@ def test_one_value_has_one_placeholder_in_every_file_and_two_values_have_two(
         scrubber.learn(planted.line)
     seen: dict[str, str] = {}
     for planted in [*found, *found]:
-        for span in scrubber.text(planted.line).spans:
+        for span in scrubber.text(planted.line).taken:
             assert seen.setdefault(span.value, span.placeholder) == span.placeholder
     assert len(set(seen.values())) == len(seen)
 

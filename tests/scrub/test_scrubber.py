@@ -345,9 +345,9 @@ def test_counts_are_by_group_and_spans_say_where() -> None:
     account = Account()
     account.add(result)
     assert account.groups == {"secrets": 1, "addresses": 1}
-    assert [(span.where, span.before, span.kind) for span in result.spans] == [
-        ("line 2", "token=", Kind.CREDENTIAL),
-        ("line 2", "token=<SECRET:1> at ", Kind.IPV4),
+    assert [(span.where, span.value, span.kind) for span in result.taken] == [
+        ("line 2", TOKEN, Kind.CREDENTIAL),
+        ("line 2", "10.1.2.3", Kind.IPV4),
     ]
 
 

@@ -57,7 +57,7 @@ from aorta.scrub.files import (
     as_text,
     learn_document,
 )
-from aorta.scrub.findings import GROUPS, Kind, as_plain_word
+from aorta.scrub.findings import GROUPS, Kind, SecretSpan, as_plain_word
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber
 
 
@@ -73,13 +73,13 @@ def relocated(
     for part in pieces:
         if any(as_bytes(root) in part for root in longest_first):
             text = as_text(part)
-            found = [(*match.span(), Kind.PATH, here) for match in pattern.finditer(text)]
-            moved = Scrubbed.of(text, found)
-            account.add(moved, line)
+            found = (SecretSpan(*m.span(), Kind.PATH, m.group()) for m in pattern.finditer(text))
+            moved = Scrubbed.of(text, ((one, here) for one in found), line=line)
+            account.add(moved)
             yield as_bytes(moved.text)
         else:
             yield part
-        line += part.count(b"\n") if account.room else 0
+        line += part.count(b"\n")
 
 
 @dataclass(frozen=True)
@@ -264,14 +264,6 @@ def _refuse(problems: Sequence[str], source: RunSource) -> None:
 # The archive
 # -------------------------------------------------------------------------------------------------
 
-_WORDS = {
-    "paths": "private paths, as `<PATH:n>`",
-    "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, "
-    "`<HOST:n>`",
-    "secrets": "secrets, as `<SECRET:n>`",
-    "patterns": "matches of the site's own patterns, as `<TEXT:n>`",
-    "names": "user names, as `<USER:n>`",
-}
 _LOGS_ONLY = (
     "The program that failed is not in this bundle: what is in it can be read; a recipe in it runs "
     "where the program lies."
@@ -384,7 +376,10 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
 
 def _removed(prepared: Prepared) -> Iterator[str]:
     removed = prepared.scrubbed
-    yield from (f"- {count} {_WORDS[group]}" for group, count in removed.items() if count)
+    for group, count in removed.items():
+        if count:
+            kinds = ", ".join(f"`<{kind}:n>`" for kind, of in GROUPS.items() if of == group)
+            yield f"- {count} {group}, as {kinds}"
     if not any(removed.values()):
         yield "- nothing had to be replaced"
     if prepared.left_out:

@@ -227,57 +227,41 @@ def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:
+    """Every file with its name in `root`; a link that stays inside ships as what it leads to."""
     real_root = root.resolve()
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as wrong:
-            problems.append(f"{_inside(folder, root)}: {wrong.strerror}")
-            continue
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.name == PRIVATE:
-                continue  # of the run, of a stage, of a trial: never part of what ships
-            name = _inside(path, root)
-            if entry.is_symlink():
-                target = _followed(path, name, real_root, problems)
-                if target is None or path.absolute().is_relative_to(target):
-                    continue  # refused above, or a way back to where it stands
-                if target.is_dir():
-                    waiting.append(path)  # its files ship under the name that the run gave them
-                    continue
-                path = target
-            status = path.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                waiting.append(path)
-            elif stat.S_ISREG(status.st_mode):
-                yield name, path, status
+
+    def unreadable(wrong: OSError) -> None:
+        problems.append(f"{wrong.filename}: {wrong.strerror}")
+
+    for place, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
+        folder = Path(place)
+        # The private state of the run, of a stage, of a trial: never part of what ships.
+        inside = [name for name in sorted(folders) if name != PRIVATE]
+        folders[:] = [name for name in inside if _is_inside(folder / name, real_root, problems)]
+        for path in (folder / name for name in sorted(names)):
+            if not _is_inside(path, real_root, problems):
+                continue
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                yield path.relative_to(root).as_posix(), path.resolve(), status
             else:
-                problems.append(f"{name}: is a pipe, a socket or a device, expected a file")
+                problems.append(f"{path}: is a pipe, a socket or a device, expected a file")
 
 
-def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Path | None:
+def _is_inside(path: Path, real_root: Path, problems: list[str]) -> bool:
+    """False: a link to where it stands itself, or one that is refused."""
+    if not path.is_symlink():
+        return True
     try:
-        target = link.resolve(strict=True)
+        target = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        problems.append(f"{name}: is a link to nothing; remove it")
-        return None
-    if not target.is_relative_to(real_root):
-        problems.append(
-            f"{name}: is a link that leaves the directory; replace it by the file itself"
-        )
-        return None
-    if PRIVATE in target.relative_to(real_root).parts:
-        problems.append(f"{name}: is a link into the private state of the run; remove it")
-        return None
-    return target
+        problems.append(f"{path}: is a link to nothing; remove it")
+        return False
+    if not target.is_relative_to(real_root) or PRIVATE in target.relative_to(real_root).parts:
+        problems.append(f"{path}: is a link that leaves the directory; replace it by the file")
+        return False
+    return not path.absolute().is_relative_to(target)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _inside(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
-from aorta.scrub.findings import Kind, SecretSpan, rule
+from aorta.scrub.findings import Kind, Rule, SecretSpan
 from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -116,7 +116,7 @@ def _is_before_lines(name: str) -> bool:
 # Where addresses and names stand
 # -------------------------------------------------------------------------------------------------
 
-_named = partial(rule, kind=Kind.HOST, is_private=_is_named)
+_named = partial(Rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
 _INDEXED = (
@@ -126,13 +126,13 @@ _INDEXED = (
 _MACHINE = r"(?=[A-Za-z\-]*[0-9])[A-Za-z][A-Za-z0-9\-]{1,62}"
 _FROM_SECOND = re.compile(r"\[|(?<=[0-9])-[0-9,\-]+\]")  # of a list of machines
 _RULES = (
-    rule(
+    Rule(
         rf"(?<![A-Za-z0-9.]){_OCTET}(?:\.{_OCTET}){{3}}(?![A-Za-z0-9]|\.\d)",
         shape=r"0\.0\.0\.0",
         kind=Kind.IPV4,
         is_private=_is_ipv4,
     ),
-    rule(
+    Rule(
         r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?"
         r"(?![\w:])",
         # Every time of day looks like the beginning of one; a whole one has `::` or many groups. A
@@ -141,21 +141,21 @@ _RULES = (
         kind=Kind.IPV6,
         is_private=lambda value, _: _says_something(value),
     ),
-    rule(
+    Rule(
         r"(?<![\w:\-])[0-9A-Fa-f]{2}([:\-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
         r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])",
         shape=r"[:\-.](?:(?<=[:\-])[0A-Fa-f]{1,2}(?:[:\-][0A-Fa-f]{1,2}){4}"
         r"|(?<=\.)[0A-Fa-f]{1,4}\.[0A-Fa-f]{1,4}(?![\w.]))",
         kind=Kind.MAC,
     ),
-    rule(
+    Rule(
         r"(?<![\w.+\-])(?!git@)[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}"
         r"(?![\w])",
         "@|%0",
         kind=Kind.EMAIL,
     ),
-    rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-", kind=Kind.HOST),
-    rule(
+    Rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-", kind=Kind.HOST),
+    Rule(
         r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?"
         r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
         r"(?::\d+)?(?:/(?P<path>[^\s\"'<>`)]*))?",
@@ -169,14 +169,14 @@ _RULES = (
     ),
     _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
     # Open MPI puts the machine and the process in front of a line, Ansible the machine.
-    rule(
+    Rule(
         rf"\[(?P<host>{_MACHINE})(?:\.[\w.\-]+)?:[0-9]{{3,}}(?::[0-9]+)*\] ",
         ":0] ",
         is_private=lambda value, _: value.count("-") > 1 or _is_before_lines(value),
     ),
     # `gpu-a100-[017-020]`, `gpu-a100-017:29500`, `on node dgx07`, `dgx07 slots=8`: names that say
     # by themselves that they are a machine's.
-    rule(
+    Rule(
         rf"(?<![\w.\-])(?P<host>{_MACHINE})(?::[0-9]{{4,5}}(?![\w.:])|[ \t]+slots=)"
         rf"|(?i:\b(?:host|node|node failure on|machine))[ \t]+(?P<of_word>{_MACHINE})(?![\w.\-])"
         r"|(?<![\w.\-])(?P<list>[A-Za-z][A-Za-z0-9\-]*\[[0-9]+-[0-9,\-]+\])",
@@ -242,7 +242,7 @@ _RULES = (
         over=400,
     ),
     # `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
-    rule(
+    Rule(
         r"^\[?(?=[A-Za-z\-]*[0-9])(?P<host>[A-Za-z][A-Za-z0-9\-]{1,62})(?:: |\][: ])[^\n]*",
         shape=rf"\A\[?(?!{_INDEXED})(?=[A-Za-z\-]*0)[A-Za-z][A-Za-z0\-]+(?:: |\][: ])",
         flags=re.MULTILINE,
@@ -252,7 +252,7 @@ _RULES = (
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
 _DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
-_ENDING = rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
+_ENDING = Rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
 
 

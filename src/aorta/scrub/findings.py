@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -102,66 +101,56 @@ class SecretSpan(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True)
 class Rule:
     """What many detectors are lists of: a pattern whose matches may not leave.
 
-    Of a match with named groups these go, as `host`, `user` or `path` where that is their name and
-    else as the rule's kind; of any other match all. A line is searched if its shape may match; a
-    match goes at most `over` characters over the end of its line.
+    A line is searched if it has one of the hints (as the keywords of gitleaks), which are separated
+    by `|`, without capitals, and have a `0` for each of their numbers; or if its shape matches. A
+    match goes at most `over` characters over the end of its line. Of a match with named groups
+    these go, as `host`, `user` or `path` where that is their name and else as the rule's kind; of
+    any other match all. `is_private` is given a value and the match that it is part of; `trailing`
+    is punctuation that is no part of a value.
     """
 
-    pattern: re.Pattern[str]
-    may_match: Callable[[str], object]
-    over: int
-    hints: tuple[str, ...]
-    kind: Kind
-    is_private: Callable[[str, re.Match[str]], bool]  # a value, and the match that it is part of
-    trailing: str  # punctuation that is no part of a value
+    def __init__(
+        self,
+        pattern: str,
+        hints: str = "",
+        *,
+        shape: str = "",
+        flags: re.RegexFlag = re.NOFLAG,
+        over: int = 0,
+        kind: Kind = Kind.CREDENTIAL,
+        is_private: Callable[[str, re.Match[str]], bool] = lambda _value, _match: True,
+        trailing: str = "",
+    ) -> None:
+        self.pattern = re.compile(pattern, flags)
+        self.hints = tuple(hints.split("|")) if hints else ()
+        self.may_match = lru_cache(maxsize=_SHAPES_KNOWN)(self._may_match)
+        self._shape = re.compile(shape)
+        self._over = over
+        self._is_private = is_private
+        self._trailing = trailing
+        groups = tuple(self.pattern.groupindex) or (0,)
+        self._kinds = [(group, _KIND_OF_GROUP.get(group, kind)) for group in groups]
+
+    def _may_match(self, shape: str) -> bool:
+        if not self.hints:
+            return self._shape.search(shape) is not None
+        low = without_capitals(shape)
+        return any(hint in low for hint in self.hints)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         for start, end in as_looked_at(text).lines_like(self.may_match):
-            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
+            yield from self.pattern.finditer(text, start, min(len(text), end + self._over))
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
-        groups = tuple(self.pattern.groupindex) or (0,)
-        kinds = [(group, _KIND_OF_GROUP.get(group, self.kind)) for group in groups]
         for match in self.finditer(text):
-            for group, kind in kinds:
-                value = match[group]
-                if self.trailing and value:
-                    value = value.rstrip(self.trailing)
-                if value and self.is_private(value, match):
+            for group, kind in self._kinds:
+                value = (match[group] or "").rstrip(self._trailing)
+                if value and self._is_private(value, match):
                     start = match.start(group)
                     yield SecretSpan(start, start + len(value), kind, value)
-
-
-def rule(
-    pattern: str,
-    hints: str = "",
-    *,
-    shape: str = "",
-    flags: re.RegexFlag = re.NOFLAG,
-    over: int = 0,
-    kind: Kind = Kind.CREDENTIAL,
-    is_private: Callable[[str, re.Match[str]], bool] = lambda _value, _match: True,
-    trailing: str = "",
-) -> Rule:
-    """A line must have one of the hints (as the keywords of gitleaks), which are separated by `|`,
-    without capitals, and have a `0` for each of their numbers; or its shape must match.
-    """
-    of_shape = re.compile(shape)
-    some = tuple(hints.split("|")) if hints else ()
-
-    @lru_cache(maxsize=_SHAPES_KNOWN)
-    def may_match(line: str) -> bool:
-        if not some:
-            return of_shape.search(line) is not None
-        low = without_capitals(line)
-        return any(hint in low for hint in some)
-
-    compiled = re.compile(pattern, flags)
-    return Rule(compiled, may_match, over, some, kind, is_private, trailing)
 
 
 @lru_cache(maxsize=_SHAPES_KNOWN)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
+from aorta.scrub.findings import Kind, Rule, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import words
 
 LOOKED_FOR = "keys of some ninety services by their shape, JSON web tokens, private keys"
@@ -143,7 +143,7 @@ _BEGUN = words(
     "AKIA ASIA ghp_ gho_ ghs_ ghu_ github_pat_ glpat- xoxb- xoxp- sk- sk_live_ rk_live_ hf_ nvapi- "
     "gsk_ AIza eyJ dckr_pat_ npm_ pypi- SG. dapi r8_ wandb_v1_ shpat_ hvs."
 )
-_BROKEN = rule(
+_BROKEN = Rule(
     rf"(?<![A-Za-z0-9])(?P<value>(?:{'|'.join(map(re.escape, sorted(_BEGUN)))})[\w\-.]{{0,200}}"
     r"\\?\r?\n[ \t]*[\w\-.]{4,400})",
     re.sub("[1-9]", "0", "|".join(sorted(_BEGUN)).lower()),

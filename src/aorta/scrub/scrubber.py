@@ -35,7 +35,6 @@ LOOKED_FOR = tuple(
 """One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
-_CONTEXT = 40
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
 _WRITTEN = frozenset(
     {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -64,49 +63,37 @@ class Rules:
     detect: bool = True
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """One replaced stretch, with enough around it to judge it by."""
+class Replacement(NamedTuple):
+    """One replaced stretch of the original."""
 
     where: str
-    before: str
     value: str
-    after: str
     placeholder: str
     kind: Kind
-
-
-Taken = tuple[int, int, Kind, str]
-"""Begin and end of a stretch of the original, what it was, and what stands there now. Plain, for
-there are millions of them.
-"""
 
 
 @dataclass(frozen=True)
 class Scrubbed:
     text: str
-    before: str = ""
-    taken: tuple[Taken, ...] = ()
-    where: str = ""
+    taken: tuple[Replacement, ...] = ()
 
     @classmethod
-    def of(cls, text: str, taken: Sequence[Taken], where: str = "") -> "Scrubbed":
-        """The text with each of these stretches, which are in order, replaced."""
+    def of(
+        cls, text: str, taken: Iterable[tuple[SecretSpan, str]], where: str = "", line: int = 1
+    ) -> "Scrubbed":
+        """The text with each of these stretches, which are in order, replaced. It begins at this
+        line of its file, or is what stands at `where` in a document.
+        """
         parts: list[str] = []
+        spans: list[Replacement] = []
         at = 0
-        for start, end, _, placeholder in taken:
+        for (start, end, kind, _), placeholder in taken:
+            line += 0 if where else text.count("\n", at, start)
+            spans.append(Replacement(where or f"line {line}", text[start:end], placeholder, kind))
+            line += 0 if where else text.count("\n", start, end)
             parts += (text[at:start], placeholder)
             at = end
-        return cls("".join([*parts, text[at:]]), text, tuple(taken), where)
-
-    @property
-    def spans(self) -> tuple[Replacement, ...]:
-        """For people to look at."""
-        return self.first_spans(len(self.taken))
-
-    def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
-        """The text's first line has the number `line`."""
-        return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
+        return cls("".join([*parts, text[at:]]), tuple(spans))
 
 
 class _Found(NamedTuple):
@@ -182,26 +169,27 @@ class Scrubber:
         found = [*patterns_in(value, self._patterns)]
         found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
         found += known_keys_in(value) if self.rules.detect else ()
-        return self._without(value, where, without_overlap(found, value))
+        return self.replaced(value, where, without_overlap(found, value))
 
-    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
+    def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
         """The text with a placeholder for everything that was found in it or is known."""
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
         if code:
             gone = _outside_of_code(text, gone)
-        return self._without(text, where, without_overlap(gone, text))
+        return self.replaced(text, where, without_overlap(gone, text), line)
 
-    def _without(self, text: str, where: str, findings: Sequence[SecretSpan]) -> Scrubbed:
-        taken = [
-            (start, end, kind, self._placeholders.stand_in(kind, value))
-            for start, end, kind, value in findings
-        ]
-        return Scrubbed.of(text, taken, where)
+    def replaced(
+        self, text: str, where: str, findings: Sequence[SecretSpan], line: int = 1
+    ) -> Scrubbed:
+        stand_in = self._placeholders.stand_in
+        return Scrubbed.of(
+            text, ((one, stand_in(one.kind, one.value)) for one in findings), where, line
+        )
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
-        return self._without(value, where, [SecretSpan(0, len(value), kind, value)])
+        return self.replaced(value, where, [SecretSpan(0, len(value), kind, value)])
 
     def file_name(self, name: str) -> str:
         """A path inside the bundle, every part scrubbed, in characters any system takes."""
@@ -272,23 +260,3 @@ def _without_colours(text: str) -> str:
     if "\x1b" not in text:
         return text
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
-
-
-def _spans(
-    taken: Sequence[Taken], text: str, after: str, where: str, line: int
-) -> Iterator[Replacement]:
-    """Contexts come from the scrubbed text: a neighbour may be private too."""
-    counted_to, shift = 0, 0
-    for start, end, kind, placeholder in taken:
-        line += text.count("\n", counted_to, start)
-        counted_to = start
-        begin, stop = start + shift, start + shift + len(placeholder)
-        shift = stop - end
-        yield Replacement(
-            where or f"line {line}",
-            after[max(0, begin - _CONTEXT) : begin].rsplit("\n", 1)[-1],
-            text[start:end],
-            after[stop : stop + _CONTEXT].split("\n", 1)[0],
-            placeholder,
-            kind,
-        )
