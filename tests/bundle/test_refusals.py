@@ -12,7 +12,7 @@ import pytest
 
 from aorta.bundle.archive import RefusedError
 from aorta.bundle.layouts import Policy
-from aorta.bundle.pack import PackedFile, prepared
+from aorta.bundle.pack import BundleRequest, PackedFile, prepared
 from aorta.bundle.source import collect, open_source, read_member
 from aorta.scrub.files import FileScrubber, ScrubError
 from support import real_runs
@@ -23,14 +23,14 @@ def reduce_dir(tmp_path: Path) -> Path:
     return copied(real_runs.reduce_dir(), tmp_path)
 
 
-def prepare(run: Path, policy: Policy) -> tuple[PackedFile, ...]:
-    with prepared(run, None, policy, (), run.parent) as found:
+def prepare(run: Path, policy: Path | None = None) -> tuple[PackedFile, ...]:
+    with prepared(BundleRequest(run_dir=run, output=run.parent, policy=policy)) as found:
         return found.files
 
 
-def problems(run: Path, policy: Policy | None = None) -> tuple[str, ...]:
+def problems(run: Path, policy: Path | None = None) -> tuple[str, ...]:
     with pytest.raises(RefusedError) as refused:
-        prepare(run, policy or Policy())
+        prepare(run, policy)
     return refused.value.problems
 
 
@@ -119,7 +119,7 @@ def test_links_that_stay_inside_are_packed_as_the_files_they_lead_to(tmp_path: P
     (run / "shrunken" / "here").symlink_to(".")
     (run / "shrunken" / "more").symlink_to("shards")
     os.link(run / "shrunken" / "shards" / "one.txt", run / "shrunken" / "twin.txt")
-    files = {file.path: file.entry.sha256 for file in prepare(run, Policy())}
+    files = {file.path: file.entry.sha256 for file in prepare(run)}
     one = files["shrunken/shards/one.txt"]
     assert one == files["shrunken/also.txt"] == files["shrunken/twin.txt"]
     assert one == files["shrunken/more/one.txt"]
@@ -161,9 +161,10 @@ def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:
     twice = {HF: 1, base64.b64encode(HF.encode()).decode(): 2}
     (run / "shrunken" / "env.json").write_text(json.dumps(twice))
     with pytest.raises(ScrubError, match="two keys become"):
-        prepare(run, Policy())
+        prepare(run)
 
 
 def test_a_directory_with_nothing_to_ship_is_refused(tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
-    assert problems(run, Policy(exclude=["*"])) == ("the directory holds no file that ships",)
+    (tmp_path / "policy.yaml").write_text("exclude: ['*']\n")
+    assert problems(run, tmp_path / "policy.yaml") == ("the directory holds no file that ships",)

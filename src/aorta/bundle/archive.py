@@ -11,13 +11,14 @@ another size or hash, data behind the end, and more bytes than the limit.
 import gzip
 import hashlib
 import json
-import secrets
+import os
 import shutil
 import stat
 import tarfile
+import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -102,7 +103,6 @@ class Manifest(StrictModel):
     aorta_version: str = __version__
     ticket: str = Field(min_length=1, max_length=MAX_TICKET, pattern=r"^[^\x00-\x1f\x7f]*$")
     verb: str
-    # When the run began: the moment of packing would make two equal bundles differ.
     created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
@@ -182,14 +182,25 @@ def unpack(
     path: Path, target: Path, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[BundleReport, Path]:
     """Into `target/<top folder>`, which appears only when everything in it is verified."""
-    with _workshop(target) as folder:
-        verified = _read(path, max_bytes, folder)
-        final = target / verified.top
-        if final.exists() or final.is_symlink():
-            raise UsageError(
-                "is already there; unpack somewhere else, or remove it", where=str(final)
-            )
-        (folder / verified.top).rename(final)
+    made = not target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as scratch:
+            verified = _read(path, max_bytes, Path(scratch))
+            final = target / verified.top
+            if os.path.lexists(final):
+                raise UsageError(
+                    "is already there; unpack somewhere else, or remove it", where=str(final)
+                )
+            (Path(scratch) / verified.top).rename(final)
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot unpack here: {wrong.strerror}", where=str(target)
+        ) from None
+    finally:
+        if made:
+            with suppress(OSError):
+                target.rmdir()  # only when nothing was unpacked into it
     return verified, final
 
 
@@ -208,8 +219,6 @@ def _read(path: Path, max_bytes: int, folder: Path | None) -> BundleReport:
         raise BundleError(wrong.message, where=str(path)) from None
     except (tarfile.TarError, ValueError, gzip.BadGzipFile, EOFError, zlib.error):
         raise BundleError("is damaged, cut off or no bundle of aorta", where=str(path)) from None
-    except OSError as wrong:
-        raise InfrastructureError(f"cannot unpack: {wrong.strerror}", where=str(path)) from None
 
 
 class _Limited(gzip.GzipFile):
@@ -289,24 +298,3 @@ def _expected(manifest: Manifest, max_bytes: int) -> dict[str, FileEntry]:
         if (problem := problem_with(file.path)) is not None:
             raise BundleError(f"{file.path!r} {problem}")
     return {file.path: file for file in manifest.files if file.path != MANIFEST}
-
-
-@contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """A private folder inside `target` that is gone afterwards, whatever happens."""
-    folder = target / f".unpacking-{secrets.token_hex(4)}"
-    made = not target.exists()
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700)
-    except OSError as wrong:
-        raise InfrastructureError(
-            f"cannot unpack here: {wrong.strerror}", where=str(target)
-        ) from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if made:
-            with suppress(OSError):
-                target.rmdir()  # only when nothing was unpacked into it

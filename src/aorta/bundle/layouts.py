@@ -81,12 +81,6 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-READ_FIRST = _names(
-    "summary.md solve.json shrunken/run_repro.sh shrunken/recipe.resolved.yaml matrix.md "
-    "optimize.md recipe.resolved.yaml report.md finding.json case/finding.json aorta.yaml "
-    "case/aorta.yaml result.json"
-)
-"""Of what a bundle holds, in this order."""
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (

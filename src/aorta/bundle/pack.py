@@ -35,7 +35,7 @@ from aorta.bundle.archive import (
     RefusedError,
     problem_with,
 )
-from aorta.bundle.layouts import READ_FIRST, Policy, is_program
+from aorta.bundle.layouts import is_program, read_policy
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -58,6 +58,7 @@ from aorta.scrub.files import (
     learn_document,
 )
 from aorta.scrub.findings import GROUPS, Kind, SecretSpan, as_plain_word
+from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber
 
 
@@ -109,14 +110,14 @@ class Prepared:
     ticket: str
     files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
-    own_ship: tuple[str, Account] | None
+    own_ship: str  # what the run says of what it shares
+    of_own_ship: Account
     spool: IO[bytes]
 
     @property
     def scrubbed(self) -> dict[str, int]:
         found = Counter(dict.fromkeys(GROUPS.values(), 0))
-        accounts = [file.account for file in self.files]
-        for account in [*accounts, self.own_ship[1]] if self.own_ship else accounts:
+        for account in (*(file.account for file in self.files), self.of_own_ship):
             found.update(account.groups)
         return dict(found)
 
@@ -129,35 +130,43 @@ class Prepared:
     def name(self) -> str:
         return slug(as_plain_word(self.ticket))
 
-    @property
-    def top(self) -> str:
-        return f"{self.name}-{self.source.top}"
+
+@dataclass(frozen=True, kw_only=True)
+class BundleRequest:
+    """Which run to pack, where to, and what must not leave."""
+
+    run_dir: Path
+    output: Path = Path()
+    ticket: str | None = None  # None: the one that the run itself names
+    scrub: tuple[str, ...] = ()  # text to take out besides what is found
+    policy: Path | None = None  # a file of the site's rules
+    whole_logs: bool = False  # not only the first 1 MiB and the last 7 MiB of each
+    allow_binary: bool = False  # files that are no text may leave as they are
+    check: bool = True  # run the reproducer from where the bundle is unpacked
+    timeout: float | None = None  # of one such run, in seconds
 
 
 @contextmanager
-def prepared(
-    run_dir: Path,
-    ticket: str | None,
-    policy: Policy,
-    patterns: Sequence[str],
-    near: Path,
-    *,
-    whole_logs: bool = False,
-    allow_binary: bool = False,
-) -> Iterator[Prepared]:
-    """Read, refuse, scrub, check. The spool lies in `near` if it exists, and is removed."""
-    source = open_source(run_dir, ticket)
-    found = collect(source, policy, whole_logs=whole_logs, allow_binary=allow_binary)
+def prepared(request: BundleRequest) -> Iterator[Prepared]:
+    """Read, refuse, scrub, check. The spool lies in the output directory if that exists, and is
+    removed.
+    """
+    policy = read_policy(request.policy)
+    source = open_source(request.run_dir, request.ticket)
+    found = collect(
+        source, policy, whole_logs=request.whole_logs, allow_binary=request.allow_binary
+    )
     _refuse(found.problems, source)
+    given = (pattern for option in request.scrub for pattern in split_patterns(option))
     rules = Rules(
-        patterns=tuple(patterns),
+        patterns=(*policy.scrub, *given),
         keep=tuple(policy.keep),
         values=secret_values(),
-        identity=this_site(run_dir),
+        identity=this_site(request.run_dir),
     )
-    with _spool(near) as spool:
+    with _spool(request.output) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
-        packing.learn(found.members, found.left_out, allow_binary)
+        packing.learn(found.members, found.left_out, request.allow_binary)
         files = [packing.add(member) for member in found.members if member.path != SHIP]
         _check_names([*(file.path for file in files), SHIP, MANIFEST], source)
         yield Prepared(
@@ -165,7 +174,7 @@ def prepared(
             packing.scrubbed_ticket(),
             tuple(sorted(files, key=lambda file: file.path)),
             tuple(map(packing.scrubber.file_name, found.left_out)),
-            packing.ship(next((m for m in found.members if m.path == SHIP), None)),
+            *packing.ship(found.members),
             spool,
         )
 
@@ -224,12 +233,11 @@ class _Packing:
         )
         return PackedFile(entry, start, member.executable, account)
 
-    def ship(self, member: Member | None) -> tuple[str, Account] | None:
+    def ship(self, members: Sequence[Member]) -> tuple[str, Account]:
         """What the run says of what it shares, without what it says of its own directory."""
-        if member is None:
-            return None
         account = Account()
-        text = b"".join(self._pieces(member, account)).decode("utf-8", "replace")
+        own = [piece for m in members if m.path == SHIP for piece in self._pieces(m, account)]
+        text = b"".join(own).decode("utf-8", "replace")
         return text.partition(OF_THIS_DIRECTORY)[0].strip("\n"), account
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
@@ -306,13 +314,12 @@ def _write_archive(prepared: Prepared, first: Mapping[str, bytes], out: IO[bytes
 
     The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
     """
-    created = prepared.source.created
+    top = f"{prepared.name}-{prepared.source.layout.verb}"
 
     def header(name: str, size: int, executable: bool = False) -> tarfile.TarInfo:
-        info = tarfile.TarInfo(f"{prepared.top}/{name}")
+        info = tarfile.TarInfo(f"{top}/{name}")
         info.size = size
         info.mode = 0o755 if executable else 0o644
-        info.mtime = int(created.timestamp()) if created else 0
         return info
 
     with (
@@ -351,13 +358,10 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     before scrubbing.
     """
     layout, files = prepared.source.layout, prepared.files
-    names = {MANIFEST, *(file.path for file in files)}
     yield from (f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
     yield from ("", _LOGS_ONLY) if prepared.logs_only else ()
     if said := rehearsed(prepared, checked):
         yield from ("", said)
-    yield from ("", "## Read first", "")
-    yield from [f"- `{path}`" for path in (*READ_FIRST, MANIFEST) if path in names][:4]
     yield from ("", "## Removed", "", *_removed(prepared), "")
     yield "The same value has the same placeholder everywhere; in names of files and for a shell"
     yield "it reads `HOST-1`."
@@ -369,9 +373,9 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield from ("", "Name such words with `--scrub`, and look at everything with `--review`.")
     if raw := [f"- `{file.path}`" for file in files if file.entry.unscrubbed]:
         yield from ("", "## Not scrubbed: binary files that the site lets pass", "", *raw)
-    if prepared.own_ship and prepared.own_ship[0]:
+    if prepared.own_ship:
         yield from ("", "---", "", "What the run says of itself, before anything was replaced:")
-        yield from ("", prepared.own_ship[0])
+        yield from ("", prepared.own_ship)
 
 
 def _removed(prepared: Prepared) -> Iterator[str]:
@@ -390,18 +394,17 @@ def _removed(prepared: Prepared) -> Iterator[str]:
 
 
 def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
-    created = prepared.source.created
     of_ship = FileEntry(
         path=SHIP,
         sha256=hashlib.sha256(ship).hexdigest(),
         bytes=len(ship),
-        scrubbed=prepared.own_ship[1].groups if prepared.own_ship else {},
+        scrubbed=prepared.of_own_ship.groups,
     )
     entries = [*(file.entry for file in prepared.files), of_ship]
     return Manifest(
         ticket=prepared.ticket,
         verb=prepared.source.layout.verb,
-        created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
+        created=prepared.source.created,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
         logs_only=prepared.logs_only,

@@ -9,14 +9,13 @@ import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from aorta.bundle.archive import MAX_TICKET, RefusedError
 from aorta.bundle.layouts import Layout, Policy, is_log, layout_of, matches
 from aorta.core.errors import UsageError
-from aorta.engine.rundir import PRIVATE, STAMP, STAMP_FORM, RunDir
+from aorta.engine.rundir import PRIVATE, STAMP, RunDir
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
@@ -68,7 +67,7 @@ class RunSource:
     root: Path
     layout: Layout
     ticket: str
-    created: datetime | None  # when the run began; the only time inside a bundle
+    created: str | None  # when the run began; the only time inside a bundle
     reproduces: bool = False  # the run itself saw what ships fail
 
     def private_documents(self) -> list[dict[str, Any]]:
@@ -76,11 +75,6 @@ class RunSource:
         names = ("request.json", "run.json", "known.json")
         found = (json_object(RunDir(self.root).private / name) for name in names)
         return [document for document in found if document]
-
-    @property
-    def top(self) -> str:
-        """What the one top folder says besides the ticket."""
-        return self.created.strftime("%Y%m%dT%H%M%SZ") if self.created else self.layout.verb
 
 
 def open_source(run_dir: Path, ticket: str | None) -> RunSource:
@@ -106,8 +100,8 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     _refuse_running(RunDir(run_dir))
     shipped = document.get("shipped_copy")
     reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
-    when = _created(about, run_dir)
-    return RunSource(run_dir, layout, _checked_ticket(found), when, reproduces)
+    created = _text(about, "created") or None
+    return RunSource(run_dir, layout, _checked_ticket(found), created, reproduces)
 
 
 def _checked_ticket(ticket: str) -> str:
@@ -134,18 +128,6 @@ def _from_output(root: Path, layout: Layout) -> str:
     """`reduce --output reduce/TICKET` has no other place to name its ticket."""
     path = root.absolute()
     return path.parent.name if layout.verb == "reduce" and STAMP.match(path.name) else ""
-
-
-def _created(about: dict[str, Any], root: Path) -> datetime | None:
-    for text, form in (
-        (_text(about, "created"), "%Y-%m-%dT%H:%M:%SZ"),
-        (root.absolute().name[:19], STAMP_FORM),
-    ):
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    return None
 
 
 def _text(document: dict[str, Any], key: str) -> str:

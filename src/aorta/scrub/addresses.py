@@ -197,11 +197,6 @@ _RULES = (
         "|".join(f"{month} " for month in sorted(MONTHS)),
     ),
     _named(
-        r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
-        r"(?:kernel|systemd|slurm|sshd|dockerd|kubelet)[\w.\-]*(?:\[\d+\])?:",
-        "kernel|systemd|slurm|sshd|dockerd|kubelet",
-    ),
-    _named(
         r"\b(?:(?:srun|slurmstepd|salloc|sbatch): error|clush|pdsh@[\w.\-]+): "
         r"(?P<host>[A-Za-z][\w\-]*[\d\[][\w\-\[\],]*):",
         "srun: error|slurmstepd: error|salloc: error|sbatch: error|clush|pdsh",
@@ -218,11 +213,6 @@ _RULES = (
         r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
         r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
         "user|logname",
-    ),
-    _named(
-        r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?"
-        r"(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
-        "ssh|scp|ping|rsync",
     ),
     _named(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"

@@ -80,6 +80,7 @@ _LIST = re.compile(
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
 _BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
 _WORDS_MORE = re.compile(r"(?:[ \t\u00a0]+(?![\-#|(]|//)[^\s=:,;|\"'<>(){}\[\]]+(?![^\s,;|.\"']))*")
+_WORDS_IN_LIST = re.compile(r" [^;&\"'\n]*(?=;)")
 _REST_OF_LINE = re.compile(
     r"[^\n]*?(?=[ \t]+(?:#|//)|,[ \t]+[\w\"']+[ \t]*[:=]|[ \t]*[,;]?[ \t]*\r?(?:\n|\Z))"
 )
@@ -88,14 +89,11 @@ _CODE = re.compile(
     r"[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
 )
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
-_ELEMENTS = re.compile(
-    r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
-    r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<(?:key|name)>(?P<pair>[^<>\n]{3,60})</\w+>\s*"
-    r"<(?:string|value)>(?P<of_pair>[^<>]{2,4096}?)</"
-    r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
+# `<password>`, `<entry key="password">`, `<key>password</key><string>`
+_TAG = re.compile(
+    r"(?P<closed>)(?P<join></\w+>\s*(?:<(?:string|value)>|\Z)|(?:[\s\"'][^<>\n]{0,200})?>)"
 )
-_NAME_IN_TAG = re.compile(r"(?:<(?:key|name)>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
+_IN_ELEMENT = re.compile(r"\s*(?P<value>[^<>]{2,4096}?)\s*</")
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
     rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
@@ -138,13 +136,6 @@ class _Place(NamedTuple):
 
 def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
     """`quoted_only`: for source code."""
-    yield from _named_in(text, quoted_only)
-    if "</" in text:
-        for line in as_looked_at(text).lines_like(_holds_secret_tag):
-            yield from _in_elements(text, *line)
-
-
-def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
     done = 0
     for line in sorted(as_looked_at(text).lines_like(_names_a_secret)):
         for name in _NAME.finditer(text, *line):
@@ -171,7 +162,7 @@ def _names_a_secret(shape: str) -> bool:
     """
     for name in _NAME.finditer(shape):
         if _may_be_secret_name(name.group()) and (
-            _JOIN.match(shape, name.end())
+            _joined(shape, name)
             or _COMMA_AT_END.match(shape, name.end())
             or _COMPARED.search(shape, 0, name.start())
         ):
@@ -187,8 +178,13 @@ def _may_be_secret_name(name: str) -> bool:
     return announces_secret(name) or may_announce_secret(name) or name == "PWD"
 
 
+def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    in_tag = text[name.start() - 1 : name.start()] in ("<", ">", '"', "'")
+    return (in_tag and _TAG.match(text, name.end())) or _JOIN.match(text, name.end())
+
+
 def _place(text: str, found: re.Match[str]) -> _Place | None:
-    match = _JOIN.match(text, found.end())
+    match = _joined(text, found)
     begin, name = found.start(), found.group()
     if match is None or len(name) > _LONGEST_NAME:
         return None
@@ -206,6 +202,7 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         if not _AFTER_BAR.search(text, near, begin):
             return None  # a pipe, and no table
         join = "|"
+    join = ">" if match.re is _TAG else join
     if join == "," and not is_flag:
         sets = _SETS_A_VARIABLE.search(text, near, begin)
         if sets is None:
@@ -271,6 +268,10 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
         cell = _IN_TABLE.match(text, at)
         if cell:
             yield _span(text, at, cell.end())
+        return
+    if place.separator == ">":
+        if element := _IN_ELEMENT.match(text, at):
+            yield _span(text, *element.span("value"))
         return
     if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
@@ -344,9 +345,8 @@ def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
         return None  # what is inside of braces has names of its own
     if not place.is_flag and _CODE.match(found.value):
         return None
-    if place.in_list and text[found.end : found.end + 1] == " ":
-        more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)
-        return _span(text, found.start, more.end()) if more else found
+    if place.in_list and (more := _WORDS_IN_LIST.match(text, found.end)):
+        return _span(text, found.start, more.end())
     if surely and place.quote in ("'", '"', "`") and place.separator:
         end = text.find(place.quote, found.end, found.end + 4096)
         if end > found.end and "\n" not in text[found.end : end]:
@@ -357,12 +357,8 @@ def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
         return found  # a count, and what follows says of what
     if place.separator == ":" or (place.separator == "=" and place.spaced):
         more = (_REST_OF_LINE if place.at_key else _WORDS_MORE).match(text, found.end)
-    elif "phrase" in place.name.lower():
-        more = _WORDS_MORE.match(text, found.end)
-    else:
-        more = None
-    end = more.end() if more else found.end
-    return _span(text, found.start, end) if end > found.end else found
+        return _span(text, found.start, more.end()) if more else found
+    return found
 
 
 def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
@@ -378,25 +374,6 @@ def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
         value = value[: stop.start()]
     value = value.rstrip(",;)}]\\") if not value.endswith("==") else value
     return _span(text, bare.start(), bare.start() + len(value)) if value else None
-
-
-@lru_cache(maxsize=1 << 14)
-def _holds_secret_tag(shape: str) -> bool:
-    return any(announces_secret(name.replace(" ", "_")) for name in _NAME_IN_TAG.findall(shape))
-
-
-def _in_elements(text: str, start: int, end: int) -> Iterator[SecretSpan]:
-    """Of the elements that begin between the two."""
-    at = start
-    while (match := _ELEMENTS.search(text, at)) is not None and match.start() < end:
-        at = match.end()
-        for name in ("key", "pair", "name"):
-            value = f"of_{name}"
-            if match[name] and announces_secret(match[name].replace(" ", "_")):
-                said = match[value].strip()
-                begin = match.start(value) + match[value].find(said)
-                if said and is_secret_value(match[name], said):
-                    yield _span(text, begin, begin + len(said))
 
 
 def _span(text: str, start: int, end: int) -> SecretSpan:

@@ -253,10 +253,6 @@ def _first(word: str) -> str:
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
-_WRAPPED = re.compile(
-    r"(?:[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
-)
-_ONLY_BASE64 = re.compile(r"[A-Za-z0+/]+\r?")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
@@ -277,12 +273,6 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
     for run in _RUN.finditer(text):
         for first, last, part in _said_by(run.group()):
             yield run.start() + first, run.start() + last, part
-    done = 0
-    for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
-        wrapped = _WRAPPED.match(text, start) if start >= done else None
-        if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
-            done = wrapped.end()
-            yield start, done, whole
 
 
 @lru_cache(maxsize=1 << 16)
@@ -305,7 +295,7 @@ def _unescaped(token: str) -> str:
 
 
 def _from_base64(token: str) -> bytes | None:
-    body = re.sub(r"\s", "", token).rstrip("=").replace("-", "+").replace("_", "/")
+    body = token.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)
     except binascii.Error:

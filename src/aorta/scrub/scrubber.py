@@ -7,12 +7,10 @@ announced in one file is also gone from another where it stands alone. Every det
 text, once. It knows nothing of files, bundles or verbs.
 """
 
-import io
-import tokenize
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import NamedTuple
 
 from aorta.core.templates import TERMINAL_SEQUENCE
@@ -21,7 +19,7 @@ from aorta.scrub.findings import (
     Kind,
     Placeholders,
     SecretSpan,
-    Text,
+    as_looked_at,
     as_plain_word,
     without_overlap,
 )
@@ -36,8 +34,9 @@ LOOKED_FOR = tuple(
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
-_WRITTEN = frozenset(
-    {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+_STRING_OR_COMMENT = re.compile(
+    r"#[^\n]*|(?s:\"\"\".*?(?:\"\"\"|\Z)|\'\'\'.*?(?:\'\'\'|\Z))"
+    r"|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
 )
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
@@ -140,7 +139,7 @@ class Scrubber:
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        plain = Text(_without_colours(text))
+        plain = as_looked_at(_without_colours(text))
         found = self._look(plain, code)
         if code:
             found = found._replace(findings=list(_outside_of_code(plain, found.findings)))
@@ -200,7 +199,7 @@ class Scrubber:
 
     def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
         """Every detector once; then again on what stretches of the text say when decoded."""
-        plain = Text(_without_colours(text))
+        plain = as_looked_at(_without_colours(text))
         findings: list[SecretSpan] = []
         if self.rules.detect:
             findings += secrets_in(plain, quoted_only=code)
@@ -233,26 +232,12 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
     """Without hosts, users and addresses that are names in a Python program: `logging.INFO` and
     `host = socket.gethostname()` name no machine. Those in its strings and comments stay.
     """
-    written = _strings_and_comments(text)
+    written = [match.span() for match in _STRING_OR_COMMENT.finditer(text)]
     for one in findings:
         at = bisect_right(written, (one.start, len(text))) - 1
         is_written = at >= 0 and one.start < written[at][1]
         if is_written or one.kind not in _MISTAKEN:
             yield one
-
-
-def _strings_and_comments(text: str) -> list[tuple[int, int]]:
-    """Where they begin and end; the whole text where it is no Python."""
-    begins = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
-    found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in _WRITTEN:
-                (row, column), (last, end) = token.start, token.end
-                found.append((begins[row - 1] + column, begins[last - 1] + end))
-    except (tokenize.TokenError, SyntaxError, IndexError):
-        return [(0, len(text))]
-    return found
 
 
 def _without_colours(text: str) -> str:
