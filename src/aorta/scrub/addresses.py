@@ -197,6 +197,11 @@ _RULES = (
         "|".join(f"{month} " for month in sorted(MONTHS)),
     ),
     _named(
+        r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+\-]\d\d:?\d\d) (?P<host>[A-Za-z][\w.\-]*\d[\w.\-]*) "
+        r"(?:kernel|systemd|slurm|sshd|dockerd|kubelet)[\w.\-]*(?:\[\d+\])?:",
+        "kernel|systemd|slurm|sshd|dockerd|kubelet",
+    ),
+    _named(
         r"\b(?:(?:srun|slurmstepd|salloc|sbatch): error|clush|pdsh@[\w.\-]+): "
         r"(?P<host>[A-Za-z][\w\-]*[\d\[][\w\-\[\],]*):",
         "srun: error|slurmstepd: error|salloc: error|sbatch: error|clush|pdsh",

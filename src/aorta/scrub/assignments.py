@@ -29,7 +29,6 @@ _SPACE = "[^\\S\\r\\n\u2028\u2029]|[\u00ad\u200b-\u200d\u2060\ufeff]"  # NBSP an
 _QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;|&#x?0;"
 _BAR = "[|\u2502\u2503]"
 _AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
-_IN_TABLE = re.compile(rf"[^|\u2502\u2503\n]*?(?=[ \t]*{_BAR})")
 _NAME = re.compile(r"[\w.\-]+")
 _LONGEST_NAME = 100
 _JOIN = re.compile(
@@ -88,12 +87,17 @@ _CODE = re.compile(
     r"(?:await |new )?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[]|"
     r"[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
 )
+_NO_EXPRESSION = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^{}%()]{6,}")
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 # `<password>`, `<entry key="password">`, `<key>password</key><string>`
 _TAG = re.compile(
     r"(?P<closed>)(?P<join></\w+>\s*(?:<(?:string|value)>|\Z)|(?:[\s\"'][^<>\n]{0,200})?>)"
 )
-_IN_ELEMENT = re.compile(r"\s*(?P<value>[^<>]{2,4096}?)\s*</")
+# The cell of a table, the text of an element.
+_ENCLOSED = {
+    "|": re.compile(rf"(?P<value>[^|\u2502\u2503\n]*?)[ \t]*{_BAR}"),
+    ">": re.compile(r"\s*(?P<value>[^<>]{2,4096}?)\s*</"),
+}
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
     rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
@@ -130,6 +134,7 @@ class _Place(NamedTuple):
     is_flag: bool  # of a command line, where nothing is an expression
     at_key: bool  # nothing but the name stands before it in its line
     in_list: bool  # of a URL's query or a connection string
+    in_string: bool  # a quote is open in front of the name
     quote: str  # around both: `'NAME=value'`
     indent: int
 
@@ -151,7 +156,9 @@ def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]
         for pair in _PAIR_NAME.finditer(text, *line):
             if value := _PAIR_VALUE.match(text, pair.end()):
                 named = pair["name"] or pair["terraform"]
-                place = _Place(named, value.end(), ":", False, True, False, True, False, "", 0)
+                place = _Place(
+                    named, value.end(), ":", False, True, False, True, False, False, "", 0
+                )
                 yield from _secrets_at(text, place, quoted_only)
 
 
@@ -219,6 +226,7 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         is_flag,
         _AT_KEY.match(line) is not None,
         text[begin - 1 : begin] in ("?", "&", ";"),
+        line.count('"') % 2 == 1 or line.count("'") % 2 == 1,
         "" if match["closed"] else text[begin - 1 : begin].strip("?&;:/.,([{<>= \t\n"),
         len(line) - len(line.lstrip(" \t-")),
     )
@@ -264,14 +272,9 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
     if surely and (inside := _VALUE_INSIDE.match(text, at)):
         at = inside.end()
         place = place._replace(at=at)
-    if place.separator == "|":
-        cell = _IN_TABLE.match(text, at)
-        if cell:
-            yield _span(text, at, cell.end())
-        return
-    if place.separator == ">":
-        if element := _IN_ELEMENT.match(text, at):
-            yield _span(text, *element.span("value"))
+    if enclosed := _ENCLOSED.get(place.separator):
+        if cell := enclosed.match(text, at):
+            yield _span(text, *cell.span("value"))
         return
     if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
@@ -286,8 +289,11 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
         for item in _ITEM.finditer(text, *items.span(items.lastgroup or 0)):
             yield _span(text, item.start(), item.end())
         return
+    if (found := _bare(text, place, surely)) is None:
+        return
     # In source code what has no quotes is an expression, unless it is part of a longer string.
-    if (place.in_list or not quoted_only) and (found := _bare(text, place, surely)):
+    in_string = place.in_string and _NO_EXPRESSION.fullmatch(found.value)
+    if not quoted_only or place.in_list or in_string:
         yield found
 
 

@@ -51,7 +51,7 @@ Shopify        shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
 Square         sq0[a-z]{3}-~{22,}|EAAA~{60}
 age            AGE-SECRET-KEY-1[A-Z0-9]{58}
 Tailscale      tskey-[a-z]+-~{16,}
-Supabase       sbp_#{40}
+Supabase       sbp_#{40}|sb_secret_~{20,}
 Postman        PMAK-#{24}-#{34}
 Pulumi         pul-#{40}
 Atlassian      ATATT3[\w\-=]{50,}|ATCTT3[\w\-=]{50,}
@@ -91,6 +91,9 @@ ElevenLabs     sk_#{48}
 Flutterwave    FLWSECK(?:_TEST)?-@{12,32}-X
 HubSpot        pat-[a-z]{2}\d{1}-#{8}-#{4}-#{4}-#{4}-#{12}
 Octopus        API-[A-Z0-9]{26,32}(?![A-Z0-9])
+Intra          s-s4t2ud-#{64}
+Lob            (?:live|test)_(?:pub_)?#{31,35}
+RunPod         rpa_[A-Z0-9]{32,}
 others         [a-z]{2,12}_(?:live|[aops]at|sec|secret|apikey|tkn|pw)_(?=[A-Za-z]{0,40}[0-9])@{14,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.

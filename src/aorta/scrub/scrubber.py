@@ -214,14 +214,14 @@ class Scrubber:
     def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
         plain = _without_colours(text)
-        yield from filter(self._may_go, found.findings)
-        yield from filter(self._may_go, self._known.found_in(plain))
-        yield from patterns_in(plain, self._patterns)
         for start, end, said, inner in found.encoded:
             if gone := without_overlap(self._findings(said, inner), said):
                 first = gone[0]
                 is_all = first.end - first.start == len(said)
                 yield SecretSpan(start, end, first.kind, first.value if is_all else said)
+        yield from filter(self._may_go, found.findings)
+        yield from filter(self._may_go, self._known.found_in(plain))
+        yield from patterns_in(plain, self._patterns)
 
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names

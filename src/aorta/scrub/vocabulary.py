@@ -45,7 +45,7 @@ PASSES_OF_A_PROGRAM = words(
 )
 """`forward_pass`, `num_pass`: the word before `pass` that makes it no password."""
 ENGLISH_ENDINGS_IN_PASS = words("compass bypass surpass overpass underpass trespass encompass")
-SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens")
+SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens pat")
 POINTS_AT_A_SECRET = words(
     "file path dir directory folder name id url uri type size length count ring "
     "error errors exception exceptions warning"
