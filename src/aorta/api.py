@@ -21,7 +21,7 @@ from aorta.bisect.findings import Findings
 from aorta.bisect.request import BisectRequest
 from aorta.bisect.request import bisect as _bisect
 from aorta.bundle.archive import BundleReport
-from aorta.bundle.pack import BundleRequest
+from aorta.bundle.request import BundleRequest
 from aorta.bundle.request import bundle as _bundle
 from aorta.core.documents import validated_arguments
 from aorta.core.errors import AortaError, Exit

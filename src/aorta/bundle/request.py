@@ -34,6 +34,8 @@ from aorta.registry.sidecars import sidecars_beside
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
+__all__ = ["SCHEMA", "BundleRequest", "bundle", "rehearse"]
+
 SCHEMA = "aorta.bundle/1"
 _ANY_SIZE = 1 << 50  # it is ours
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"

@@ -86,8 +86,7 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
     packed, and the reproducer does not fail the same way; 5 cannot write.
     """
     from aorta.bundle.archive import RefusedError
-    from aorta.bundle.pack import BundleRequest
-    from aorta.bundle.request import SCHEMA, bundle
+    from aorta.bundle.request import SCHEMA, BundleRequest, bundle
 
     request = BundleRequest(**given)
     try:

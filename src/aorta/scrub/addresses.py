@@ -113,6 +113,21 @@ def _is_before_lines(name: str) -> bool:
     return is_numbered and not is_indexed
 
 
+def _is_private_domain(name: str, _match: re.Match[str]) -> bool:
+    if is_public_domain(name):
+        return False
+    labels = name.lower().split(".")
+    ending = labels[-1]
+    if name.endswith(ending.upper()) and not name.isupper():
+        return False  # `logging.INFO` is a constant
+    if ending in ONLY_DOMAINS:
+        return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
+    marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])
+    if ending in DOMAINS_AND_CODE:
+        return marked or len(labels) > 2
+    return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
+
+
 # Where addresses and names stand
 # -------------------------------------------------------------------------------------------------
 
@@ -125,6 +140,9 @@ _INDEXED = (
 )
 _MACHINE = r"(?=[A-Za-z\-]*[0-9])[A-Za-z][A-Za-z0-9\-]{1,62}"
 _FROM_SECOND = re.compile(r"\[|(?<=[0-9])-[0-9,\-]+\]")  # of a list of machines
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
+_DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
+_END = r"(?![\w(\-])(?!\.\w)"
 _RULES = (
     Rule(
         rf"(?<![A-Za-z0-9.]){_OCTET}(?:\.{_OCTET}){{3}}(?![A-Za-z0-9]|\.\d)",
@@ -236,6 +254,12 @@ _RULES = (
         flags=re.MULTILINE,
         over=400,
     ),
+    Rule(
+        rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",
+        shape=rf"(?i)\.(?:{_DOMAINS}){_END}",
+        kind=Kind.HOST,
+        is_private=_is_private_domain,
+    ),
     # `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
     Rule(
         r"^\[?(?=[A-Za-z\-]*[0-9])(?P<host>[A-Za-z][A-Za-z0-9\-]{1,62})(?:: |\][: ])[^\n]*",
@@ -245,32 +269,8 @@ _RULES = (
     ),
 )
 
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
-_DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
-_ENDING = Rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
-_LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
-
 
 def machines_in(text: str) -> Iterator[SecretSpan]:
     """Addresses by their own shape, names of machines and people by what stands around them."""
     for one in _RULES:
         yield from one.found_in(text)
-    for match in _ENDING.finditer(text):
-        labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
-        if labels is not None:
-            name = text[labels.start() : match.end()]
-            if _is_domain(name) and not is_public_domain(name):
-                yield SecretSpan(labels.start(), match.end(), Kind.HOST, name)
-
-
-def _is_domain(name: str) -> bool:
-    labels = name.lower().split(".")
-    ending = labels[-1]
-    if name.endswith(ending.upper()) and not name.isupper():
-        return False  # `logging.INFO` is a constant
-    if ending in ONLY_DOMAINS:
-        return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
-    marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])
-    if ending in DOMAINS_AND_CODE:
-        return marked or len(labels) > 2
-    return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])

@@ -39,7 +39,7 @@ _LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
 _MOST_SPANS = 500  # kept of one file for people; all are counted
 # The end of a line that does not belong together with the next one: no name in front of its value,
 # no folded value, no wrapped base64.
-_END_OF_TEXT = re.compile(rb"(?<![:=|>\\,({\[\-+])(?<![A-Za-z0-9+/=]{40})\n(?![ \t])")
+_END_OF_TEXT = re.compile(rb"\n(?<![:=|>\\,({\[\-+]\n)(?<![A-Za-z0-9+/=]{40}\n)(?![ \t])")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
@@ -167,7 +167,9 @@ def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         waiting += piece
         if len(waiting) > _LONGEST_TEXT:
-            ends = [match.end() for match in _END_OF_TEXT.finditer(waiting, _LONGEST_TEXT // 2)]
+            ends = [
+                match.end() for match in _END_OF_TEXT.finditer(waiting, _LONGEST_TEXT - (1 << 20))
+            ]
             cut = ends[-1] if ends else len(waiting)
             yield waiting[:cut]
             waiting = waiting[cut:]

@@ -5,8 +5,7 @@ there.
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.bundle.pack import BundleRequest
-from aorta.bundle.request import bundle
+from aorta.bundle.request import BundleRequest, bundle
 from aorta.core.errors import AortaError
 from aorta.solve.state import Stage, StageResult, State
 
