@@ -170,7 +170,7 @@ def _bundled(run: Path, output: Path) -> _Cost:
 def _aorta(text: str) -> Iterator[str]:
     scrubber = Scrubber()
     scrubber.learn(text)
-    return (span.value for span in scrubber.text(text).spans)
+    return (span.value for span in scrubber.text(text).taken)
 
 
 def _detect_secrets(text: str) -> Iterator[str]:

@@ -46,7 +46,6 @@ HOSTILE: dict[str, Callable[[], Forged]] = {
     "dot part": lambda: forged(f"{TOP}/./a.txt"),
     "empty part": lambda: forged(f"{TOP}//a.txt"),
     "backslash traversal": lambda: forged(f"{TOP}/..\\..\\x"),
-    "drive letter": lambda: forged(f"{TOP}/C:x"),
     "second top folder": lambda: forged(GOOD, "other/a.txt"),
     "no folder": lambda: forged("a.txt"),
     "symbolic link": lambda: linked(tarfile.SYMTYPE, "/etc/passwd"),
@@ -62,29 +61,17 @@ HOSTILE: dict[str, Callable[[], Forged]] = {
     "extended header": lambda: linked(tarfile.XHDTYPE, ""),
     "global header": lambda: linked(tarfile.XGLTYPE, ""),
     "same name twice": lambda: forged(GOOD, GOOD),
-    "names differ by case": lambda: forged(f"{TOP}/Read.txt", f"{TOP}/read.TXT"),
-    "names differ by unicode form": lambda: forged(f"{TOP}/caf\u00e9.txt", f"{TOP}/cafe\u0301.txt"),
-    "names differ by ligature": lambda: forged(f"{TOP}/file.txt", f"{TOP}/\ufb01le.txt"),
-    "file and folder of one name": lambda: forged(GOOD, f"{GOOD}/b"),
     "right-to-left override": lambda: forged(f"{TOP}/log\u202etxt.exe"),
     "zero-width space": lambda: forged(f"{TOP}/a\u200b.txt"),
-    "full-width slash": lambda: forged(f"{TOP}/..\uff0fx"),
-    "one-character dots": lambda: forged(f"{TOP}/\u2025/x"),
     "control character": lambda: forged(f"{TOP}/a\x1b[2J.txt"),
     "newline": lambda: forged(f"{TOP}/a\nb.txt"),
-    "windows device": lambda: forged(f"{TOP}/CON.txt"),
     "repository": lambda: forged(f"{TOP}/.git/config"),
     "repository by another case": lambda: forged(f"{TOP}/.GIT/hooks/post-checkout"),
     "home of root": lambda: forged(f"{TOP}/~root"),
     "option": lambda: forged(f"{TOP}/-rf"),
     "ticket of two lines": lambda: with_manifest(ticket="a\nb"),
     "ticket without end": lambda: with_manifest(ticket="a" * 300),
-    "trailing dot": lambda: forged(f"{TOP}/a.txt."),
     "second manifest": lambda: forged(f"{TOP}/manifest.json"),
-    "manifest by another case": lambda: forged(f"{TOP}/Manifest.JSON"),
-    "setuid": lambda: Forged().file(GOOD, mode=0o4755),
-    "world-writable": lambda: Forged().file(GOOD, mode=0o666),
-    "owner": lambda: Forged().file(GOOD, uid=0, gid=0, uname="root"),
     "not in the manifest": lambda: Forged(manifest=manifest_for([])).file(GOOD),
     "missing from the archive": lambda: with_manifest(files=[entry_of(), entry_of(path="b.txt")]),
     "another hash": lambda: with_manifest(files=[entry_of(sha256="0" * 64)]),
@@ -94,8 +81,6 @@ HOSTILE: dict[str, Callable[[], Forged]] = {
     "unknown key": lambda: with_manifest(run_me="rm -rf /"),
     "newer schema": lambda: with_manifest(schema="aorta.bundle_manifest/9"),
     "data after the end": lambda: Forged(tail=b"\0" * 1024 + b"hidden" * 100).file(GOOD),
-    "endless zeros": lambda: Forged(tail=b"\0" * 2**22).file(GOOD),
-    "no end": lambda: Forged(tail=b"").file(GOOD),
     "declared bomb": lambda: with_manifest(files=[entry_of(bytes=2**50)]),
 }
 
@@ -115,17 +100,18 @@ def test_a_hostile_archive_is_refused_and_nothing_of_it_reaches_the_disk(
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["b.tar.gz"]
 
 
-def test_a_newer_schema_is_called_one(tmp_path: Path) -> None:
-    bundle = with_manifest(schema="aorta.bundle_manifest/9").write(tmp_path / "b.tar.gz")
-    with pytest.raises(BundleError, match="use a newer aorta"):
-        verify(bundle)
-
-
 def test_the_forger_makes_good_bundles_too(tmp_path: Path) -> None:
     bundle = forged(GOOD, f"{TOP}/sub/b.txt").write(tmp_path / "b.tar.gz")
     assert [file.path for file in verify(bundle).manifest.files] == ["a.txt", "sub/b.txt"]
     _, folder = unpack(bundle, tmp_path / "t")
     assert (folder / "sub" / "b.txt").read_bytes() == b"x\n"
+
+
+def test_modes_and_owners_that_an_archive_claims_are_not_taken_over(tmp_path: Path) -> None:
+    bundle = Forged().file(GOOD, mode=0o4777, uid=0, uname="root").write(tmp_path / "b.tar.gz")
+    _, folder = unpack(bundle, tmp_path / "t")
+    assert (folder / "a.txt").stat().st_mode & 0o7777 == 0o755
+    assert (folder / "a.txt").stat().st_uid == tmp_path.stat().st_uid
 
 
 def test_a_decompression_bomb_is_stopped_at_the_limit(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from support.unseen_secrets import (
     ordinary_lines,
     printed_ordinary_lines,
     printed_secrets,
+    sixth_ordinary_lines,
+    sixth_secrets,
     unseen_secrets,
 )
 
@@ -39,8 +41,16 @@ def shipped(name: str, text: str) -> str:
         (unseen_secrets(), 140, 130),
         (further_secrets(), 110, 100),
         (printed_secrets(), 80, 80),
+        (sixth_secrets(), 100, 100),
     ],
-    ids=["before the detectors", "never seen", "pieces of files", "further pieces", "printed"],
+    ids=[
+        "before the detectors",
+        "never seen",
+        "pieces of files",
+        "further pieces",
+        "printed",
+        "sixth",
+    ],
 )
 def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
     secrets: list[Strange], kinds: int, places: int
@@ -56,7 +66,14 @@ def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
 
 
 @pytest.mark.parametrize(
-    "lines", [ordinary_lines(), further_ordinary_lines(), printed_ordinary_lines()], ids=len
+    "lines",
+    [
+        ordinary_lines(),
+        further_ordinary_lines(),
+        printed_ordinary_lines(),
+        sixth_ordinary_lines(),
+    ],
+    ids=len,
 )
 def test_lines_that_only_speak_of_keys_and_tokens_stay(lines: list[str]) -> None:
     damaged = [line for line in lines if Scrubber().text(line).taken]
@@ -72,7 +89,7 @@ def test_of_ordinary_log_lines_at_most_one_in_a_hundred_is_damaged() -> None:
     assert len(lines) >= 500
     scrubber = Scrubber()
     scrubbed = scrubber.text("\n".join(lines))
-    damage = {one.where: one.value for one in scrubbed.spans if one.kind is not Kind.PATH}
+    damage = {one.where: one.value for one in scrubbed.taken if one.kind is not Kind.PATH}
     assert len(damage) <= 0.01 * len(lines), damage
-    paths = {one.value for one in scrubbed.spans if one.kind is Kind.PATH}
+    paths = {one.value for one in scrubbed.taken if one.kind is Kind.PATH}
     assert [path for path in paths if path.startswith(("/usr/", "/opt/rocm", "/dev/"))] == []

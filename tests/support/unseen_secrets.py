@@ -1,8 +1,9 @@
-"""A third, a fourth and a fifth corpus: whole pieces of files and logs as people write them, each
+"""A third, a fourth, a fifth and a sixth corpus: whole pieces of files and logs as people write them, each
 with its own secret.
 
 Each was written down before who wrote it had read a detector; the fourth is in the files
-`further_*`, the fifth, which a program printed into its log, in `printed_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
+`further_*`, the fifth, which a program printed into its log, in `printed_*`, the sixth, of the kinds of
+keys and places that gitleaks, trufflehog and detect-secrets test, in `sixth_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
 `strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape character.
 The first look is kept in benchmarks/results/blind_secrets.txt.
 """
@@ -29,6 +30,10 @@ def further_secrets() -> list[Strange]:
 
 def printed_secrets() -> list[Strange]:
     return _secrets(("printed_keys_by_shape.txt", True), ("printed_secrets_by_name.txt", False))
+
+
+def sixth_secrets() -> list[Strange]:
+    return _secrets(("sixth_keys_by_shape.txt", True), ("sixth_secrets_by_name.txt", False))
 
 
 def _secrets(*files: tuple[str, bool]) -> list[Strange]:
@@ -58,3 +63,8 @@ def further_ordinary_lines() -> list[str]:
 def printed_ordinary_lines() -> list[str]:
     """Output of torch, transformers, lightning, deepspeed, nccl, xla, ray and slurm."""
     return (CORPUS / "printed_ordinary_lines.txt").read_text().splitlines()
+
+
+def sixth_ordinary_lines() -> list[str]:
+    """Output of frameworks, schedulers, builds, package managers and tests."""
+    return (CORPUS / "sixth_ordinary_lines.txt").read_text().splitlines()

@@ -1,29 +1,27 @@
 """A bundle as a file: its `manifest.json` (what it holds, with a hash of every file, and what was
-taken out of each), which names inside it every system can unpack, to one and the same file, and
-verifying and unpacking one from somewhere else. Both are one reading; unpacking also keeps what it
-reads.
+taken out of each), which names may stand in it, and verifying and unpacking one from somewhere
+else. Both are one reading; unpacking also keeps what it reads.
 
 `tarfile` reads, and its `data` filter refuses names that leave the folder, links that do, and
-devices. What it lets pass and a bundle never holds is refused here: every other link, folder and
-special entry, headers that change the next one, an owner or a mode of its own, names that are one
-file on some systems, files that the manifest does not name or that have another size or hash, data
-behind the end, and more bytes than the limit.
+devices. What it lets pass and a bundle never holds is refused here: every entry that is no plain
+file, names that a shell or git would obey, files that the manifest does not name or that have
+another size or hash, data behind the end, and more bytes than the limit.
 """
 
 import gzip
 import hashlib
 import json
-import re
-import secrets
+import os
 import shutil
+import stat
 import tarfile
-import unicodedata
+import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, cast
 
 from pydantic import Field
@@ -52,62 +50,29 @@ class RefusedError(AortaError):
         )
 
 
-_FORBIDDEN = re.compile(r"[<>:\"|?*\\/\x00-\x1f\x7f]")
-_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)| |.*[. ]\Z", re.IGNORECASE)
-_TAKEN = frozenset({".git", ".hg", ".svn", ".ssh", ".aorta", "git~1"})
-MAX_PATH = 240  # bytes; below the limit of Windows
+_OBEYED = frozenset({".git", ".hg", ".svn", ".ssh", ".aorta"})
+MAX_PATH = 240  # bytes
 
 
 def problem_with(path: str) -> str | None:
-    """Why this relative path cannot be unpacked safely everywhere, or None."""
-    if not path or path.startswith("/") or path.endswith("/"):
-        return "is not a relative path to a file"
+    """Why this relative path cannot be unpacked safely, or None."""
     try:
         length = len(path.encode("utf-8"))
     except UnicodeEncodeError:
         return "has a name that is not UTF-8"
     if length > MAX_PATH:
         return f"has a path of {length} bytes; at most {MAX_PATH} unpack everywhere"
-    return next((found for part in path.split("/") if (found := _problem_with_part(part))), None)
-
-
-def doubles(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that a case-blind or Unicode-normalising system takes for one: two files, or
-    a file and a folder.
-    """
-    files: dict[str, str] = {}
-    for path in paths:
-        if (folded := _folded(path)) in files:
-            yield files[folded], path
-        files[folded] = path
-    for path in paths:
-        for folder in PurePosixPath(_folded(path)).parents:
-            if str(folder) in files:
-                yield files[str(folder)], path
-
-
-def _problem_with_part(part: str) -> str | None:
-    look = unicodedata.normalize("NFKC", part)  # `\uff0f` is a slash to some systems
-    if not look.strip(".") or part[0] in "-~" or part.casefold() in _TAKEN:
-        return "has a name that a shell or another program would obey"
-    if _FORBIDDEN.search(look):
-        return (
-            'has a character in its name that some systems forbid (one of < > : " | ? * \\ or '
-            "a control character)"
-        )
-    if not part.isprintable() or unicodedata.normalize("NFC", part) != part:
-        return "has an invisible character in its name, or one in an unusual Unicode form"
-    return "has a name that Windows cannot hold" if _WINDOWS.match(part) else None
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", path).casefold())
+    if not path.isprintable() or "\\" in path:
+        return "has a character in its name that some systems forbid, or that cannot be seen"
+    for part in path.split("/"):
+        if not part.strip(".") or part[0] in "-~" or part.casefold() in _OBEYED:
+            return "has a name that a shell or another program would obey"
+    return None
 
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 32 * 2**20
 MAX_TICKET = 100
-SCHEMA = "aorta.bundle_manifest/1"
 
 
 class FileEntry(StrictModel):
@@ -138,7 +103,6 @@ class Manifest(StrictModel):
     aorta_version: str = __version__
     ticket: str = Field(min_length=1, max_length=MAX_TICKET, pattern=r"^[^\x00-\x1f\x7f]*$")
     verb: str
-    # When the run began: the moment of packing would make two equal bundles differ.
     created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
@@ -151,33 +115,23 @@ class Manifest(StrictModel):
         return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def read_manifest(data: bytes, where: str) -> Manifest:
+def read_manifest(data: bytes) -> Manifest:
     """The manifest of somebody else's archive, or one line saying that it is none."""
     try:
-        document = json.loads(data)
+        return validated(Manifest, json.loads(data), file=MANIFEST)
     except (ValueError, RecursionError):
-        raise BundleError(f"{MANIFEST} is not valid JSON", where=where) from None
-    said = document.get("schema") if isinstance(document, dict) else None
-    if isinstance(said, str) and said != SCHEMA and said.startswith("aorta.bundle_manifest/"):
-        raise BundleError(
-            f"{MANIFEST} is of schema {said!r}, this aorta reads {SCHEMA}; use a newer aorta",
-            where=where,
-        )
-    try:
-        return validated(Manifest, document, file=MANIFEST)
+        raise BundleError(f"{MANIFEST} is not valid JSON") from None
     except SpecError as wrong:
-        raise BundleError(f"{wrong}", where=where) from None
+        raise BundleError(f"{wrong}") from None
 
 
 # Reading
 # -------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_BYTES = 4 * 2**30
-_MAX_FILES = 100_000
 _CHUNK = 2**20
-# Python 3.11 has it since 3.11.4; on an earlier one the checks below refuse the same.
+# Since Python 3.11.4; what it refuses is in no manifest either.
 _DATA_FILTER = getattr(tarfile, "data_filter", None)
-_LONGEST_END = 2 * tarfile.RECORDSIZE
 
 
 @dataclass(frozen=True)
@@ -228,14 +182,25 @@ def unpack(
     path: Path, target: Path, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[BundleReport, Path]:
     """Into `target/<top folder>`, which appears only when everything in it is verified."""
-    with _workshop(target) as folder:
-        verified = _read(path, max_bytes, folder)
-        final = target / verified.top
-        if final.exists() or final.is_symlink():
-            raise UsageError(
-                "is already there; unpack somewhere else, or remove it", where=str(final)
-            )
-        (folder / verified.top).rename(final)
+    made = not target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as scratch:
+            verified = _read(path, max_bytes, Path(scratch))
+            final = target / verified.top
+            if os.path.lexists(final):
+                raise UsageError(
+                    "is already there; unpack somewhere else, or remove it", where=str(final)
+                )
+            (Path(scratch) / verified.top).rename(final)
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot unpack here: {wrong.strerror}", where=str(target)
+        ) from None
+    finally:
+        if made:
+            with suppress(OSError):
+                target.rmdir()  # only when nothing was unpacked into it
     return verified, final
 
 
@@ -246,30 +211,25 @@ def _read(path: Path, max_bytes: int, folder: Path | None) -> BundleReport:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
-            stream = cast("IO[bytes]", _Limited(file, max_bytes))
+            stream = _Limited(file, max_bytes)
             with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="strict") as tar:
                 top, manifest = _contents(tar, max_bytes, folder)
         return BundleReport(path, sha256, top, manifest)
     except BundleError as wrong:
         raise BundleError(wrong.message, where=str(path)) from None
-    except (tarfile.TarError, ValueError):
-        raise BundleError("holds a damaged or foreign entry", where=str(path)) from None
-    except OSError as wrong:
-        raise InfrastructureError(f"cannot unpack: {wrong.strerror}", where=str(path)) from None
+    except (tarfile.TarError, ValueError, gzip.BadGzipFile, EOFError, zlib.error):
+        raise BundleError("is damaged, cut off or no bundle of aorta", where=str(path)) from None
 
 
-class _Limited:
+class _Limited(gzip.GzipFile):
     """What a gzip file holds, and never more of it than it may unpack to."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
-        self._stream = gzip.GzipFile(fileobj=file, mode="rb")
+        super().__init__(fileobj=file, mode="rb")
         self._left = most + MAX_MANIFEST_BYTES
 
-    def read(self, size: int) -> bytes:
-        try:
-            data = self._stream.read(size)
-        except (OSError, EOFError, zlib.error):
-            raise BundleError("is not a whole gzip file: damaged or cut off") from None
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
         self._left -= len(data)
         if self._left < 0:
             raise _too_large()
@@ -283,102 +243,58 @@ def _too_large() -> BundleError:
 def _contents(tar: tarfile.TarFile, max_bytes: int, folder: Path | None) -> tuple[str, Manifest]:
     first = tar.next()
     top, slash, name = first.name.partition("/") if first else ("", "", "")
-    if first is None or not slash or name != MANIFEST:
+    if first is None or not slash or name != MANIFEST or problem_with(first.name):
         raise BundleError(f"does not begin with its {MANIFEST}: this is no bundle of aorta")
-    if (problem := problem_with(_plain(first).name)) is not None:
-        raise BundleError(f"the top folder {problem}")
     if first.size > MAX_MANIFEST_BYTES:
         raise BundleError(f"its {MANIFEST} is too large")
-    raw = cast("IO[bytes]", tar.extractfile(first)).read()
-    manifest = read_manifest(raw, "")
+    raw = _content(tar, first).read()
+    manifest = read_manifest(raw)
     if folder is not None:
         (folder / top).mkdir()
         (folder / top / MANIFEST).write_bytes(raw)
     expected = _expected(manifest, max_bytes)
     while (member := tar.next()) is not None:
-        entry = expected.pop(_plain(member).name.removeprefix(f"{top}/"), None)
+        entry = expected.pop(member.name.removeprefix(f"{top}/"), None)
         if entry is None or member.name != f"{top}/{entry.path}":
             raise BundleError(f"{member.name!r} is not in the manifest, or is there twice")
-        if member.size != entry.bytes:
-            raise BundleError(f"{entry.path!r} has another size than its manifest says")
-        if _digest(tar, member, folder) != entry.sha256:
+        if member.size != entry.bytes or _digest(tar, member, folder) != entry.sha256:
             raise BundleError(f"{entry.path!r} is not the file its manifest names: another hash")
     if expected:
         raise BundleError(f"{next(iter(expected))!r} is in the manifest and not in the archive")
-    _check_end(cast("IO[bytes]", tar.fileobj))
+    # To the end, where gzip has its own check.
+    while rest := cast("IO[bytes]", tar.fileobj).read(_CHUNK):
+        if rest.strip(b"\0"):
+            raise BundleError("holds data after its end")
     return top, manifest
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The entry of a file, written as aorta writes it."""
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BufferedReader:
     if _DATA_FILTER is not None:
         _DATA_FILTER(member, "/")
     if member.type != tarfile.REGTYPE:
         raise BundleError(f"{member.name!r} is no plain file; expected only files")
-    has_owner = member.uid or member.gid or member.uname or member.gname
-    # A long name, which the manifest has too, is all that may stand in a header of its own.
-    extended, length = member.pax_headers.keys(), member.offset_data - member.offset
-    is_extended = extended - {"path"} or (not extended and length != tarfile.BLOCKSIZE)
-    if has_owner or is_extended or member.mode not in (0o644, 0o755):
-        raise BundleError(f"the entry of {member.name!r} is not written as aorta writes it")
-    return member
+    return cast("BufferedReader", tar.extractfile(member))
 
 
 def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) -> str:
     """Of the file's content, which is kept in `folder`: a new file in a folder of ours."""
-    content = cast("BufferedReader", tar.extractfile(member))
+    content = _content(tar, member)
     if folder is not None:
         target = folder / member.name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             shutil.copyfileobj(content, file, _CHUNK)
-        target.chmod(member.mode)
+        target.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
         content = target.open("rb")
     with content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _check_end(rest: IO[bytes]) -> None:
-    """Nothing but zeros, and few of them."""
-    length = 0
-    while piece := rest.read(_CHUNK):
-        length += len(piece)
-        if piece.strip(b"\0") or length > _LONGEST_END:
-            raise BundleError("holds data after its end")
-    if not length:
-        raise BundleError("is cut off")
-
-
 def _expected(manifest: Manifest, max_bytes: int) -> dict[str, FileEntry]:
     """What must follow, checked before a byte of it is unpacked."""
-    if len(manifest.files) > _MAX_FILES:
-        raise BundleError(f"names more than {_MAX_FILES} files")
     if sum(file.bytes for file in manifest.files) > max_bytes:
         raise _too_large()
     for file in manifest.files:
         if (problem := problem_with(file.path)) is not None:
             raise BundleError(f"{file.path!r} {problem}")
-    for one, other in doubles([MANIFEST, *(file.path for file in manifest.files)]):
-        raise BundleError(f"{one!r} and {other!r} are one file on some systems")
-    return {file.path: file for file in manifest.files}
-
-
-@contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """A private folder inside `target` that is gone afterwards, whatever happens."""
-    folder = target / f".unpacking-{secrets.token_hex(4)}"
-    made = not target.exists()
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700)
-    except OSError as wrong:
-        raise InfrastructureError(
-            f"cannot unpack here: {wrong.strerror}", where=str(target)
-        ) from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if made:
-            with suppress(OSError):
-                target.rmdir()  # only when nothing was unpacked into it
+    return {file.path: file for file in manifest.files if file.path != MANIFEST}

@@ -21,11 +21,9 @@ class Policy(StrictModel):
     """In globs, `*` also crosses folders: `logs/*` is everything below `logs`."""
 
     scrub: list[str] = Field(default_factory=list)  # patterns to take out, besides what is detected
-    secret_names: list[str] = Field(default_factory=list)  # globs of keys and variables to empty
     keep: list[str] = Field(default_factory=list)  # values that look private and may leave
     include: list[str] = Field(default_factory=list)  # files besides the usual ones
     exclude: list[str] = Field(default_factory=list)  # files to leave out
-    binary: list[str] = Field(default_factory=list)  # files that leave as they are, unscrubbed
 
 
 def read_policy(path: Path | None) -> Policy:
@@ -64,9 +62,7 @@ class Layout:
     def ships(self, path: str, policy: Policy, *, allow_binary: bool = False) -> bool:
         if matches(path, policy.exclude):
             return False
-        if matches(path, policy.include) or matches(path, policy.binary):
-            return True
-        if matches(path, (*_EVERYWHERE, *self.files)):
+        if matches(path, (*policy.include, *_EVERYWHERE, *self.files)):
             return True
         is_text = PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
         return matches(path, self.trees) and (is_text or (allow_binary and is_program(path)))
@@ -85,12 +81,6 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-READ_FIRST = _names(
-    "summary.md solve.json shrunken/run_repro.sh shrunken/recipe.resolved.yaml matrix.md "
-    "optimize.md recipe.resolved.yaml report.md finding.json case/finding.json aorta.yaml "
-    "case/aorta.yaml result.json"
-)
-"""Of what a bundle holds, in this order."""
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (

@@ -34,10 +34,9 @@ from aorta.bundle.archive import (
     FileEntry,
     Manifest,
     RefusedError,
-    doubles,
     problem_with,
 )
-from aorta.bundle.layouts import READ_FIRST, Policy, is_program
+from aorta.bundle.layouts import is_program, read_policy
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -59,7 +58,8 @@ from aorta.scrub.files import (
     as_text,
     learn_document,
 )
-from aorta.scrub.findings import GROUPS, Kind, as_file_name
+from aorta.scrub.findings import GROUPS, Kind, SecretSpan, as_plain_word
+from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber
 
 
@@ -75,16 +75,13 @@ def relocated(
     for part in pieces:
         if any(as_bytes(root) in part for root in longest_first):
             text = as_text(part)
-            found = [(*match.span(), Kind.PATH, here) for match in pattern.finditer(text)]
-            moved = Scrubbed.of(text, found)
-            account.add(moved, line)
+            found = (SecretSpan(*m.span(), Kind.PATH, m.group()) for m in pattern.finditer(text))
+            moved = Scrubbed.of(text, ((one, here) for one in found), line=line)
+            account.add(moved)
             yield as_bytes(moved.text)
         else:
             yield part
-        line += part.count(b"\n") if account.room else 0
-
-
-_LARGEST_SHIP = 4 << 20
+        line += part.count(b"\n")
 
 
 @dataclass(frozen=True)
@@ -114,14 +111,14 @@ class Prepared:
     ticket: str
     files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
-    own_ship: tuple[str, Account] | None
+    own_ship: str  # what the run says of what it shares
+    of_own_ship: Account
     spool: IO[bytes]
 
     @property
     def scrubbed(self) -> dict[str, int]:
         found = Counter(dict.fromkeys(GROUPS.values(), 0))
-        accounts = [file.account for file in self.files]
-        for account in [*accounts, self.own_ship[1]] if self.own_ship else accounts:
+        for account in (*(file.account for file in self.files), self.of_own_ship):
             found.update(account.groups)
         return dict(found)
 
@@ -132,47 +129,57 @@ class Prepared:
 
     @property
     def name(self) -> str:
-        return slug(as_file_name(self.ticket))
+        return slug(as_plain_word(self.ticket))
 
-    @property
-    def top(self) -> str:
-        return f"{self.name}-{self.source.top}"
+
+@dataclass(frozen=True, kw_only=True)
+class BundleRequest:
+    """Which run to pack, where to, and what must not leave."""
+
+    run_dir: Path
+    output: Path = Path()
+    ticket: str | None = None  # None: the one that the run itself names
+    scrub: tuple[str, ...] = ()  # text to take out besides what is found
+    policy: Path | None = None  # a file of the site's rules
+    whole_logs: bool = False  # not only the first 1 MiB and the last 7 MiB of each
+    allow_binary: bool = False  # files that are no text may leave as they are
+    check: bool = True  # run the reproducer from where the bundle is unpacked
+    timeout: float | None = None  # of one such run, in seconds
 
 
 @contextmanager
-def prepared(
-    run_dir: Path,
-    ticket: str | None,
-    policy: Policy,
-    patterns: Sequence[str],
-    near: Path,
-    *,
-    whole_logs: bool = False,
-    allow_binary: bool = False,
-) -> Iterator[Prepared]:
-    """Read, refuse, scrub, check. The spool lies in `near` if it exists, and is removed."""
-    source = open_source(run_dir, ticket)
-    found = collect(source, policy, whole_logs=whole_logs, allow_binary=allow_binary)
+def prepared(request: BundleRequest) -> Iterator[Prepared]:
+    """Read, refuse, scrub, check. The spool lies in the output directory if that exists, and is
+    removed.
+    """
+    policy = read_policy(request.policy)
+    source = open_source(request.run_dir, request.ticket)
+    found = collect(
+        source, policy, whole_logs=request.whole_logs, allow_binary=request.allow_binary
+    )
     _refuse(found.problems, source)
+    given = (pattern for option in request.scrub for pattern in split_patterns(option))
     rules = Rules(
-        patterns=tuple(patterns),
-        secret_names=tuple(policy.secret_names),
+        patterns=(*policy.scrub, *given),
         keep=tuple(policy.keep),
         values=secret_values(),
-        identity=this_site(run_dir),
+        identity=this_site(request.run_dir),
     )
-    with _spool(near) as spool:
+    with _spool(request.output) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
-        with _without_collector():
-            packing.learn(found.members, found.left_out, allow_binary)
+        gc.disable()  # millions of small things, and no cycles: the collector costs a fifth
+        try:
+            packing.learn(found.members, found.left_out, request.allow_binary)
             files = [packing.add(member) for member in found.members if member.path != SHIP]
-        _check_names([*(file.path for file in files), SHIP], source)
+        finally:
+            gc.enable()
+        _check_names([*(file.path for file in files), SHIP, MANIFEST], source)
         yield Prepared(
             source,
             packing.scrubbed_ticket(),
             tuple(sorted(files, key=lambda file: file.path)),
             tuple(map(packing.scrubber.file_name, found.left_out)),
-            packing.ship(next((m for m in found.members if m.path == SHIP), None)),
+            *packing.ship(found.members),
             spool,
         )
 
@@ -196,30 +203,24 @@ class _Packing:
 
     def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
         """First reading of every file. All that cannot be scrubbed is named at once."""
-        problems: list[str] = []
-        data: list[Member] = []  # of the program, and no text
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for document in self.source.private_documents():
             learn_document(self.scrubber, document)
         for member in members:
-            if member.binary:
-                continue
             try:
                 moved = relocated(member.path, read_member(member), self._roots, Account())
                 self.files.learn(member.path, moved, ours=member.ours)
             except NotTextError:
-                if is_program(member.path):
-                    data.append(member)
-                else:
-                    problems.append(
-                        f"{member.path}: is not text and cannot be scrubbed; "
-                        "exclude it, or let it pass as it is with `binary:` in a policy"
-                    )
-        self._binary = {member.path for member in data}
-        if data and not allow_binary:
-            problems.append(_binaries(data))
-        _refuse(problems, self.source)
+                self._binary.add(member.path)
+        if self._binary and not allow_binary:
+            first, *more = sorted(self._binary)
+            others = f" and {len(more)} more" if more else ""
+            problem = (
+                f"{first}{others}: is not text and cannot be scrubbed; let it leave as it is with "
+                "--allow-binary, or exclude it in a policy"
+            )
+            _refuse([problem], self.source)
 
     def add(self, member: Member) -> PackedFile:
         account, content = Account(), hashlib.sha256()
@@ -232,39 +233,24 @@ class _Packing:
             sha256=content.hexdigest(),
             bytes=self.spool.tell() - start,
             scrubbed=account.groups,
-            unscrubbed=self._is_binary(member),
+            unscrubbed=member.path in self._binary,
             left_out_bytes=member.cut,
         )
         return PackedFile(entry, start, member.executable, account)
 
-    def _is_binary(self, member: Member) -> bool:
-        return member.binary or member.path in self._binary
-
-    def ship(self, member: Member | None) -> tuple[str, Account] | None:
-        if member is None:
-            return None
+    def ship(self, members: Sequence[Member]) -> tuple[str, Account]:
+        """What the run says of what it shares, without what it says of its own directory."""
         account = Account()
-        data = b"".join(self._pieces(member, account))[:_LARGEST_SHIP]
-        return data.decode("utf-8", "replace"), account
+        own = [piece for m in members if m.path == SHIP for piece in self._pieces(m, account)]
+        text = b"".join(own).decode("utf-8", "replace")
+        return text.partition(OF_THIS_DIRECTORY)[0].strip("\n"), account
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         given = read_member(member)
-        if self._is_binary(member):
+        if member.path in self._binary:
             return given
         moved = relocated(member.path, given, self._roots, account)
         return self.files.scrub(member.path, moved, account, ours=member.ours)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Scrubbing makes millions of small things and no cycles; the collector costs a third."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager
@@ -277,24 +263,10 @@ def _spool(near: Path) -> Iterator[IO[bytes]]:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(near)) from None
 
 
-def _binaries(data: Sequence[Member]) -> str:
-    named = ", ".join(member.path for member in data[:3])
-    more = f" and {len(data) - 3} more" if len(data) > 3 else ""
-    size = sum(member.identity[2] for member in data) / 1e6
-    return (
-        f"{named}{more}: is not text and cannot be scrubbed ({len(data)} files of the program's "
-        f"data, {size:.1f} MB); let them leave as they are with --allow-binary, or exclude them in "
-        "a policy"
-    )
-
-
 def _check_names(paths: list[str], source: RunSource) -> None:
     problems = [f"{path}: {problem}" for path in paths if (problem := problem_with(path))]
-    problems += [
-        f"{one} and {other}: are one name on some systems; rename one"
-        for one, other in doubles([MANIFEST, *paths])
-    ]
-    _refuse(problems, source)
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    _refuse([*problems, *(f"{path}: two files have this name" for path in twice)], source)
 
 
 def _refuse(problems: Sequence[str], source: RunSource) -> None:
@@ -305,17 +277,6 @@ def _refuse(problems: Sequence[str], source: RunSource) -> None:
 # The archive
 # -------------------------------------------------------------------------------------------------
 
-_BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
-_SECTION = re.compile(rf"\n*{re.escape(_BEGIN)}.*?{re.escape(_END)}\n*", re.DOTALL)
-_MOST_IN_ONE_SECOND = 1000
-_WORDS = {
-    "paths": "private paths, as `<PATH:n>`",
-    "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, "
-    "`<HOST:n>`",
-    "secrets": "secrets, as `<SECRET:n>`",
-    "patterns": "matches of the site's own patterns, as `<TEXT:n>`",
-    "names": "user names, as `<USER:n>`",
-}
 _LOGS_ONLY = (
     "The program that failed is not in this bundle: what is in it can be read; a recipe in it runs "
     "where the program lies."
@@ -358,13 +319,13 @@ def _write_archive(prepared: Prepared, first: Mapping[str, bytes], out: IO[bytes
 
     The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
     """
-    created = prepared.source.created
+    source = prepared.source
+    top = slug(f"{prepared.name}-{source.created or source.layout.verb}")
 
     def header(name: str, size: int, executable: bool = False) -> tarfile.TarInfo:
-        info = tarfile.TarInfo(f"{prepared.top}/{name}")
+        info = tarfile.TarInfo(f"{top}/{name}")
         info.size = size
         info.mode = 0o755 if executable else 0o644
-        info.mtime = int(created.timestamp()) if created else 0
         return info
 
     with (
@@ -403,18 +364,13 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     before scrubbing.
     """
     layout, files = prepared.source.layout, prepared.files
-    names = sorted({MANIFEST, SHIP, *(file.path for file in files)})
-    yield from (_BEGIN, f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
+    yield from (f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
     yield from ("", _LOGS_ONLY) if prepared.logs_only else ()
     if said := rehearsed(prepared, checked):
         yield from ("", said)
-    yield from ("", "## Read first", "")
-    yield from [f"- `{path}`" for path in (*READ_FIRST, MANIFEST) if path in names][:4]
-    yield from ("", "## Inside", "")
-    folders = Counter(path.split("/")[0] + "/" if "/" in path else path for path in names)
-    yield from (f"- `{folder}`: {counted(count, 'file')}" for folder, count in folders.items())
     yield from ("", "## Removed", "", *_removed(prepared), "")
-    yield "The same value has the same placeholder everywhere; in file names it reads `HOST-1`."
+    yield "The same value has the same placeholder everywhere; in names of files and for a shell"
+    yield "it reads `HOST-1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
     yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
@@ -423,17 +379,17 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield from ("", "Name such words with `--scrub`, and look at everything with `--review`.")
     if raw := [f"- `{file.path}`" for file in files if file.entry.unscrubbed]:
         yield from ("", "## Not scrubbed: binary files that the site lets pass", "", *raw)
-    own = _SECTION.sub("\n", prepared.own_ship[0]).strip("\n") if prepared.own_ship else ""
-    if own:
+    if prepared.own_ship:
         yield from ("", "---", "", "What the run says of itself, before anything was replaced:")
-        yield from (_END, "", own.partition(OF_THIS_DIRECTORY)[0].strip("\n"))
-    else:
-        yield _END
+        yield from ("", prepared.own_ship)
 
 
 def _removed(prepared: Prepared) -> Iterator[str]:
     removed = prepared.scrubbed
-    yield from (f"- {count} {_WORDS[group]}" for group, count in removed.items() if count)
+    for group, count in removed.items():
+        if count:
+            kinds = ", ".join(f"`<{kind}:n>`" for kind, of in GROUPS.items() if of == group)
+            yield f"- {count} {group}, as {kinds}"
     if not any(removed.values()):
         yield "- nothing had to be replaced"
     if prepared.left_out:
@@ -444,18 +400,17 @@ def _removed(prepared: Prepared) -> Iterator[str]:
 
 
 def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
-    created = prepared.source.created
     of_ship = FileEntry(
         path=SHIP,
         sha256=hashlib.sha256(ship).hexdigest(),
         bytes=len(ship),
-        scrubbed=prepared.own_ship[1].groups if prepared.own_ship else {},
+        scrubbed=prepared.of_own_ship.groups,
     )
     entries = [*(file.entry for file in prepared.files), of_ship]
     return Manifest(
         ticket=prepared.ticket,
         verb=prepared.source.layout.verb,
-        created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
+        created=prepared.source.created,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
         logs_only=prepared.logs_only,
@@ -466,7 +421,9 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
 
 def _free_path(output: Path, ticket: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = (
-        f"{ticket}-{stamp}{f'-{n}' if n > 1 else ''}.tar.gz" for n in range(1, _MOST_IN_ONE_SECOND)
-    )
-    return next(path for name in names if not os.path.lexists(path := output / name))
+    path = output / f"{ticket}-{stamp}.tar.gz"
+    number = 1
+    while os.path.lexists(path):
+        number += 1
+        path = output / f"{ticket}-{stamp}-{number}.tar.gz"
+    return path

@@ -15,8 +15,7 @@ from typing import Any
 
 from aorta.bundle import pack
 from aorta.bundle.archive import DEFAULT_MAX_BYTES, BundleReport, Checked, unpack, verify
-from aorta.bundle.layouts import read_policy
-from aorta.bundle.pack import Prepared
+from aorta.bundle.pack import BundleRequest, Prepared
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
@@ -32,9 +31,10 @@ from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
 from aorta.registry.sidecars import sidecars_beside
-from aorta.scrub.known import split_patterns
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+__all__ = ["SCHEMA", "BundleRequest", "bundle", "rehearse"]
 
 SCHEMA = "aorta.bundle/1"
 _ANY_SIZE = 1 << 50  # it is ours
@@ -45,21 +45,6 @@ _MOST_TRIALS = 40
 _MISSED = 0.01
 
 
-@dataclass(frozen=True, kw_only=True)
-class BundleRequest:
-    """Which run to pack, where to, and what must not leave."""
-
-    run_dir: Path
-    output: Path = Path()
-    ticket: str | None = None  # None: the one that the run itself names
-    scrub: tuple[str, ...] = ()  # text to take out besides what is found
-    policy: Path | None = None  # a file of the site's rules
-    whole_logs: bool = False  # not only the first 1 MiB and the last 7 MiB of each
-    allow_binary: bool = False  # the program's data may leave as they are
-    check: bool = True  # run the reproducer from where the bundle is unpacked
-    timeout: float | None = None  # of one such run, in seconds
-
-
 def bundle(
     request: BundleRequest,
     agreed: Callable[[Prepared, Checked | None], bool] = lambda _prepared, _checked: True,
@@ -67,22 +52,11 @@ def bundle(
     """Scrub, try and pack it; None where `agreed`, which sees all of it and what came of trying
     it before anything is written, says no.
     """
-    site = read_policy(request.policy)
-    given = [pattern for option in request.scrub for pattern in split_patterns(option)]
-    run_dir, output = request.run_dir, request.output
-    with pack.prepared(
-        run_dir,
-        request.ticket,
-        site,
-        (*site.scrub, *given),
-        output,
-        whole_logs=request.whole_logs,
-        allow_binary=request.allow_binary,
-    ) as prepared:
+    with pack.prepared(request) as prepared:
         checked = _rehearsed(prepared, request.timeout) if request.check else None
         if not agreed(prepared, checked):
             return None
-        path = pack.write(prepared, output, checked)
+        path = pack.write(prepared, request.output, checked)
     return verify(path, max_bytes=_ANY_SIZE)
 
 

@@ -9,14 +9,13 @@ import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from aorta.bundle.archive import MAX_TICKET, RefusedError
 from aorta.bundle.layouts import Layout, Policy, is_log, layout_of, matches
 from aorta.core.errors import UsageError
-from aorta.engine.rundir import PRIVATE, STAMP, STAMP_FORM, RunDir
+from aorta.engine.rundir import PRIVATE, STAMP, RunDir
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
@@ -68,7 +67,7 @@ class RunSource:
     root: Path
     layout: Layout
     ticket: str
-    created: datetime | None  # when the run began; the only time inside a bundle
+    created: str | None  # when the run began; the only time inside a bundle
     reproduces: bool = False  # the run itself saw what ships fail
 
     def private_documents(self) -> list[dict[str, Any]]:
@@ -76,11 +75,6 @@ class RunSource:
         names = ("request.json", "run.json", "known.json")
         found = (json_object(RunDir(self.root).private / name) for name in names)
         return [document for document in found if document]
-
-    @property
-    def top(self) -> str:
-        """What the one top folder says besides the ticket."""
-        return self.created.strftime("%Y%m%dT%H%M%SZ") if self.created else self.layout.verb
 
 
 def open_source(run_dir: Path, ticket: str | None) -> RunSource:
@@ -91,8 +85,7 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     if known is None:
         raise UsageError(
             "this is no run directory: neither .aorta/run.json nor a result says which verb wrote "
-            "it; "
-            "expected a directory of reduce, triage, bisect, run or launch",
+            "it; expected a directory of reduce, triage, bisect, run or launch",
             where=str(run_dir),
         )
     layout, document = known
@@ -107,8 +100,8 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     _refuse_running(RunDir(run_dir))
     shipped = document.get("shipped_copy")
     reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
-    when = _created(about, run_dir)
-    return RunSource(run_dir, layout, _checked_ticket(found), when, reproduces)
+    created = _text(about, "created") or None
+    return RunSource(run_dir, layout, _checked_ticket(found), created, reproduces)
 
 
 def _checked_ticket(ticket: str) -> str:
@@ -137,18 +130,6 @@ def _from_output(root: Path, layout: Layout) -> str:
     return path.parent.name if layout.verb == "reduce" and STAMP.match(path.name) else ""
 
 
-def _created(about: dict[str, Any], root: Path) -> datetime | None:
-    for text, form in (
-        (_text(about, "created"), "%Y-%m-%dT%H:%M:%SZ"),
-        (root.absolute().name[:19], STAMP_FORM),
-    ):
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    return None
-
-
 def _text(document: dict[str, Any], key: str) -> str:
     value = document.get(key)
     return value.strip() if isinstance(value, str) else ""
@@ -164,7 +145,6 @@ class Member:
     path: str
     file: Path
     executable: bool
-    binary: bool  # leaves as it is, because the policy says so
     ours: bool  # a document that a verb wrote
     identity: tuple[int, ...]
     cut: int = 0  # so many bytes in the middle of a log stay here
@@ -177,7 +157,6 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
 
-_LARGEST = 7 << 30  # bytes; a plain tar header holds 8 GiB
 FIRST, LAST = 1 << 20, 7 << 20
 """Bytes of each log that ship; nobody reads a gigabyte of one."""
 
@@ -187,22 +166,14 @@ def collect(
 ) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
-    left: dict[str, tuple[int, ...]] = {}
     for path, file, status in _walk(source.root, found.problems):
         if not source.layout.ships(path, policy, allow_binary=allow_binary):
-            left[path] = _identity(status)
+            found.left_out.append(path)
             continue
         cut = 0 if whole_logs or not is_log(path) else max(0, status.st_size - FIRST - LAST)
-        if status.st_size - cut > _LARGEST:
-            found.problems.append(f"{path}: is larger than {_LARGEST >> 30} GiB; exclude it")
         executable = bool(status.st_mode & stat.S_IXUSR)
-        is_binary = matches(path, policy.binary)
         ours = matches(path, source.layout.ours)
-        found.members.append(
-            Member(path, file, executable, is_binary, ours, _identity(status), cut)
-        )
-    packed = {member.identity for member in found.members}  # perhaps under another name
-    found.left_out = [path for path, identity in left.items() if identity not in packed]
+        found.members.append(Member(path, file, executable, ours, _identity(status), cut))
     if not found.members and not found.problems:
         found.problems.append("the directory holds no file that ships")
     return found
@@ -238,59 +209,41 @@ def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:
+    """Every file with its name in `root`; a link that stays inside ships as what it leads to."""
     real_root = root.resolve()
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as wrong:
-            problems.append(f"{_inside(folder, root)}: {wrong.strerror}")
-            continue
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.name == PRIVATE:
-                continue  # of the run, of a stage, of a trial: never part of what ships
-            name = _inside(path, root)
-            if entry.is_symlink():
-                target = _followed(path, name, real_root, problems)
-                if target is None or path.absolute().is_relative_to(target):
-                    continue  # refused above, or a way back to where it stands
-                if target.is_dir():
-                    waiting.append(path)  # its files ship under the name that the run gave them
-                    continue
-                path = target
-            status = path.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                waiting.append(path)
-            elif stat.S_ISREG(status.st_mode):
-                yield name, path, status
+
+    def unreadable(wrong: OSError) -> None:
+        problems.append(f"{wrong.filename}: {wrong.strerror}")
+
+    for place, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
+        folder = Path(place)
+        # The private state of the run, of a stage, of a trial: never part of what ships.
+        inside = [name for name in sorted(folders) if name != PRIVATE]
+        folders[:] = [name for name in inside if _is_inside(folder / name, real_root, problems)]
+        for path in (folder / name for name in sorted(names)):
+            if not _is_inside(path, real_root, problems):
+                continue
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                yield path.relative_to(root).as_posix(), path.resolve(), status
             else:
-                kinds = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
-                kind = kinds.get(stat.S_IFMT(status.st_mode), "device")
-                problems.append(f"{name}: is a {kind}, expected a file")
+                problems.append(f"{path}: is a pipe, a socket or a device, expected a file")
 
 
-def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Path | None:
+def _is_inside(path: Path, real_root: Path, problems: list[str]) -> bool:
+    """False: a link to where it stands itself, or one that is refused."""
+    if not path.is_symlink():
+        return True
     try:
-        target = link.resolve(strict=True)
+        target = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        problems.append(f"{name}: is a link to nothing; remove it")
-        return None
-    if not target.is_relative_to(real_root):
-        problems.append(
-            f"{name}: is a link that leaves the directory; replace it by the file itself"
-        )
-        return None
-    if PRIVATE in target.relative_to(real_root).parts:
-        problems.append(f"{name}: is a link into the private state of the run; remove it")
-        return None
-    return target
+        problems.append(f"{path}: is a link to nothing; remove it")
+        return False
+    if not target.is_relative_to(real_root) or PRIVATE in target.relative_to(real_root).parts:
+        problems.append(f"{path}: is a link that leaves the directory; replace it by the file")
+        return False
+    return not path.absolute().is_relative_to(target)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _inside(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()

@@ -57,7 +57,7 @@ def command() -> None:
     "--policy",
     type=_PATH,
     metavar="FILE",
-    help="The site's rules: scrub, secret_names, keep, include, exclude, binary.",
+    help="The site's rules: scrub, keep, include, exclude.",
 )
 @click.option("--review", is_flag=True, help="Show every file and every replacement, then ask.")
 @click.option(
@@ -66,7 +66,7 @@ def command() -> None:
 @click.option(
     "--allow-binary",
     is_flag=True,
-    help="Let the program's data that are no text leave as they are, unscrubbed.",
+    help="Let files that are no text leave as they are, unscrubbed.",
 )
 @options.unless(
     "--no-check", "check", help="Do not run the reproducer from where the bundle is unpacked."

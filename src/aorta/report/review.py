@@ -46,8 +46,7 @@ def _note(file: PackedFile) -> str:
 
 
 def _shown(span: Replacement) -> str:
-    value = _plain(_shown_value(span))
-    return f"{span.where}: {_plain(span.before)}[{value} -> {span.placeholder}]{_plain(span.after)}"
+    return f"{span.where}: {_plain(_shown_value(span))} -> {span.placeholder}"
 
 
 def _plain(text: str) -> str:

@@ -24,7 +24,7 @@ from aorta.engine.rundir import STAMP, RunDir
 from aorta.executors.evidence import json_object, read_end
 from aorta.runtimes.owner import Owner
 from aorta.scrub.files import learn_document, scrub_document
-from aorta.scrub.findings import Kind
+from aorta.scrub.findings import Kind, SecretSpan
 from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
 
 _LARGEST_DOCUMENT = 64 << 20
@@ -111,14 +111,11 @@ class _SecretsAlone(Scrubber):
     is.
     """
 
-    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
-        found = super().text(text, where=where, code=code)
-        return Scrubbed.of(text, [one for one in found.taken if one[2] is Kind.CREDENTIAL], where)
-
-    def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
-        if kind is not Kind.CREDENTIAL:
-            return Scrubbed(value, value, (), where)
-        return super().whole(value, kind, where=where)
+    def replaced(
+        self, text: str, where: str, findings: Sequence[SecretSpan], line: int = 1
+    ) -> Scrubbed:
+        secrets = [one for one in findings if one.kind is Kind.CREDENTIAL]
+        return super().replaced(text, where, secrets, line)
 
 
 def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = False) -> OpenedRun:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
-from aorta.scrub.findings import Kind, SecretSpan, rule
+from aorta.scrub.findings import Kind, Rule, SecretSpan
 from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -113,10 +113,25 @@ def _is_before_lines(name: str) -> bool:
     return is_numbered and not is_indexed
 
 
+def _is_private_domain(name: str, _match: re.Match[str]) -> bool:
+    if is_public_domain(name):
+        return False
+    labels = name.lower().split(".")
+    ending = labels[-1]
+    if name.endswith(ending.upper()) and not name.isupper():
+        return False  # `logging.INFO` is a constant
+    if ending in ONLY_DOMAINS:
+        return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
+    marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])
+    if ending in DOMAINS_AND_CODE:
+        return marked or len(labels) > 2
+    return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
+
+
 # Where addresses and names stand
 # -------------------------------------------------------------------------------------------------
 
-_named = partial(rule, kind=Kind.HOST, is_private=_is_named)
+_named = partial(Rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
 _INDEXED = (
@@ -125,14 +140,17 @@ _INDEXED = (
 )
 _MACHINE = r"(?=[A-Za-z\-]*[0-9])[A-Za-z][A-Za-z0-9\-]{1,62}"
 _FROM_SECOND = re.compile(r"\[|(?<=[0-9])-[0-9,\-]+\]")  # of a list of machines
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
+_DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
+_END = r"(?![\w(\-])(?!\.\w)"
 _RULES = (
-    rule(
+    Rule(
         rf"(?<![A-Za-z0-9.]){_OCTET}(?:\.{_OCTET}){{3}}(?![A-Za-z0-9]|\.\d)",
         shape=r"0\.0\.0\.0",
         kind=Kind.IPV4,
         is_private=_is_ipv4,
     ),
-    rule(
+    Rule(
         r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?"
         r"(?![\w:])",
         # Every time of day looks like the beginning of one; a whole one has `::` or many groups. A
@@ -141,21 +159,21 @@ _RULES = (
         kind=Kind.IPV6,
         is_private=lambda value, _: _says_something(value),
     ),
-    rule(
+    Rule(
         r"(?<![\w:\-])[0-9A-Fa-f]{2}([:\-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
         r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])",
         shape=r"[:\-.](?:(?<=[:\-])[0A-Fa-f]{1,2}(?:[:\-][0A-Fa-f]{1,2}){4}"
         r"|(?<=\.)[0A-Fa-f]{1,4}\.[0A-Fa-f]{1,4}(?![\w.]))",
         kind=Kind.MAC,
     ),
-    rule(
+    Rule(
         r"(?<![\w.+\-])(?!git@)[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}"
         r"(?![\w])",
         "@|%0",
         kind=Kind.EMAIL,
     ),
-    rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-", kind=Kind.HOST),
-    rule(
+    Rule(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-", kind=Kind.HOST),
+    Rule(
         r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?"
         r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
         r"(?::\d+)?(?:/(?P<path>[^\s\"'<>`)]*))?",
@@ -169,14 +187,14 @@ _RULES = (
     ),
     _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
     # Open MPI puts the machine and the process in front of a line, Ansible the machine.
-    rule(
+    Rule(
         rf"\[(?P<host>{_MACHINE})(?:\.[\w.\-]+)?:[0-9]{{3,}}(?::[0-9]+)*\] ",
         ":0] ",
         is_private=lambda value, _: value.count("-") > 1 or _is_before_lines(value),
     ),
     # `gpu-a100-[017-020]`, `gpu-a100-017:29500`, `on node dgx07`, `dgx07 slots=8`: names that say
     # by themselves that they are a machine's.
-    rule(
+    Rule(
         rf"(?<![\w.\-])(?P<host>{_MACHINE})(?::[0-9]{{4,5}}(?![\w.:])|[ \t]+slots=)"
         rf"|(?i:\b(?:host|node|node failure on|machine))[ \t]+(?P<of_word>{_MACHINE})(?![\w.\-])"
         r"|(?<![\w.\-])(?P<list>[A-Za-z][A-Za-z0-9\-]*\[[0-9]+-[0-9,\-]+\])",
@@ -189,7 +207,7 @@ _RULES = (
         r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
         r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
         r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
-        " | success| | changed| | failed| | unreachable|: [|: ok=0",
+        shape=r"\A(?:[A-Za-z][\w.\-]* \| [A-Z]|[a-z]+: \[[A-Za-z]|[A-Za-z][\w.\-]*\s+: ok=0)",
         flags=re.MULTILINE,
     ),
     _named(
@@ -220,11 +238,6 @@ _RULES = (
         "user|logname",
     ),
     _named(
-        r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?"
-        r"(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
-        "ssh|scp|ping|rsync",
-    ),
-    _named(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
     _named(
@@ -241,8 +254,14 @@ _RULES = (
         flags=re.MULTILINE,
         over=400,
     ),
+    Rule(
+        rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",
+        shape=rf"(?i)\.(?:{_DOMAINS}){_END}",
+        kind=Kind.HOST,
+        is_private=_is_private_domain,
+    ),
     # `pdsh`, `clush`, `dsh` and `parallel` put the machine's name in front of each line.
-    rule(
+    Rule(
         r"^\[?(?=[A-Za-z\-]*[0-9])(?P<host>[A-Za-z][A-Za-z0-9\-]{1,62})(?:: |\][: ])[^\n]*",
         shape=rf"\A\[?(?!{_INDEXED})(?=[A-Za-z\-]*0)[A-Za-z][A-Za-z0\-]+(?:: |\][: ])",
         flags=re.MULTILINE,
@@ -250,32 +269,8 @@ _RULES = (
     ),
 )
 
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
-_DOMAINS = "|".join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))
-_ENDING = rule(_END := rf"(?i)\.(?=[A-Za-z])(?:{_DOMAINS})(?![\w(\-])(?!\.\w)", shape=_END)
-_LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
-
 
 def machines_in(text: str) -> Iterator[SecretSpan]:
     """Addresses by their own shape, names of machines and people by what stands around them."""
     for one in _RULES:
         yield from one.found_in(text)
-    for match in _ENDING.finditer(text):
-        labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
-        if labels is not None:
-            name = text[labels.start() : match.end()]
-            if _is_domain(name) and not is_public_domain(name):
-                yield SecretSpan(labels.start(), match.end(), Kind.HOST, name)
-
-
-def _is_domain(name: str) -> bool:
-    labels = name.lower().split(".")
-    ending = labels[-1]
-    if name.endswith(ending.upper()) and not name.isupper():
-        return False  # `logging.INFO` is a constant
-    if ending in ONLY_DOMAINS:
-        return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
-    marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])
-    if ending in DOMAINS_AND_CODE:
-        return marked or len(labels) > 2
-    return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])

@@ -6,7 +6,7 @@ value is always a name and something that joins the two. Standard library only, 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,7 +29,6 @@ _SPACE = "[^\\S\\r\\n\u2028\u2029]|[\u00ad\u200b-\u200d\u2060\ufeff]"  # NBSP an
 _QUOTE = r"\\*[\"'`]|&quot;|&#x27;|&#39;|&#34;|&apos;|&#x?0;"
 _BAR = "[|\u2502\u2503]"
 _AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
-_IN_TABLE = re.compile(rf"[^|\u2502\u2503\n]*?(?=[ \t]*{_BAR})")
 _NAME = re.compile(r"[\w.\-]+")
 _LONGEST_NAME = 100
 _JOIN = re.compile(
@@ -80,6 +79,7 @@ _LIST = re.compile(
 _ITEM = re.compile(r"[^\s,\"'][^,\"'\n]*[^\s,\"']")
 _BARE = re.compile(r"(?:[^\s\"'`<\u200b]+|<(?![/!A-Za-z])|(?<=[^\s=:(,])[\"'](?=[^\s,;)}\]]))+")
 _WORDS_MORE = re.compile(r"(?:[ \t\u00a0]+(?![\-#|(]|//)[^\s=:,;|\"'<>(){}\[\]]+(?![^\s,;|.\"']))*")
+_WORDS_IN_LIST = re.compile(r" [^;&\"'\n]*(?=;)")
 _REST_OF_LINE = re.compile(
     r"[^\n]*?(?=[ \t]+(?:#|//)|,[ \t]+[\w\"']+[ \t]*[:=]|[ \t]*[,;]?[ \t]*\r?(?:\n|\Z))"
 )
@@ -87,15 +87,17 @@ _CODE = re.compile(
     r"(?:await |new )?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[]|"
     r"[a-z_]\w*(?:\.[a-z_]\w*)+(?=[)\]}:]*\Z)|lambda\b|\$\("
 )
+_NO_EXPRESSION = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^{}%()]{6,}")
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
-_ELEMENTS = re.compile(
-    r"<\w+[ \t][^<>\n]{0,200}?(?:key|name)=[\"'](?P<key>[\w:.\-]{3,60})[\"'][^<>]{0,200}>"
-    r"(?P<of_key>[^<>]{2,4096}?)</"
-    r"|<(?:key|name)>(?P<pair>[^<>\n]{3,60})</\w+>\s*"
-    r"<(?:string|value)>(?P<of_pair>[^<>]{2,4096}?)</"
-    r"|<(?P<name>[\w:.\-]{3,60})(?:\s[^<>]{0,200})?>(?P<of_name>[^<>]{2,4096}?)</"
+# `<password>`, `<entry key="password">`, `<key>password</key><string>`
+_TAG = re.compile(
+    r"(?P<closed>)(?P<join></\w+>\s*(?:<(?:string|value)>|\Z)|(?:[\s\"'][^<>\n]{0,200})?>)"
 )
-_NAME_IN_TAG = re.compile(r"(?:<(?:key|name)>|<|(?:key|name)=[\"'])(?=([\w:.\- ]+))")
+# The cell of a table, the text of an element.
+_ENCLOSED = {
+    "|": re.compile(rf"(?P<value>[^|\u2502\u2503\n]*?)[ \t]*{_BAR}"),
+    ">": re.compile(r"\s*(?P<value>[^<>]{2,4096}?)\s*</"),
+}
 _PAIR_NAME = re.compile(
     rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
     rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
@@ -116,7 +118,6 @@ _WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
 _VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
 # For the shape of a line: what follows stands in the next one.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
-_POLICY_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}")
 _LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
 _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
 """`unexpected token: foo` is a message, `token=foo` is not."""
@@ -133,27 +134,13 @@ class _Place(NamedTuple):
     is_flag: bool  # of a command line, where nothing is an expression
     at_key: bool  # nothing but the name stands before it in its line
     in_list: bool  # of a URL's query or a connection string
+    in_string: bool  # a quote is open in front of the name
     quote: str  # around both: `'NAME=value'`
     indent: int
 
 
-def assigned_in(
-    text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
-) -> Iterator[SecretSpan]:
-    """`secret_names`: a policy's globs. `quoted_only`: for source code."""
-    yield from _named_in(text, quoted_only)
-    if "</" in text:
-        for line in as_looked_at(text).lines_like(_holds_secret_tag):
-            yield from _in_elements(text, *line)
-    if secret_names:
-        for match in _POLICY_NAME.finditer(text):
-            if announces_secret(match["name"], secret_names):
-                word = _word(text, match.end(), False, _LONGEST)
-                if word and is_worth_hiding(word.value):
-                    yield word
-
-
-def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
+def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
+    """`quoted_only`: for source code."""
     done = 0
     for line in sorted(as_looked_at(text).lines_like(_names_a_secret)):
         for name in _NAME.finditer(text, *line):
@@ -169,7 +156,9 @@ def _named_in(text: str, quoted_only: bool) -> Iterator[SecretSpan]:
         for pair in _PAIR_NAME.finditer(text, *line):
             if value := _PAIR_VALUE.match(text, pair.end()):
                 named = pair["name"] or pair["terraform"]
-                place = _Place(named, value.end(), ":", False, True, False, True, False, "", 0)
+                place = _Place(
+                    named, value.end(), ":", False, True, False, True, False, False, "", 0
+                )
                 yield from _secrets_at(text, place, quoted_only)
 
 
@@ -180,7 +169,7 @@ def _names_a_secret(shape: str) -> bool:
     """
     for name in _NAME.finditer(shape):
         if _may_be_secret_name(name.group()) and (
-            _JOIN.match(shape, name.end())
+            _joined(shape, name)
             or _COMMA_AT_END.match(shape, name.end())
             or _COMPARED.search(shape, 0, name.start())
         ):
@@ -196,8 +185,13 @@ def _may_be_secret_name(name: str) -> bool:
     return announces_secret(name) or may_announce_secret(name) or name == "PWD"
 
 
+def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    in_tag = text[name.start() - 1 : name.start()] in ("<", ">", '"', "'")
+    return (in_tag and _TAG.match(text, name.end())) or _JOIN.match(text, name.end())
+
+
 def _place(text: str, found: re.Match[str]) -> _Place | None:
-    match = _JOIN.match(text, found.end())
+    match = _joined(text, found)
     begin, name = found.start(), found.group()
     if match is None or len(name) > _LONGEST_NAME:
         return None
@@ -215,6 +209,7 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         if not _AFTER_BAR.search(text, near, begin):
             return None  # a pipe, and no table
         join = "|"
+    join = ">" if match.re is _TAG else join
     if join == "," and not is_flag:
         sets = _SETS_A_VARIABLE.search(text, near, begin)
         if sets is None:
@@ -231,6 +226,7 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         is_flag,
         _AT_KEY.match(line) is not None,
         text[begin - 1 : begin] in ("?", "&", ";"),
+        line.count('"') % 2 == 1 or line.count("'") % 2 == 1,
         "" if match["closed"] else text[begin - 1 : begin].strip("?&;:/.,([{<>= \t\n"),
         len(line) - len(line.lstrip(" \t-")),
     )
@@ -276,10 +272,9 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
     if surely and (inside := _VALUE_INSIDE.match(text, at)):
         at = inside.end()
         place = place._replace(at=at)
-    if place.separator == "|":
-        cell = _IN_TABLE.match(text, at)
-        if cell:
-            yield _span(text, at, cell.end())
+    if enclosed := _ENCLOSED.get(place.separator):
+        if cell := enclosed.match(text, at):
+            yield _span(text, *cell.span("value"))
         return
     if surely and place.separator in (":", "=") and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
@@ -294,8 +289,11 @@ def _values(text: str, place: _Place, surely: bool, quoted_only: bool) -> Iterat
         for item in _ITEM.finditer(text, *items.span(items.lastgroup or 0)):
             yield _span(text, item.start(), item.end())
         return
+    if (found := _bare(text, place, surely)) is None:
+        return
     # In source code what has no quotes is an expression, unless it is part of a longer string.
-    if (place.in_list or not quoted_only) and (found := _bare(text, place, surely)):
+    in_string = place.in_string and _NO_EXPRESSION.fullmatch(found.value)
+    if not quoted_only or place.in_list or in_string:
         yield found
 
 
@@ -353,9 +351,8 @@ def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
         return None  # what is inside of braces has names of its own
     if not place.is_flag and _CODE.match(found.value):
         return None
-    if place.in_list and text[found.end : found.end + 1] == " ":
-        more = re.compile(r"[^;&\"'\n]*(?=;)").match(text, found.end)
-        return _span(text, found.start, more.end()) if more else found
+    if place.in_list and (more := _WORDS_IN_LIST.match(text, found.end)):
+        return _span(text, found.start, more.end())
     if surely and place.quote in ("'", '"', "`") and place.separator:
         end = text.find(place.quote, found.end, found.end + 4096)
         if end > found.end and "\n" not in text[found.end : end]:
@@ -366,12 +363,8 @@ def _bare(text: str, place: _Place, surely: bool) -> SecretSpan | None:
         return found  # a count, and what follows says of what
     if place.separator == ":" or (place.separator == "=" and place.spaced):
         more = (_REST_OF_LINE if place.at_key else _WORDS_MORE).match(text, found.end)
-    elif "phrase" in place.name.lower():
-        more = _WORDS_MORE.match(text, found.end)
-    else:
-        more = None
-    end = more.end() if more else found.end
-    return _span(text, found.start, end) if end > found.end else found
+        return _span(text, found.start, more.end()) if more else found
+    return found
 
 
 def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
@@ -387,25 +380,6 @@ def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
         value = value[: stop.start()]
     value = value.rstrip(",;)}]\\") if not value.endswith("==") else value
     return _span(text, bare.start(), bare.start() + len(value)) if value else None
-
-
-@lru_cache(maxsize=1 << 14)
-def _holds_secret_tag(shape: str) -> bool:
-    return any(announces_secret(name.replace(" ", "_")) for name in _NAME_IN_TAG.findall(shape))
-
-
-def _in_elements(text: str, start: int, end: int) -> Iterator[SecretSpan]:
-    """Of the elements that begin between the two."""
-    at = start
-    while (match := _ELEMENTS.search(text, at)) is not None and match.start() < end:
-        at = match.end()
-        for name in ("key", "pair", "name"):
-            value = f"of_{name}"
-            if match[name] and announces_secret(match[name].replace(" ", "_")):
-                said = match[value].strip()
-                begin = match.start(value) + match[value].find(said)
-                if said and is_secret_value(match[name], said):
-                    yield _span(text, begin, begin + len(said))
 
 
 def _span(text: str, start: int, end: int) -> SecretSpan:

@@ -18,7 +18,7 @@ from aorta.core.documents import Dumper, Loader, doubled_key
 from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
-from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, with_quoted_placeholders
+from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, as_plain_word
 from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
 from aorta.scrub.vocabulary import (
     HOST_NAMES,
@@ -36,13 +36,10 @@ from aorta.scrub.vocabulary import (
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
 _LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
-_FARTHEST_BACK = 1 << 20
 _MOST_SPANS = 500  # kept of one file for people; all are counted
-# What belongs together with the next line: a name and its value, a folded value, wrapped base64.
-_GOES_ON = re.compile(rb"[:=|>\\,({\[\-+][ \t\r]*\Z|[A-Za-z0-9+/=]{40,}\r?\Z")
-
-# Others hold a NUL at once.
-_PACKED = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+# The end of a line that does not belong together with the next one: no name in front of its value,
+# no folded value, no wrapped base64.
+_END_OF_TEXT = re.compile(rb"\n(?<![:=|>\\,({\[\-+]\n)(?<![A-Za-z0-9+/=]{40}\n)(?![ \t])")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
@@ -52,10 +49,8 @@ class NotTextError(ValueError):
 
 def looks_like_text(first: bytes) -> bool:
     """No archive, no picture, no program: those hold control characters that no log does."""
-    if first.startswith(_PACKED) or b"\0" in first:
-        return False
     head = first[: 1 << 16]
-    return len(_CONTROL.findall(head)) * 50 <= len(head)
+    return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
 
 
 def as_text(data: bytes) -> str:
@@ -85,15 +80,9 @@ class Account:
     counts: Counter[Kind] = field(default_factory=Counter)
     spans: list[Replacement] = field(default_factory=list)
 
-    @property
-    def room(self) -> int:
-        """For so many more; the others are only counted."""
-        return _MOST_SPANS - len(self.spans)
-
-    def add(self, scrubbed: Scrubbed, line: int = 1) -> None:
-        """Of a text that begins at this line of the file."""
-        self.counts.update(kind for _, _, kind, _ in scrubbed.taken)
-        self.spans += scrubbed.first_spans(self.room, line)
+    def add(self, scrubbed: Scrubbed) -> None:
+        self.counts.update(one.kind for one in scrubbed.taken)
+        self.spans += scrubbed.taken[: _MOST_SPANS - len(self.spans)]
 
     @property
     def groups(self) -> dict[str, int]:
@@ -127,8 +116,8 @@ class FileScrubber:
             if documents is not None:
                 after = self._document(name, text, documents, account, line)
             else:
-                scrubbed = self.scrubber.text(text, code=_is_code(name))
-                account.add(scrubbed, line)
+                scrubbed = self.scrubber.text(text, line=line, code=_is_code(name))
+                account.add(scrubbed)
                 after = _as_file(name, scrubbed)
             line += text.count("\n")
             yield as_bytes(after)
@@ -137,11 +126,8 @@ class FileScrubber:
         self, name: str, text: str, documents: Sequence[Any], account: Account, line: int
     ) -> str:
         within = f"[{line}]" if name.lower().endswith(_JSON_LINES) else ""
-        clean: list[Any] = []
         before = account.counts.total()
-        for document in documents:
-            after = scrub_document(self.scrubber, document, account, within=within)
-            clean.append(after)
+        clean = [scrub_document(self.scrubber, one, account, within=within) for one in documents]
         if not name.lower().endswith(_YAML) and account.counts.total() == before:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
@@ -156,7 +142,7 @@ def _is_code(name: str) -> bool:
 
 def _as_file(name: str, scrubbed: Scrubbed) -> str:
     is_shell = scrubbed.taken and name.lower().endswith(_SHELL)
-    return with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
+    return as_plain_word(scrubbed.text) if is_shell else scrubbed.text
 
 
 def _parts(
@@ -177,32 +163,18 @@ def _parts(
 
 
 def _cut_between_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting: list[bytes] = []
+    waiting = b""
     for piece in pieces:
-        waiting.append(piece)
-        if sum(map(len, waiting)) > _LONGEST_TEXT:
-            text = b"".join(waiting)
-            cut = _boundary(text)
-            yield text[:cut]
-            waiting = [text[cut:]]
-    if any(waiting):
-        yield b"".join(waiting)
-
-
-def _boundary(waiting: bytes) -> int:
-    """Behind the last line that does not belong together with the next one; where every line does,
-    or there is only one, anywhere.
-    """
-    end = len(waiting)
-    floor = end - _FARTHEST_BACK
-    while (end := waiting.rfind(b"\n", floor, end)) > 0:
-        line = waiting[waiting.rfind(b"\n", floor, end) + 1 : end]
-        is_indented = waiting[end + 1 : end + 2] in (b" ", b"\t", b"")
-        if not is_indented and not _GOES_ON.search(line[-200:]):
-            begun = waiting.rfind(b"-----BEGIN ", floor, end)
-            if begun < 0 or waiting.find(b"-----END", begun, end) >= 0:
-                return end + 1
-    return waiting.rfind(b"\n", floor) + 1 or len(waiting)
+        waiting += piece
+        if len(waiting) > _LONGEST_TEXT:
+            ends = [
+                match.end() for match in _END_OF_TEXT.finditer(waiting, _LONGEST_TEXT - (1 << 20))
+            ]
+            cut = ends[-1] if ends else len(waiting)
+            yield waiting[:cut]
+            waiting = waiting[cut:]
+    if waiting:
+        yield waiting
 
 
 def _documents(low: str, data: bytes) -> list[Any] | None:
@@ -334,14 +306,10 @@ class _Walk:
 
     def _string(self, value: str, path: Path, named: str | None) -> str:
         kind = self._announced(named, value) if self.scrubber.rules.detect else None
-        if (
-            kind is not None
-            and not PLACEHOLDER.fullmatch(value)
-            and not self.scrubber.is_kept(value)
-        ):
+        if kind and not PLACEHOLDER.fullmatch(value) and not self.scrubber.is_kept(value):
             return self._whole(value, kind, path)
         text = self._text(value, path)
-        return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
+        return as_plain_word(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
     def _number(self, value: float, path: Path, named: str | None) -> Any:
         if named is not None and self.scrubber.rules.detect and announces_secret(named):
@@ -353,7 +321,7 @@ class _Walk:
     def _announced(self, named: str | None, value: str) -> Kind | None:
         if named is None or not value.strip():
             return None
-        if announces_secret(named, self.scrubber.rules.secret_names):
+        if announces_secret(named):
             return Kind.CREDENTIAL if is_secret_value(named, value) else None
         if may_announce_secret(named) and is_dense(value):
             return Kind.CREDENTIAL
@@ -383,7 +351,6 @@ class _Walk:
 
 
 def learn_document(scrubber: Scrubber, document: Any) -> None:
-    """Of a document of ours."""
     _Walk(scrubber, learning=True, account=Account()).value(document, (), None)
 
 

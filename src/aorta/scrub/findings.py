@@ -7,30 +7,23 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-Lines = Iterator[tuple[int, int]]
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_ZEROS = re.compile("00+")
 _LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
 _SHAPES_KNOWN = 1 << 12  # of each rule
 
 
-def shape_of(line: bytes) -> bytes:
+def shape_of(text: str) -> str:
     """Every number is one `0`: `10.1.2.3` has the shape `0.0.0.0`. The lines of a log have few."""
-    line = line.translate(_ONE_DIGIT)
-    while b"00" in line:
-        line = line.replace(b"00", b"0")
-    return line
+    return _ZEROS.sub("0", _with_one_digit(text))
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _decoded(data: bytes) -> str:
+def _with_one_digit(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -40,47 +33,26 @@ class Text(str):
     """
 
     @cached_property
-    def _alike(self) -> Mapping[bytes, list[tuple[int, int]]]:
-        """Lines that differ in no more than which digits they hold; each of those is a `0`."""
-        alike: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
+    def _shapes(self) -> Mapping[str, list[tuple[int, int]]]:
+        alike: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         start = 0
-        for line in _encoded(self).translate(_ONE_DIGIT).split(b"\n"):
-            end = start + len(line if line.isascii() else _decoded(line))
-            alike[line].append((start, end))
-            start = end + 1
-        return alike
+        for line in _with_one_digit(self).split("\n"):
+            alike[line].append((start, start + len(line)))
+            start += len(line) + 1
+        found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for line, lines in alike.items():
+            found[_ZEROS.sub("0", line)] += lines
+        return found
 
-    @cached_property
-    def _shapes(self) -> list[tuple[str, list[tuple[int, int]]]]:
-        """(shape, the lines that have it)."""
-        found: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
-        for line, lines in self._alike.items():
-            found[shape_of(line)] += lines
-        return [(_decoded(shape), lines) for shape, lines in found.items()]
-
-    def matches_in_lines(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-        """(start, end) of every match of a pattern for which one digit is like another: of lines
-        that are alike only one is searched.
-        """
-        for line, places in self._alike.items():
-            for match in pattern.finditer(_decoded(line)):
-                begin, end = match.span()
-                yield from ((start + begin, start + end) for start, _ in places)
-
-    def lines_like(self, may_match: Callable[[str], object]) -> Lines:
+    def lines_like(self, may_match: Callable[[str], object]) -> Iterator[tuple[int, int]]:
         """(start, end) of every line whose shape passes."""
-        for shape, lines in self._shapes:
+        for shape, lines in self._shapes.items():
             if may_match(shape):
                 yield from lines
 
 
 def as_looked_at(text: str) -> Text:
     return text if isinstance(text, Text) else Text(text)
-
-
-def folded(text: str) -> str:
-    """Without capitals of ASCII, with every character where it was."""
-    return _decoded(_encoded(text).lower())
 
 
 class Kind(StrEnum):
@@ -129,66 +101,56 @@ class SecretSpan(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True)
 class Rule:
     """What many detectors are lists of: a pattern whose matches may not leave.
 
-    Of a match with named groups these go, as `host`, `user` or `path` where that is their name and
-    else as the rule's kind; of any other match all. A line is searched if its shape may match; a
-    match goes at most `over` characters over the end of its line.
+    A line is searched if it has one of the hints (as the keywords of gitleaks), which are separated
+    by `|`, without capitals, and have a `0` for each of their numbers; or if its shape matches. A
+    match goes at most `over` characters over the end of its line. Of a match with named groups
+    these go, as `host`, `user` or `path` where that is their name and else as the rule's kind; of
+    any other match all. `is_private` is given a value and the match that it is part of; `trailing`
+    is punctuation that is no part of a value.
     """
 
-    pattern: re.Pattern[str]
-    may_match: Callable[[str], object]
-    over: int
-    hints: tuple[str, ...]
-    kind: Kind
-    is_private: Callable[[str, re.Match[str]], bool]  # a value, and the match that it is part of
-    trailing: str  # punctuation that is no part of a value
+    def __init__(
+        self,
+        pattern: str,
+        hints: str = "",
+        *,
+        shape: str = "",
+        flags: re.RegexFlag = re.NOFLAG,
+        over: int = 0,
+        kind: Kind = Kind.CREDENTIAL,
+        is_private: Callable[[str, re.Match[str]], bool] = lambda _value, _match: True,
+        trailing: str = "",
+    ) -> None:
+        self.pattern = re.compile(pattern, flags)
+        self.hints = tuple(hints.split("|")) if hints else ()
+        self.may_match = lru_cache(maxsize=_SHAPES_KNOWN)(self._may_match)
+        self._shape = re.compile(shape)
+        self._over = over
+        self._is_private = is_private
+        self._trailing = trailing
+        groups = tuple(self.pattern.groupindex) or (0,)
+        self._kinds = [(group, _KIND_OF_GROUP.get(group, kind)) for group in groups]
+
+    def _may_match(self, shape: str) -> bool:
+        if not self.hints:
+            return self._shape.search(shape) is not None
+        low = without_capitals(shape)
+        return any(hint in low for hint in self.hints)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         for start, end in as_looked_at(text).lines_like(self.may_match):
-            yield from self.pattern.finditer(text, start, min(len(text), end + self.over))
+            yield from self.pattern.finditer(text, start, min(len(text), end + self._over))
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
-        groups = tuple(self.pattern.groupindex) or (0,)
-        kinds = [(group, _KIND_OF_GROUP.get(group, self.kind)) for group in groups]
         for match in self.finditer(text):
-            for group, kind in kinds:
-                value = match[group]
-                if self.trailing and value:
-                    value = value.rstrip(self.trailing)
-                if value and self.is_private(value, match):
+            for group, kind in self._kinds:
+                value = (match[group] or "").rstrip(self._trailing)
+                if value and self._is_private(value, match):
                     start = match.start(group)
                     yield SecretSpan(start, start + len(value), kind, value)
-
-
-def rule(
-    pattern: str,
-    hints: str = "",
-    *,
-    shape: str = "",
-    flags: re.RegexFlag = re.NOFLAG,
-    over: int = 0,
-    kind: Kind = Kind.CREDENTIAL,
-    is_private: Callable[[str, re.Match[str]], bool] = lambda _value, _match: True,
-    trailing: str = "",
-) -> Rule:
-    """A line must have one of the hints (as the keywords of gitleaks), which are separated by `|`,
-    without capitals, and have a `0` for each of their numbers; or its shape must match.
-    """
-    of_shape = re.compile(shape)
-    some = tuple(hints.split("|")) if hints else ()
-
-    @lru_cache(maxsize=_SHAPES_KNOWN)
-    def may_match(line: str) -> bool:
-        if not some:
-            return of_shape.search(line) is not None
-        low = without_capitals(line)
-        return any(hint in low for hint in some)
-
-    compiled = re.compile(pattern, flags)
-    return Rule(compiled, may_match, over, some, kind, is_private, trailing)
 
 
 @lru_cache(maxsize=_SHAPES_KNOWN)
@@ -260,29 +222,6 @@ class Placeholders:
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 
 
-def as_file_name(text: str) -> str:
-    """`log-<HOST:1>.txt` as a name that every file system takes: `log-HOST-1.txt`."""
+def as_plain_word(text: str) -> str:
+    """`log-<HOST:1>.txt` as every file system and every shell takes it: `log-HOST-1.txt`."""
     return PLACEHOLDER.sub(r"\1-\2", text)
-
-
-_STEP = re.compile(
-    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?P<skip>\\.)|(?P<quote>[\"'])|\n|.", re.DOTALL
-)
-
-
-def with_quoted_placeholders(script: str) -> str:
-    """In a shell script `<` outside quotes would be a redirection, so placeholders are quoted
-    there.
-
-    Quotes are followed line by line: a stray apostrophe in a comment must not turn the rest around.
-    """
-    quote = ""
-    parts: list[str] = []
-    for step in _STEP.finditer(script):
-        text = step.group()
-        if text == "\n":
-            quote = ""
-        elif step["quote"]:
-            quote = "" if quote == text else quote or text
-        parts.append(f"'{text}'" if step["placeholder"] and not quote else text)
-    return "".join(parts)

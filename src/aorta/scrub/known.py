@@ -9,13 +9,15 @@ import binascii
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
+from os.path import commonprefix
 from urllib.parse import quote, quote_plus, unquote
 
 from aorta.core.errors import UsageError
 from aorta.scrub.addresses import is_generic
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, folded
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
 
 LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
 
@@ -126,7 +128,7 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
     return pattern
 
 
-_BEGINNING = 32  # characters of a value
+_LETTER_OR_DIGIT = re.compile("[A-Za-z0-9]")
 _SHORTEST_NAME = 4  # letters of a host's name that is looked for without its domain
 _SHORTEST = 6  # characters of a secret that is looked for where nothing announces it
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
@@ -152,7 +154,7 @@ class KnownValues:
             for name in dict.fromkeys((value, value if is_word else first)):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
                     words = self._hosts if kind is Kind.HOST else self._users
-                    words.add(folded(name) if kind is Kind.HOST else name, (kind, name))
+                    words.add(_without_capitals(name) if kind is Kind.HOST else name, (kind, name))
         elif kind is Kind.CREDENTIAL:
             self._add_secret(value)
         elif kind is not Kind.TEXT:
@@ -177,13 +179,18 @@ class KnownValues:
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
         """Where a known value stands; a host in any case, a host and a user as whole words."""
-        yield from self._hosts.found_in(folded(text))
+        yield from self._hosts.found_in(_without_capitals(text))
         yield from self._users.found_in(text)
         yield from self._others.found_in(text)
         if "<*>" in text or "\\" in text or "]+" in text:
             for pattern, value in self._recorded:
                 for hit in pattern.finditer(text):
                     yield SecretSpan(hit.start(), hit.end(), Kind.CREDENTIAL, value)
+
+
+def _without_capitals(text: str) -> str:
+    """Of ASCII, with every character where it was."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def _in_bytes(value: str) -> Iterator[str]:
@@ -202,7 +209,6 @@ class _Words:
     def __init__(self, *, is_name: bool) -> None:
         self._is_name = is_name
         self._words: dict[str, tuple[Kind, str]] = {}
-        self._begun: dict[str, list[str]] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, word: str, means: tuple[Kind, str]) -> None:
@@ -214,36 +220,32 @@ class _Words:
         if not self._words:
             return
         if self._pattern is None:
-            self._pattern = self._compiled()
+            after = "(?![A-Za-z0-9])" if self._is_name else ""
+            self._pattern = re.compile(_any_of(sorted(self._words, reverse=True)) + after)
         at = 0
         while (hit := self._pattern.search(text, at)) is not None:
-            start = hit.start()
-            at = start + 1
-            for word in self._begun[hit.group()]:
-                if text.startswith(word, start):
-                    at = start + len(word)
-                    yield SecretSpan(start, at, *self._words[word])
-                    break
-
-    def _compiled(self) -> re.Pattern[str]:
-        """Of a long value the beginning is looked for, and the rest is compared where it stands."""
-        self._begun = {}
-        for word in sorted(self._words, key=len, reverse=True):
-            self._begun.setdefault(word if self._is_name else word[:_BEGINNING], []).append(word)
-        # Behind the first character, where it does not keep `re` from skipping to one that fits.
-        before, after = ("(?<![A-Za-z0-9].)", "(?![A-Za-z0-9])") if self._is_name else ("", "")
-        return re.compile(f"{_any_of(self._begun, before)}{after}", re.DOTALL)
+            start, end = hit.span()
+            inside = self._is_name and _LETTER_OR_DIGIT.match(text, max(0, start - 1), start)
+            if not inside:
+                yield SecretSpan(start, end, *self._words[hit.group()])
+            at = start + 1 if inside else end
 
 
-def _any_of(words: Iterable[str], behind_first: str = "") -> str:
-    """One expression for all of them, the longest first, that shares their beginnings."""
-    rest: dict[str, list[str]] = {}
-    for word in sorted(set(words), reverse=True):
-        rest.setdefault(word[:1], []).append(word[1:])
-    branches = [
-        first and re.escape(first) + behind_first + _any_of(left) for first, left in rest.items()
-    ]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+def _any_of(words: list[str]) -> str:
+    """One expression for words in falling order, so that the longest is tried first; those with
+    one beginning share it.
+    """
+    if len(words) == 1:
+        return re.escape(words[0])
+    begun = commonprefix(words)  # noqa: RUF071 - of characters, not of folders
+    branches = (
+        _any_of(list(group)) for _, group in groupby((w[len(begun) :] for w in words), _first)
+    )
+    return f"{re.escape(begun)}(?:{'|'.join(branches)})"
+
+
+def _first(word: str) -> str:
+    return word[:1]
 
 
 # What a value hides behind
@@ -251,10 +253,6 @@ def _any_of(words: Iterable[str], behind_first: str = "") -> str:
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
-_WRAPPED = re.compile(
-    r"(?:[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
-)
-_ONLY_BASE64 = re.compile(r"[A-Za-z0+/]+\r?")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
@@ -272,15 +270,9 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
                 yield token.start(), token.end(), _unescaped(token.group())
-    for start, end in as_looked_at(text).matches_in_lines(_RUN):
-        for first, last, part in _said_by(text[start:end]):
-            yield start + first, start + last, part
-    done = 0
-    for start, _ in sorted(as_looked_at(text).lines_like(_ONLY_BASE64.fullmatch)):
-        wrapped = _WRAPPED.match(text, start) if start >= done else None
-        if wrapped and (whole := _readable(_from_base64(wrapped.group()))) is not None:
-            done = wrapped.end()
-            yield start, done, whole
+    for run in _RUN.finditer(text):
+        for first, last, part in _said_by(run.group()):
+            yield run.start() + first, run.start() + last, part
 
 
 @lru_cache(maxsize=1 << 16)
@@ -303,7 +295,7 @@ def _unescaped(token: str) -> str:
 
 
 def _from_base64(token: str) -> bytes | None:
-    body = re.sub(r"\s", "", token).rstrip("=").replace("-", "+").replace("_", "/")
+    body = token.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)
     except binascii.Error:

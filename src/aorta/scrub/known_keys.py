@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
+from aorta.scrub.findings import Kind, Rule, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import words
 
 LOOKED_FOR = "keys of some ninety services by their shape, JSON web tokens, private keys"
@@ -51,7 +51,7 @@ Shopify        shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
 Square         sq0[a-z]{3}-~{22,}|EAAA~{60}
 age            AGE-SECRET-KEY-1[A-Z0-9]{58}
 Tailscale      tskey-[a-z]+-~{16,}
-Supabase       sbp_#{40}
+Supabase       sbp_#{40}|sb_secret_~{20,}
 Postman        PMAK-#{24}-#{34}
 Pulumi         pul-#{40}
 Atlassian      ATATT3[\w\-=]{50,}|ATCTT3[\w\-=]{50,}
@@ -91,6 +91,9 @@ ElevenLabs     sk_#{48}
 Flutterwave    FLWSECK(?:_TEST)?-@{12,32}-X
 HubSpot        pat-[a-z]{2}\d{1}-#{8}-#{4}-#{4}-#{4}-#{12}
 Octopus        API-[A-Z0-9]{26,32}(?![A-Z0-9])
+Intra          s-s4t2ud-#{64}
+Lob            (?:live|test)_(?:pub_)?#{31,35}
+RunPod         rpa_[A-Z0-9]{32,}
 others         [a-z]{2,12}_(?:live|[aops]at|sec|secret|apikey|tkn|pw)_(?=[A-Za-z]{0,40}[0-9])@{14,}
 """
 # The bounds keep a text that only begins like one, again and again, from taking long.
@@ -143,7 +146,7 @@ _BEGUN = words(
     "AKIA ASIA ghp_ gho_ ghs_ ghu_ github_pat_ glpat- xoxb- xoxp- sk- sk_live_ rk_live_ hf_ nvapi- "
     "gsk_ AIza eyJ dckr_pat_ npm_ pypi- SG. dapi r8_ wandb_v1_ shpat_ hvs."
 )
-_BROKEN = rule(
+_BROKEN = Rule(
     rf"(?<![A-Za-z0-9])(?P<value>(?:{'|'.join(map(re.escape, sorted(_BEGUN)))})[\w\-.]{{0,200}}"
     r"\\?\r?\n[ \t]*[\w\-.]{4,400})",
     re.sub("[1-9]", "0", "|".join(sorted(_BEGUN)).lower()),

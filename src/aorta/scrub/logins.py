@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from aorta.scrub.findings import SecretSpan, rule
+from aorta.scrub.findings import Rule, SecretSpan
 from aorta.scrub.vocabulary import is_worth_hiding
 
 LOOKED_FOR = "logins in URLs, HTTP headers, cookies, command lines and pairs of user and password"
 
-_login = partial(rule, is_private=lambda value, _match: is_worth_hiding(value))
+_login = partial(Rule, is_private=lambda value, _match: is_worth_hiding(value))
 _QUOTE = r"\\*[\"']"
 _PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
 _RULES = (

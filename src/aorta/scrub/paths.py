@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 
-from aorta.scrub.findings import Kind, SecretSpan, as_looked_at, rule
+from aorta.scrub.findings import Kind, Rule, SecretSpan
 from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 LOOKED_FOR = "absolute paths that are not the system's, object stores, clone addresses"
 
 _TRAILING = ".,:;!?)'\""
-_path = partial(rule, kind=Kind.PATH, trailing=_TRAILING)
+_path = partial(Rule, kind=Kind.PATH, trailing=_TRAILING)
 _PUBLIC = re.compile(
     r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"
     r"|/opt/(?:rocm|conda|nvidia|hpcx|amazon|venv|python|intel|ompi|ucx)[^/]*(?:/|\Z)"
@@ -31,9 +31,9 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
     rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|"
     rf"(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
-_REMOTE = rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
+_REMOTE = Rule(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*", ":/")
 _TILDE = _path(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*", "~")
-_SPACED = rule(
+_SPACED = Rule(
     r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<> ]{0,1024} [^\"'`\n<>]{0,1024})(?P=quote)",
     shape=r"[\"'`]/[^\"'`\n<> ]* ",
 )
@@ -56,7 +56,7 @@ _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
 )
-_HOME = rule(
+_HOME = Rule(
     r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|"
     r"[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
     "home|users",
@@ -75,8 +75,7 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpa
 def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSpan]:
     quoted = ((match["path"], match.start("path")) for match in _SPACED.finditer(text))
     with_spaces = ((path, at) for path, at in quoted if " -" not in path and path.count("/") > 1)
-    places = as_looked_at(text).matches_in_lines(_ABSOLUTE)
-    plain = ((text[start:end].rstrip(_TRAILING), start) for start, end in places)
+    plain = ((m.group().rstrip(_TRAILING), m.start()) for m in _ABSOLUTE.finditer(text))
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
         end = _private_part(path, private_roots)

@@ -7,13 +7,10 @@ announced in one file is also gone from another where it stands alone. Every det
 text, once. It knows nothing of files, bundles or verbs.
 """
 
-import io
-import tokenize
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
 from aorta.core.templates import TERMINAL_SEQUENCE
@@ -22,9 +19,8 @@ from aorta.scrub.findings import (
     Kind,
     Placeholders,
     SecretSpan,
-    Text,
-    as_file_name,
     as_looked_at,
+    as_plain_word,
     without_overlap,
 )
 from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
@@ -37,11 +33,10 @@ LOOKED_FOR = tuple(
 """One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
-_BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
-_CONTEXT = 40
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
-_WRITTEN = frozenset(
-    {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+_STRING_OR_COMMENT = re.compile(
+    r"#[^\n]*|(?s:\"\"\".*?(?:\"\"\"|\Z)|\'\'\'.*?(?:\'\'\'|\Z))"
+    r"|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
 )
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
@@ -62,71 +57,54 @@ class Rules:
 
     patterns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # secrets that are known already
-    secret_names: tuple[str, ...] = ()  # globs of variable and key names, besides the built-in ones
     keep: tuple[str, ...] = ()  # values that look private and are not
     identity: Identity = field(default_factory=Identity)
     detect: bool = True
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """One replaced stretch, with enough around it to judge it by."""
+class Replacement(NamedTuple):
+    """One replaced stretch of the original."""
 
     where: str
-    before: str
     value: str
-    after: str
     placeholder: str
     kind: Kind
-
-
-Taken = tuple[int, int, Kind, str]
-"""Begin and end of a stretch of the original, what it was, and what stands there now. Plain, for
-there are millions of them.
-"""
 
 
 @dataclass(frozen=True)
 class Scrubbed:
     text: str
-    before: str = ""
-    taken: tuple[Taken, ...] = ()
-    where: str = ""
+    taken: tuple[Replacement, ...] = ()
 
     @classmethod
-    def of(cls, text: str, taken: Sequence[Taken], where: str = "") -> "Scrubbed":
-        """The text with each of these stretches, which are in order, replaced."""
+    def of(
+        cls, text: str, taken: Iterable[tuple[SecretSpan, str]], where: str = "", line: int = 1
+    ) -> "Scrubbed":
+        """The text with each of these stretches, which are in order, replaced. It begins at this
+        line of its file, or is what stands at `where` in a document.
+        """
         parts: list[str] = []
+        spans: list[Replacement] = []
         at = 0
-        for start, end, _, placeholder in taken:
+        for (start, end, kind, _), placeholder in taken:
+            line += 0 if where else text.count("\n", at, start)
+            spans.append(Replacement(where or f"line {line}", text[start:end], placeholder, kind))
+            line += 0 if where else text.count("\n", start, end)
             parts += (text[at:start], placeholder)
             at = end
-        return cls("".join([*parts, text[at:]]), text, tuple(taken), where)
-
-    @cached_property
-    def spans(self) -> tuple[Replacement, ...]:
-        """For people to look at: made only where somebody does."""
-        return self.first_spans(len(self.taken))
-
-    def first_spans(self, most: int, line: int = 1) -> tuple[Replacement, ...]:
-        """The text's first line has the number `line`."""
-        return tuple(_spans(self.taken[:most], self.before, self.text, self.where, line))
-
-
-class _Decoded(NamedTuple):
-    """What stretches of a text say once they are decoded, all in one text."""
-
-    places: list[tuple[int, int]]  # in the text that holds them
-    starts: list[int]  # in `text`
-    text: str
-    found: "_Found"
+        return cls("".join([*parts, text[at:]]), tuple(spans))
 
 
 class _Found(NamedTuple):
     """What the detectors see in one text. Values that are known are no part of it."""
 
     findings: list[SecretSpan]
-    decoded: _Decoded | None
+    encoded: list[tuple[int, int, str, "_Found"]]  # stretches, what each says, and what is in that
+
+    def everything(self) -> Iterator[SecretSpan]:
+        yield from self.findings
+        for *_, inner in self.encoded:
+            yield from inner.everything()
 
 
 class Scrubber:
@@ -161,11 +139,11 @@ class Scrubber:
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        plain = Text(_without_colours(text))
+        plain = as_looked_at(_without_colours(text))
         found = self._look(plain, code)
         if code:
             found = found._replace(findings=list(_outside_of_code(plain, found.findings)))
-        for kind, value in dict.fromkeys((one.kind, one.value) for one in _all_of(found)):
+        for kind, value in dict.fromkeys((one.kind, one.value) for one in found.everything()):
             self.remember(kind, value)
         for user in paths.users_in(plain):
             self.remember(Kind.USER, user)
@@ -190,75 +168,60 @@ class Scrubber:
         found = [*patterns_in(value, self._patterns)]
         found += (one for one in self._known.found_in(value) if one.kind is Kind.CREDENTIAL)
         found += known_keys_in(value) if self.rules.detect else ()
-        return self._without(value, where, without_overlap(found, value))
+        return self.replaced(value, where, without_overlap(found, value))
 
-    def text(self, text: str, *, where: str = "", code: bool = False) -> Scrubbed:
+    def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
         """The text with a placeholder for everything that was found in it or is known."""
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
         if code:
             gone = _outside_of_code(text, gone)
-        return self._without(text, where, without_overlap(gone, text))
+        return self.replaced(text, where, without_overlap(gone, text), line)
 
-    def _without(self, text: str, where: str, findings: Sequence[SecretSpan]) -> Scrubbed:
-        taken = [
-            (start, end, kind, self._placeholders.stand_in(kind, value))
-            for start, end, kind, value in findings
-        ]
-        return Scrubbed.of(text, taken, where)
+    def replaced(
+        self, text: str, where: str, findings: Sequence[SecretSpan], line: int = 1
+    ) -> Scrubbed:
+        stand_in = self._placeholders.stand_in
+        return Scrubbed.of(
+            text, ((one, stand_in(one.kind, one.value)) for one in findings), where, line
+        )
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
-        placeholder = self._placeholders.stand_in(kind, value)
-        return Scrubbed(placeholder, value, ((0, len(value), kind, placeholder),), where)
+        return self.replaced(value, where, [SecretSpan(0, len(value), kind, value)])
 
     def file_name(self, name: str) -> str:
         """A path inside the bundle, every part scrubbed, in characters any system takes."""
-        return "/".join(as_file_name(self.text(part).text) for part in name.split("/"))
+        return "/".join(as_plain_word(self.text(part).text) for part in name.split("/"))
 
     def is_kept(self, value: str) -> bool:
         return value in self._keep
 
-    def _look(self, text: str, code: bool, layers: int = _LAYERS) -> _Found:
+    def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
         """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))
-        findings = list(self._detected(plain, code)) if self.rules.detect else []
-        readable = list(decoded(plain)) if layers else []
-        if not readable:
-            return _Found(findings, None)
-        lengths = [len(said) + len(_BETWEEN) for _, _, said in readable]
-        inner = _BETWEEN.join(said for _, _, said in readable)
-        places = [(start, end) for start, end, _ in readable]
-        starts = list(accumulate(lengths, initial=0))
-        below = _Decoded(places, starts, inner, self._look(inner, code=False, layers=layers - 1))
-        return _Found(findings, below)
-
-    def _detected(self, text: Text, code: bool) -> Iterator[SecretSpan]:
-        yield from secrets_in(text, self.rules.secret_names, quoted_only=code)
-        yield from paths.paths_in(text, self._roots)
-        yield from addresses.machines_in(text)
+        findings: list[SecretSpan] = []
+        if self.rules.detect:
+            findings += secrets_in(plain, quoted_only=code)
+            findings += paths.paths_in(plain, self._roots)
+            findings += addresses.machines_in(plain)
+        encoded = [
+            (start, end, said, self._look(said, layers=layers - 1))
+            for start, end, said in (decoded(plain) if layers else ())
+        ]
+        return _Found(findings, encoded)
 
     def _findings(self, text: str, found: _Found) -> Iterator[SecretSpan]:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
         plain = _without_colours(text)
-        yield from self._in_decoded(found.decoded)
+        for start, end, said, inner in found.encoded:
+            if gone := without_overlap(self._findings(said, inner), said):
+                first = gone[0]
+                is_all = first.end - first.start == len(said)
+                yield SecretSpan(start, end, first.kind, first.value if is_all else said)
         yield from filter(self._may_go, found.findings)
         yield from filter(self._may_go, self._known.found_in(plain))
         yield from patterns_in(plain, self._patterns)
-
-    def _in_decoded(self, decoded: _Decoded | None) -> Iterator[SecretSpan]:
-        if decoded is None:
-            return
-        places, starts, inner, below = decoded
-        gone: set[int] = set()
-        for one in without_overlap(self._findings(inner, below), inner):
-            number = bisect_right(starts, one.start) - 1
-            if number in gone:
-                continue
-            gone.add(number)
-            said = inner[starts[number] : starts[number + 1] - len(_BETWEEN)]
-            value = one.value if one.end - one.start == len(said) else said
-            yield SecretSpan(*places[number], one.kind, value)
 
     def _may_go(self, finding: SecretSpan) -> bool:
         is_ours = finding.kind in _MISTAKEN and finding.value in self._names
@@ -269,7 +232,7 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
     """Without hosts, users and addresses that are names in a Python program: `logging.INFO` and
     `host = socket.gethostname()` name no machine. Those in its strings and comments stay.
     """
-    written = _strings_and_comments(text)
+    written = [match.span() for match in _STRING_OR_COMMENT.finditer(text)]
     for one in findings:
         at = bisect_right(written, (one.start, len(text))) - 1
         is_written = at >= 0 and one.start < written[at][1]
@@ -277,48 +240,8 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
             yield one
 
 
-def _strings_and_comments(text: str) -> list[tuple[int, int]]:
-    """Where they begin and end; the whole text where it is no Python."""
-    begins = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
-    found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in _WRITTEN:
-                (row, column), (last, end) = token.start, token.end
-                found.append((begins[row - 1] + column, begins[last - 1] + end))
-    except (tokenize.TokenError, SyntaxError, IndexError):
-        return [(0, len(text))]
-    return found
-
-
 def _without_colours(text: str) -> str:
     """With spaces where a terminal reads a command."""
     if "\x1b" not in text:
         return text
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
-
-
-def _all_of(found: _Found) -> Iterator[SecretSpan]:
-    yield from found.findings
-    if found.decoded is not None:
-        yield from _all_of(found.decoded.found)
-
-
-def _spans(
-    taken: Sequence[Taken], text: str, after: str, where: str, line: int
-) -> Iterator[Replacement]:
-    """Contexts come from the scrubbed text: a neighbour may be private too."""
-    counted_to, shift = 0, 0
-    for start, end, kind, placeholder in taken:
-        line += text.count("\n", counted_to, start)
-        counted_to = start
-        begin, stop = start + shift, start + shift + len(placeholder)
-        shift = stop - end
-        yield Replacement(
-            where or f"line {line}",
-            after[max(0, begin - _CONTEXT) : begin].rsplit("\n", 1)[-1],
-            text[start:end],
-            after[stop : stop + _CONTEXT].split("\n", 1)[0],
-            placeholder,
-            kind,
-        )

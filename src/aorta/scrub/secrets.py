@@ -11,7 +11,7 @@ second opinion.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 from aorta.scrub.assignments import assigned_in
@@ -35,17 +35,13 @@ _MORE = re.compile(
 _WRAPPED = 16  # characters of a token from which on it is one that was wrapped
 
 
-def secrets_in(
-    text: str, secret_names: Sequence[str] = (), *, quoted_only: bool = False
-) -> Iterator[SecretSpan]:
-    """Every secret in the text; they may overlap. `secret_names`: globs of further names that
-    announce one. `quoted_only`: the text is source code.
-    """
+def secrets_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
+    """Every secret in the text; they may overlap. `quoted_only`: the text is source code."""
     looked_at = as_looked_at(text)
     for found in chain(
         known_keys_in(looked_at),
         logins_in(looked_at),
-        assigned_in(looked_at, secret_names, quoted_only=quoted_only),
+        assigned_in(looked_at, quoted_only=quoted_only),
     ):
         yield _with_next_lines(text, found)
 

@@ -5,8 +5,6 @@ which names announce a secret: `HF_TOKEN`, `dbPassword`, `--api-key`; but not `p
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 
 def words(text: str, separator: str | None = None) -> frozenset[str]:
@@ -47,7 +45,7 @@ PASSES_OF_A_PROGRAM = words(
 )
 """`forward_pass`, `num_pass`: the word before `pass` that makes it no password."""
 ENGLISH_ENDINGS_IN_PASS = words("compass bypass surpass overpass underpass trespass encompass")
-SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens")
+SECRET_IF_DENSE = ALWAYS_SECRET | words("key keys auth pass pwd session salt pin nonce tokens pat")
 POINTS_AT_A_SECRET = words(
     "file path dir directory folder name id url uri type size length count ring "
     "error errors exception exceptions warning"
@@ -166,10 +164,8 @@ _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
 _WRITTEN = re.compile(r"[A-Za-z]?[a-z]{0,12}\d{0,4}")
 
 
-def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
+def announces_secret(name: str) -> bool:
     """The value of this name is a secret, whatever it looks like."""
-    if any(fnmatchcase(name.upper(), glob.upper()) for glob in extra):
-        return True
     if name.lower().endswith(PASSWORD_ELSEWHERE) or name in ALL_BELOW_IS_SECRET:
         return True
     words = _words(name)
