@@ -93,6 +93,7 @@ HOSTILE: list[tuple[Any, str, str]] = [
     (_axes({**FILE, "initial": "nowhere.txt"}), "axes[0].initial", "no 'nowhere.txt'"),
     (_axes({**FILE, "initial": "."}), "axes[0].initial", "not a file"),
     (_axes({**FILE, "kind": "dir_subset"}), "axes[0].initial", "not a folder"),
+    (_axes({**FILE, "kind": "dir_subset", "floor": 0}), "axes[0].floor", "found 0"),
     (_axes({**FILE, "header": -1}), "axes[0].header", "found -1"),
     (_axes({**FILE, "header": 99}), "axes[0]", "no items"),
     (_axes({**WINDOW, "length": "A"}), "axes[0]", "two variables"),

@@ -1,14 +1,10 @@
 """The workload's own files that a reproducer needs: those the command names, those they name, and
-so on. A guess by reading, never by running: whether it is enough, a trial of the copy says.
-
-And a command as it runs elsewhere: programs by name, files inside the bundle, and what cannot be
-moved named as such. And which files a run opens, as the kernel tells it (inotify), and what they
-import.
+those that a run opens, as the kernel tells it (inotify). And a command as it runs elsewhere, with
+what it imports: programs by name, files inside the bundle, and what cannot be moved named as such.
 """
 
 import ast
 import ctypes
-import importlib.util
 import json
 import os
 import re
@@ -17,14 +13,12 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 
@@ -37,8 +31,6 @@ MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
 _PACKAGES = frozenset({"node_modules", "venv", "site-packages"})
-_OURS = __name__.partition(".")[0]
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _PACKAGE = "__init__.py"
 _WORD = re.compile(r"[\w.+\-/]+")
@@ -80,19 +72,6 @@ def needed_files(
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
     return WorkloadFiles(root, tuple(sorted(names)))
-
-
-def module_root(place: str, paths: Sequence[str]) -> Path | None:
-    """The user's folder that `package.module:Class` is imported from; None if installed."""
-    top = place.partition(":")[0].partition(".")[0]
-    spec = PathFinder.find_spec(top, [*paths, *sys.path]) or importlib.util.find_spec(top)
-    origin = spec.origin if spec is not None else None
-    if origin is None or spec is None or top == _OURS:
-        return None
-    file = Path(origin).resolve()
-    root = file.parent.parent if spec.submodule_search_locations else file.parent
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")}
-    return None if root in installed or _INSTALLED.intersection(root.parts) else root
 
 
 def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
@@ -234,15 +213,6 @@ def secret_variables(variables: dict[str, str]) -> dict[str, str]:
         if (announces_secret(name) and is_secret_value(name, value))
         or any(True for _ in secrets_in(f"{name}={value}"))
     }
-
-
-def lines_with(script: str, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Each path with the line of the script that still needs it."""
-    for path in dict.fromkeys(paths):
-        for number, line in enumerate(script.splitlines(), start=1):
-            if path in line and not line.startswith("#"):
-                yield path, number
-                break
 
 
 def baked(value: str, root: Path, here: str, quote: Callable[[str], str]) -> str:

@@ -53,8 +53,6 @@ def spec_document(
     workload = {**document.get("workload", {}), **changed}
     workload.pop("files", None)
     fixed: dict[str, str] = {}
-    if not plan.is_command and cwd != ".":  # its modules: a spec's workload runs beside the spec
-        fixed["PYTHONPATH"] = cwd
     given_axes = document.get("axes", [])
     axes = [{**one, "initial": "repro.py"} for one in given_axes if one.get("kind") == "source"]
     others = [one for one in given_axes if one.get("kind") != "source"]
@@ -65,8 +63,7 @@ def spec_document(
             continue
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
-            runs_in = cwd if plan.is_command else "."
-            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, runs_in)
+            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, cwd)
         else:
             axes.append({**written, **final})
     given = secret_variables(dict(document.get("extra_env", {})))

@@ -26,7 +26,7 @@ from aorta.engine.rundir import (
     writing,
 )
 from aorta.executors.evidence import read_end
-from aorta.reduce.experiment import AroundExperiment
+from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
@@ -99,7 +99,7 @@ class Output:
         if reproducer is not None:
             done = self.lay_out(reproducer, staged)
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
-            needed = reproducer.still_needed((staged / SCRIPT).read_text("utf-8", "replace"))
+            needed = reproducer.still_needed()
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
         if place.exists():
@@ -176,9 +176,10 @@ class Output:
 
 
 @dataclass(frozen=True)
-class CopyExperiment(AroundExperiment):
+class CopyExperiment:
     """What ships, as it ships, in a directory of its own and started from outside it."""
 
+    inner: ReductionExperiment
     reproducer: Reproducer
     output: Output
 
@@ -194,7 +195,7 @@ class CopyExperiment(AroundExperiment):
             argv=("bash", str((folder / SCRIPT).absolute())),
             trial_dir=trial_dir,
             cwd=trial_dir.absolute(),
-            env={**self.reproducer.secrets, **self._path(), **self._python()},
+            env={**self.reproducer.secrets, **self._path()},
             environment=self.inner.base.environment,
             watch=self.oracle.watch(),
             timeout=self.inner.patience.seconds_for(point),
@@ -205,8 +206,10 @@ class CopyExperiment(AroundExperiment):
         """What any machine has, and the one Python that its user names; a program that is
         called by its name is the original's own.
         """
-        if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
+        if self.inner.base.environment.isolated:
             return {}
+        if not self.reproducer.plan.is_command:
+            return {"PYTHON": sys.executable}
         found = next(map(shutil.which, words_of(self.reproducer.command())), None)
         programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
         python = self.reproducer.python
@@ -214,15 +217,6 @@ class CopyExperiment(AroundExperiment):
             "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
             **({"PYTHON": python} if python else {}),
         }
-
-    def _python(self) -> dict[str, str]:
-        """A registered workload runs in aorta's Python, not with the original's modules."""
-        module = self.reproducer.module
-        if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
-            return {}
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        kept = [path for path in paths if module is None or Path(path).resolve() != module.root]
-        return {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(kept)}
 
 
 def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:
