@@ -148,7 +148,7 @@ class _Subset(_Axis):
     """Some of several items. `floor`: so many at least."""
 
     kind: str
-    floor: Annotated[int, Field(ge=0)] = 1
+    floor: Count = 1
 
     def axis(self, items: tuple[str, ...]) -> SubsetAxis:
         if len(items) > MAX_ITEMS:
@@ -180,7 +180,6 @@ class DirSubsetAxis(_Subset):
     kind: Literal["dir_subset"]
     name: Variable
     initial: Text
-    floor: Count = 1
     in_place: bool = False
 
 
@@ -189,6 +188,7 @@ class ListAxis(_Subset):
 
     kind: Literal["list"]
     name: Variable
+    floor: Annotated[int, Field(ge=0)] = 1
     initial: Text
     separator: Text = ","
 
@@ -251,7 +251,6 @@ class RanksAxis(_Subset):
     kind: Literal["ranks"]
     name: Variable
     initial: Count
-    floor: Count = 1
 
 
 class SourceAxis(_Axis):

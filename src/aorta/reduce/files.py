@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -234,6 +234,7 @@ _IN_ISDIR, _IN_ONLYDIR = 0x40000000, 0x01000000
 _HEADER = struct.Struct("iIII")
 _MOST_FOLDERS = 4096
 _MOST_NAMES = 20_000
+_POLL_SECONDS = 0.05
 
 
 @contextmanager
@@ -241,24 +242,31 @@ def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[
     """Fills with the relative names opened, folders with a `/`; empty without kernel support."""
     opened: set[str] = set()
     libc = ctypes.CDLL(None, use_errno=True)
-    handle = (
-        libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(libc, "inotify_init1") else -1
-    )
+    start = getattr(libc, "inotify_init1", lambda _flags: -1)
+    handle = start(os.O_CLOEXEC | os.O_NONBLOCK)
     if handle < 0:
         yield opened
         return
-    places = list(_folders(root, most_folders))  # looking for them opens them
-    folders = {number: place for place in places if (number := _watch(libc, handle, place)) >= 0}
-    stop_read, stop_write = os.pipe()
-    reader = threading.Thread(target=_collect, args=(handle, stop_read, folders, root, opened))
+    folders: dict[int, Path] = {}
+    for place in list(_folders(root, most_folders)):  # looking for them opens them
+        number = libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR)
+        folders[number] = place
+    is_over = threading.Event()
+
+    def collect() -> None:
+        """Until it is over, and then what is still waiting."""
+        while select.select([handle], [], [], _POLL_SECONDS)[0] or not is_over.is_set():
+            with suppress(BlockingIOError):
+                _note(os.read(handle, 1 << 16), folders, root, opened)
+
+    reader = threading.Thread(target=collect)
     reader.start()
     try:
         yield opened
     finally:
-        os.close(stop_write)
+        is_over.set()
         reader.join()
-        for descriptor in (handle, stop_read):
-            os.close(descriptor)
+        os.close(handle)
 
 
 def _folders(root: Path, most: int) -> Iterator[Path]:
@@ -267,25 +275,7 @@ def _folders(root: Path, most: int) -> Iterator[Path]:
         yield Path(place)
 
 
-def _watch(libc: ctypes.CDLL, handle: int, place: Path) -> int:
-    return int(libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR))
-
-
-def _collect(
-    handle: int, stop: int, folders: dict[int, Path], root: Path, opened: set[str]
-) -> None:
-    """Until the other side closes `stop`, and then what is still waiting."""
-    stopping = False
-    while True:
-        ready, _, _ = select.select([handle, stop], [], [], 0 if stopping else None)
-        stopping = stopping or stop in ready
-        if handle in ready:
-            _note(os.read(handle, 1 << 16), folders, root, opened)
-        elif stopping:
-            return
-
-
-def _note(events: bytes, folders: dict[int, Path], root: Path, opened: set[str]) -> None:
+def _note(events: bytes, folders: Mapping[int, Path], root: Path, opened: set[str]) -> None:
     at = 0
     while at < len(events):
         watch, mask, _cookie, length = _HEADER.unpack_from(events, at)

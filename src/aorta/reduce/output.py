@@ -30,7 +30,7 @@ from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
+from aorta.reduce.report import SCHEMA, ReduceReport, Shipped, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
 from aorta.scrub.files import Account, scrub_bytes, scrub_document
 from aorta.scrub.scrubber import Scrubber
@@ -95,11 +95,10 @@ class Output:
         one is whole.
         """
         staged = fresh_dir(self.run.private / "shipping") / SHRUNKEN
-        done, needed = Scrubbing(), list[str]()
+        done = Scrubbing()
         if reproducer is not None:
             done = self.lay_out(reproducer, staged)
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
-            needed = reproducer.still_needed()
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
         if place.exists():
@@ -118,8 +117,7 @@ class Output:
             sorted(self._written()),
             done,
             patterns=len(self.plan.scrub),
-            needed=needed,
-            secrets=sorted(reproducer.secrets) if reproducer else (),
+            reproducer=reproducer,
             private=self.run.private_beside,
         )
         self._write(SHIP, _utf8(ship), done)
@@ -258,8 +256,7 @@ def ship_text(
     done: Scrubbing,
     *,
     patterns: int,
-    needed: Sequence[str],
-    secrets: Sequence[str],
+    reproducer: Reproducer | None,
     private: str | None,
 ) -> str:
     parts = ["# What is shared", "", "```", *summary_lines(report, kept=False), "```", ""]
@@ -267,12 +264,14 @@ def ship_text(
         parts.append(f"- with the mitigations {', '.join(report.mitigations)}")
     if report.status == "not_reduced":
         parts.append("- add axes that make it smaller: steps, sizes, data files, ranks, a window")
-    parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
-    parts += [f"- it needs {what}, which is not in here" for what in needed]
+    if reproducer is not None:
+        secrets = sorted(reproducer.secrets)
+        parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
+        parts += [f"- it needs {it}, which is not in here" for it in reproducer.still_needed()]
     parts += ["", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself."]
     if report.resume_command:
         parts.append(f"Go on with: `{report.resume_command}`")
-    parts += ["", *_copy_lines(report)] if report.has_reproducer else []
+    parts += ["", *_copy_lines(report.shipped)] if report.has_reproducer else []
     parts += ["", "## Inside", "", *(f"- [ ] `{name}`" for name in files)]
     parts += ["", "## Scrubbed", "", *_scrub_lines(done, patterns)]
     parts += ["", "## Before sending", ""]
@@ -280,40 +279,28 @@ def ship_text(
     parts += ["- [ ] Values, names and paths that must not leave: run again with `--scrub`."]
     parts += [f"- [ ] Then: `{command}`" for command in report.next_commands[1:]]
     if private:
-        parts += [
-            "",
-            f"The journal and the trials, which are not scrubbed, lie outside, in `{private}`.",
-            "`.aorta` is a link to them, and `tar` takes the link alone.",
-        ]
+        parts += ["", f"The journal and the trials, not scrubbed, lie outside, in `{private}`."]
     return "\n".join(parts) + "\n"
 
 
-def _copy_lines(report: ReduceReport) -> list[str]:
+def _copy_lines(shipped: Shipped) -> list[str]:
     """How the copy that ships was seen to end."""
-    shipped = report.shipped
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
     if shipped.reproduces:
-        lines = [f"`shrunken/` was run from another directory and failed the same way {said}."]
-    elif shipped.reproduces is None:
-        lines = ["`shrunken/` was not tried by itself: try it before you send it."]
-    else:
-        lines = ["`shrunken/` is not whole: the working directory is too large to be copied."]
-        if shipped.tally.evidence:
-            lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-        if shipped.in_place:
-            lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
-        lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
-    return lines
+        return [f"`shrunken/` was run from another directory and failed the same way {said}."]
+    if shipped.reproduces is None:
+        return ["`shrunken/` was not tried by itself: try it before you send it."]
+    lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
+    if shipped.in_place:
+        lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
+    return [*lines, "Name what it needs in the spec, as `workload: {files: [...]}`."]
 
 
 def _scrub_lines(done: Scrubbing, patterns: int) -> list[str]:
     if not patterns:
-        return [
-            "- no patterns were given; `aorta bundle` looks for secrets, paths and names itself"
-        ]
+        said = "`aorta bundle` looks for secrets, paths and names itself"
+        return [f"- no patterns were given; {said}"]
     lines = [f"- patterns given: {patterns}; replaced: {sum(done.changed.values())}"]
     lines += [f"- `{name}`: {count}" for name, count in done.changed.items() if count]
     lines += [f"- `{name}` matches, is not text, and was left out" for name in done.withheld]
-    if any(count and name.startswith(f"{SHRUNKEN}/") for name, count in done.changed.items()):
-        lines.append("- the reproducer itself was changed: see that it still runs before sending")
     return lines

@@ -104,7 +104,7 @@ class Reproducer:
         if not self.plan.is_command:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
         laid = {**placed, **inside} if self.files is not None else placed
-        spec = spec_document(self.plan, self.point, self._called(), self.cwd, laid, folder)
+        spec = spec_document(self.plan, self.point, self._called(), laid, folder)
         if self.failure is not None:
             oracle = spec.get("oracle", {"kind": "exit_code"})
             spec["oracle"] = naming(oracle, self.failure.to_json())
@@ -182,13 +182,11 @@ class Reproducer:
         if environment.isolated or not self.plan.is_command:
             return None
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
-        named = python_of(self._given, path)
-        if named is not None:
+        if named := python_of(self._given, path):
             return named
         # A program of Python's own kind lies beside the Python that runs it.
         found = shutil.which(words_of(self._given)[0], path=path)
-        beside = Path(found).parent / "python" if found else None
-        if beside is not None and beside.is_file():
+        if found and (beside := Path(found).parent / "python").is_file():
             return str(beside)
         return shutil.which("python", path=path) if "python" in self._texts else None
 
