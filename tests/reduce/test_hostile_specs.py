@@ -82,6 +82,8 @@ HOSTILE: list[tuple[Any, str, str]] = [
     (_axis(floor=None), "axes[0]", "floor is required"),
     (_axis(step=0), "axes[0]", "step 0"),
     (_axis(tolerance=1.5), "axes[0]", "tolerance 1.5"),
+    (_axis(file="c.yaml"), "axes[0]", "file and key belong together"),
+    (_axis(file="c.yaml", key="a.b"), "axes[0]", "no whole number of the key 'a.b'"),
     (_axis(strategy="dd-min"), "axes[0]", "does not fit"),
     (_axis(strategy="fast"), "axes[0].strategy", "'fast'"),
     (_axis(flor=3), "axes[0].flor", "unknown key 'flor'"),

@@ -24,8 +24,8 @@ _LONGEST_LIST = 40  # entries; what has more is data
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEY = re.compile(r"[\w.\-]+")
 _OF_TOML = re.compile(
-    r"""^[ \t]*(?:\[(?P<table>[\w.\-]+)\]|["']?(?P<key>[\w.\-]+)["']?[ \t]*=[ \t]*(?P<value>\d+))"""
-    r"[ \t]*(?:\#.*)?$",
+    r"""^[ \t]*(?:\[{1,2}(?P<table>[\w.\-]+)\]{1,2}"""
+    r"""|["']?(?P<key>[\w.\-]+)["']?[ \t]*=[ \t]*(?P<value>\d+))[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
 _WORDS = (

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -250,14 +250,18 @@ def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[
     folders: dict[int, Path] = {}
     for place in list(_folders(root, most_folders)):  # looking for them opens them
         number = libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR)
-        folders[number] = place
+        if number >= 0:
+            folders[number] = place
     is_over = threading.Event()
 
     def collect() -> None:
         """Until it is over, and then what is still waiting."""
-        while select.select([handle], [], [], _POLL_SECONDS)[0] or not is_over.is_set():
-            with suppress(BlockingIOError):
+        while True:
+            is_last = is_over.is_set()
+            if select.select([handle], [], [], 0 if is_last else _POLL_SECONDS)[0]:
                 _note(os.read(handle, 1 << 16), folders, root, opened)
+            elif is_last:
+                return
 
     reader = threading.Thread(target=collect)
     reader.start()

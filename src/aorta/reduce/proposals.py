@@ -44,6 +44,7 @@ _NO_DATA = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini
 _CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_TEXT = 1 << 20
 _MOST_BYTES = 1 << 28
+_MOST_OPENED = 1 << 26  # bytes: each candidate copies what it is to find in its place
 _MOST_FILES = 6
 _FEW = 3  # files
 Axes = list[Mapping[str, Any]]
@@ -300,7 +301,8 @@ def _in_place(path: str, ending: str, kind: str, taken: set[str]) -> Mapping[str
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    return path.is_file() and not _NO_DATA.search(path.name)
+    is_small = path.is_file() and path.stat().st_size <= _MOST_OPENED
+    return is_small and not _NO_DATA.search(path.name)
 
 
 def may_lose_parts(path: Path, python: str | None) -> bool:
