@@ -188,7 +188,7 @@ def test_a_registered_workload_needs_no_spec_and_its_reproducer_an_aorta(tmp_pat
     assert "NaN detected" in ran.stderr
     assert json.loads((tmp_path / report["run_dir"] / "result.json").read_text()) == {**report}
     ship = (tmp_path / report["run_dir"] / "SHIP.md").read_text()
-    assert "it needs a Python with aorta, which is not in here" in ship
+    assert "it needs a Python with aorta and the workload 'half_nan'" in ship
     without = subprocess.run(
         ["bash", script], env={**os.environ, "PYTHON": "/bin/false"},
         capture_output=True, text=True, check=False,

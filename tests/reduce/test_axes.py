@@ -3,9 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import pytest
-import yaml
-
 from support.aorta_cli import aorta
 from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
@@ -113,18 +110,6 @@ def test_files_of_a_folder_are_real_files_in_a_trial_and_in_what_ships(tmp_path:
     assert not shipped.is_symlink()
 
 
-def test_a_folder_reduced_to_nothing_ships_no_place_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "shards").mkdir()
-    for number in range(3):
-        (tmp_path / "shards" / f"s{number}").write_text("fine")
-    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards", "floor": 0}
-    script = '[ -d "$SHARDS" ] && echo BOOM'
-    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
-    assert finals(report) == {"SHARDS": 0}
-    spec = yaml.safe_load((run_dir_of(report, tmp_path) / "shrunken" / "aorta.yaml").read_text())
-    assert spec["extra_env"] == {"SHARDS": "../shards"}
-
-
 def test_a_list_in_a_variable_is_reduced(tmp_path: Path) -> None:
     axis = {"name": "LAYERS", "kind": "list", "initial": "a,b,c,d,e,f,g,h"}
     script = 'case ",$LAYERS," in *,c,*) case ",$LAYERS," in *,g,*) echo BOOM;; esac;; esac'
@@ -132,19 +117,11 @@ def test_a_list_in_a_variable_is_reduced(tmp_path: Path) -> None:
     assert report["axes"][0]["final_items"] == ["c", "g"]
 
 
-@pytest.mark.parametrize("initial", ["a;b;c;d;e", ["a", "b", "c", "d", "e"]])
-def test_a_list_with_another_separator_has_as_many_items(tmp_path: Path, initial: object) -> None:
-    axis = {"name": "LAYERS", "kind": "list", "initial": initial, "separator": ";"}
+def test_a_list_with_another_separator_has_as_many_items(tmp_path: Path) -> None:
+    axis = {"name": "LAYERS", "kind": "list", "initial": "a;b;c;d;e", "separator": ";"}
     script = 'case ";$LAYERS;" in *";c;"*) case ";$LAYERS;" in *";e;"*) echo BOOM;; esac;; esac'
     report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
     assert (report["axes"][0]["initial"], report["axes"][0]["final_items"]) == (5, ["c", "e"])
-
-
-def test_a_list_whose_separator_was_not_said_is_not_taken_for_one_item(tmp_path: Path) -> None:
-    axis = {"name": "LAYERS", "kind": "list", "initial": "a;b;c"}
-    done = reduce_spec(write_spec(tmp_path, "echo BOOM", [axis]))
-    assert done.exit_code == 2
-    assert "separator: ';'" in done.json()["error"]["message"]
 
 
 def test_a_window_closes_around_the_steps_that_matter(tmp_path: Path) -> None:
@@ -225,15 +202,3 @@ def test_a_trial_that_appends_to_its_files_leaves_the_originals_alone(tmp_path: 
     report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
     assert report["axes"][0]["final_items"] == ["2.txt"]
     assert {file.read_text() for file in shards.iterdir()} == {"good\n", "bad\n"}
-    assert "changed while" not in str(report.get("why"))
-
-
-def test_an_original_that_changes_while_it_is_reduced_is_said(tmp_path: Path) -> None:
-    shards = tmp_path / "shards"
-    shards.mkdir(parents=True)
-    for number in range(3):
-        (shards / f"{number}.txt").write_text("bad\n")
-    script = f'echo x >> {shards}/0.txt; grep -q bad "$SHARDS"/* && echo BOOM'
-    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
-    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
-    assert f"{shards} changed while it was reduced" in report["why"]

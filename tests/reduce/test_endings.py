@@ -288,9 +288,9 @@ def test_the_end_is_a_short_table_with_the_next_command(tmp_path: Path) -> None:
     done = aorta("reduce", "--spec", spec, "--output", "out", cwd=tmp_path)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "reduced (2 of 2 reproduced)"
+    assert lines[0] == "reduced (1 of 1 reproduced)"
     assert lines[1].split() == ["axis", "from", "to", "trials"]
     assert lines[2].split()[:3] == ["N", "5000", "137"]
-    assert "confirmed 2/2" in done.stdout
+    assert "confirmed 1/1" in done.stdout
     assert lines[-1].startswith("next       aorta triage run --recipe out/")
     assert "the original: reproduces" in done.stderr

@@ -20,44 +20,6 @@ def test_a_file_that_the_command_does_not_read_is_said_and_left_alone(tmp_path: 
     assert "nonsense in the place of LINES_FILE" in report["why"]
 
 
-def test_a_file_that_is_opened_is_read_even_where_nonsense_in_its_place_changes_nothing(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "lines.txt").write_text("".join(f"line {n}\n" for n in range(50)))
-    (tmp_path / "parts").mkdir()
-    for n in range(5):
-        (tmp_path / "parts" / f"{n}.txt").write_text("x")
-    spec = write_spec(
-        tmp_path,
-        'cat "$LINES_FILE" > /dev/null 2>&1; ls "$PARTS" > /dev/null 2>&1; echo BOOM',
-        [
-            {"name": "LINES_FILE", "kind": "file_subset", "initial": "lines.txt"},
-            {"name": "PARTS", "kind": "dir_subset", "initial": "parts"},
-            {"name": "NOT_OPENED", "kind": "dir_subset", "initial": "parts"},
-        ],
-    )
-    report = reduce_spec(spec).json()
-    assert {axis["name"]: axis["ignored"] for axis in report["axes"]} == {
-        "LINES_FILE": False,
-        "PARTS": False,
-        "NOT_OPENED": True,
-    }
-    assert finals(report) == {"LINES_FILE": 1, "PARTS": 1, "NOT_OPENED": 1}
-
-
-def test_each_candidate_says_which_variables_it_sets_otherwise_than_the_original(
-    tmp_path: Path,
-) -> None:
-    spec = write_spec(
-        tmp_path, '[ "$N" -ge 3 ] && echo BOOM', [numeric("N", 8, 1), numeric("API_TOKEN", 9, 9)]
-    )
-    lines = trace_of(run_dir_of(reduce_spec(spec).json(), tmp_path))
-    assert lines[0]["purpose"] == "calibrate"
-    assert lines[0]["env_difference"] == {}
-    for line in lines[1:]:
-        assert line["env_difference"] == {"N": ["8", str(line["values"]["N"])]}
-
-
 def test_an_axis_that_is_read_is_reduced_beside_one_that_is_not(tmp_path: Path) -> None:
     spec = write_spec(
         tmp_path,

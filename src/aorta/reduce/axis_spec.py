@@ -20,7 +20,6 @@ from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 
 MAX_ITEMS = 1_000_000
-_OTHER_SEPARATORS = (";", "|", ":", " ")
 
 
 def tuple_of(value: object) -> object:
@@ -36,12 +35,6 @@ def _variable(name: str) -> str:
     return name
 
 
-def _strategy(value: object) -> object:
-    if isinstance(value, str) and value in {known.value for known in Strategy}:
-        return Strategy(value)
-    raise UsageError(f"found {value!r}, expected one of: {', '.join(Strategy)}")
-
-
 Number = int | float
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -52,7 +45,7 @@ Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int els
 
 class _Axis(StrictModel):
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
-    strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.AUTO
+    strategy: Annotated[Strategy, Field(strict=False)] = Strategy.AUTO
     monotone: bool | None = None
     priority: int | None = None
 
@@ -78,27 +71,11 @@ class _Axis(StrictModel):
         return self
 
 
-class _InFile(_Axis):
-    """A value that may also stand in a configuration: in this line of a file of the working
-    directory, behind this key where the line has several. The command then runs in a copy of that
-    directory, in which the file says the value.
+class EnvAxis(_Axis):
+    """A variable that holds a number, or one of a few choices. Or the whole number behind `key`
+    (`train.steps`) in the configuration `file`: the command then runs in a copy of its working
+    directory, in which the file says another number.
     """
-
-    file: str | None = None
-    line: Count | None = None
-    key: Text | None = None
-
-    @model_validator(mode="after")
-    def _both(self) -> "_InFile":
-        if (self.file is None) != (self.line is None):
-            raise UsageError("file and line belong together: where the value stands")
-        if self.key is not None and self.file is None:
-            raise UsageError("key says which value of a line is meant; give file and line too")
-        return self
-
-
-class EnvAxis(_InFile):
-    """A variable that holds a number, or one of a few choices."""
 
     kind: Literal["env"]
     name: Variable
@@ -108,11 +85,15 @@ class EnvAxis(_InFile):
     step: Number | None = None
     tolerance: Real | None = None
     choices: Annotated[tuple[Number | str, ...] | None, BeforeValidator(tuple_of)] = None
+    file: Text | None = None
+    key: Text | None = None
 
     fitting = (Strategy.BINARY, Strategy.LINEAR)
 
     @model_validator(mode="after")
     def _whole(self) -> "EnvAxis":
+        if (self.file is None) != (self.key is None):
+            raise UsageError("file and key belong together: where the number stands")
         if self.type == "choice" or (self.type is None and self.choices is not None):
             self._check_choices()
         else:
@@ -167,7 +148,7 @@ class _Subset(_Axis):
     """Some of several items. `floor`: so many at least."""
 
     kind: str
-    floor: Annotated[int, Field(ge=0)] = 1
+    floor: Count = 1
 
     def axis(self, items: tuple[str, ...]) -> SubsetAxis:
         if len(items) > MAX_ITEMS:
@@ -202,35 +183,17 @@ class DirSubsetAxis(_Subset):
     in_place: bool = False
 
 
-class ListAxis(_InFile, _Subset):
+class ListAxis(_Subset):
     """Which parts of a variable that holds `a,b,c` are needed."""
 
     kind: Literal["list"]
     name: Variable
+    floor: Annotated[int, Field(ge=0)] = 1
     initial: Text
     separator: Text = ","
 
-    @model_validator(mode="before")
-    @classmethod
-    def _text(cls, given: object) -> object:
-        """`[a, b]` is the same as `a,b`, with whatever separator the variable wants."""
-        if not isinstance(given, dict) or not isinstance(given.get("initial"), list):
-            return given
-        items, mark = given["initial"], given.get("separator", ",")
-        if isinstance(mark, str) and all(isinstance(item, str) for item in items):
-            return {**given, "initial": mark.join(items)}
-        return given
-
     def items(self) -> tuple[str, ...]:
-        items = tuple(filter(None, (part.strip() for part in self.initial.split(self.separator))))
-        other = next((mark for mark in _OTHER_SEPARATORS if mark in self.initial.strip()), None)
-        if len(items) == 1 and other is not None and self.separator == ",":
-            raise UsageError(
-                f"found one item in {self.initial!r}, expected items with a comma between them; "
-                f"say which other mark it is, as separator: {other!r}",
-                where="initial",
-            )
-        return items
+        return tuple(filter(None, (part.strip() for part in self.initial.split(self.separator))))
 
 
 class WindowAxis(_Axis):
@@ -288,7 +251,6 @@ class RanksAxis(_Subset):
     kind: Literal["ranks"]
     name: Variable
     initial: Count
-    floor: Count = 1
 
 
 class SourceAxis(_Axis):

@@ -5,15 +5,12 @@ A binding knows one axis, reads its original once, and writes a value where it i
 not know why.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
@@ -30,7 +27,7 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.config_files import all_settings_in
+from aorta.reduce.config_files import settings_in
 from aorta.reduce.launcher import python_of
 from aorta.reduce.spec import SpecFile
 from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
@@ -40,7 +37,6 @@ Placed = dict[str, str | Path]
 
 NONSENSE = "aorta-checks-whether-this-is-read"
 MAX_FILE_BYTES = 1 << 30
-_FICLONE = 0x40049409
 
 
 def _no_texts(_value: Value) -> Mapping[str, str]:
@@ -63,42 +59,9 @@ class AxisBinding:
     position: int = 0  # in the file that holds it beside other values
 
 
-def _cheap_copy(source: Path, target: Path) -> None:
-    """The file's content under another name: sharing its blocks where the file system can, else a
-    copy. Never the same inode, which a trial that appends would write through.
-    """
-    source = source.resolve()
-    target.unlink(missing_ok=True)
-    with suppress(OSError), source.open("rb") as old, target.open("xb") as new:
-        fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-        return
-    target.unlink(missing_ok=True)
-    shutil.copyfile(source, target)
-
-
 def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:
     """What of the working directory candidates change: names of files and folders."""
     return list(dict.fromkeys(b.inside for b in bindings if b.inside is not None))
-
-
-def places_of(
-    bindings: Sequence[AxisBinding], folder: Path, place: Path, taken: Collection[str] = ()
-) -> dict[str, Path]:
-    """Where each axis is written that is a file or folder: in `place`, a copy of the working
-    directory, where the command finds it there, else in `folder`. What has the name of another, or
-    one that is `taken`, gets a folder of its own.
-    """
-    places: dict[str, Path] = {}
-    used = {*taken}
-    for binding in (one for one in bindings if one.write is not None):
-        if binding.inside is not None:
-            places[binding.axis.name] = place / binding.inside
-        elif binding.source is not None:
-            called = binding.source.name
-            own = binding.axis.name if called in used else ""
-            places[binding.axis.name] = folder / own / called
-            used.add(called)
-    return places
 
 
 def lay_out(
@@ -110,13 +73,14 @@ def lay_out(
     taken: Collection[str] = (),
     nonsense: str = "",
 ) -> tuple[Placed, Placed]:
-    """Every axis of the point: its variables, and what was changed in `place` for a command that
-    finds it there; files and folders as `places_of` says. The axis `nonsense` becomes what is no
-    value of it: a text, or a file that is not there.
+    """Every axis of the point: its variables, and what was changed in `place`, a copy of the
+    working directory, for a command that finds it there. Other files and folders lie in `folder`;
+    what has the name of another, or one that is `taken`, in a folder of its own. The axis
+    `nonsense` becomes what is no value of it: a text, or a file that is not there.
     """
     variables: Placed = {}
     inside: Placed = {}
-    places = places_of(bindings, folder, place, taken)
+    used = {*taken}
     with writing(folder):
         for name in changed_names(bindings):
             if (place / name).is_file():
@@ -129,31 +93,19 @@ def lay_out(
             laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
             if binding.write is None:
                 continue
-            target = places[name]
+            if binding.inside is not None:
+                target = place / binding.inside
+            else:
+                assert binding.source is not None
+                called = binding.source.name
+                target = folder / (name if called in used else "") / called
+                used.add(called)
             laid.setdefault(name, target)
             target.parent.mkdir(parents=True, exist_ok=True)
             # Nonsense in a configuration is a text; a file or folder of data is then missing.
             if name != nonsense or texts:
                 binding.write(NONSENSE if name == nonsense else value, target)
     return variables, inside
-
-
-def axes_read(bindings: Sequence[AxisBinding], folder: Path, place: Path) -> set[str]:
-    """The axes whose data was read where it was laid out, as far as the file system tells: on one
-    that keeps no access times, none.
-    """
-    places = places_of([one for one in bindings if one.source is not None], folder, place)
-    return {name for name, target in places.items() if _was_read(target)}
-
-
-def _was_read(target: Path) -> bool:
-    """Since it was written: it, or a file in it. Looking into a folder reads it, so it is first."""
-    with suppress(OSError):
-        for path in chain([target], filter(Path.is_file, target.rglob("*"))):
-            about = path.stat()
-            if about.st_atime_ns > about.st_mtime_ns:
-                return True
-    return False
 
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
@@ -188,7 +140,7 @@ def _binding(spec: AxisSpec, cwd: Path, base: Path, python: str | None) -> AxisB
         case EnvAxis():
             return _in_config(spec, _plain(spec), cwd)
         case ListAxis():
-            return _in_config(spec, _listed(spec.axis(spec.items()), spec.separator), cwd)
+            return _listed(spec.axis(spec.items()), spec.separator)
         case WindowAxis():
             return AxisBinding(spec.axis(), partial(_window_texts, spec))
         case WorldSizeAxis():
@@ -223,28 +175,15 @@ def _listed(axis: SubsetAxis, separator: str) -> AxisBinding:
     return AxisBinding(axis, texts)
 
 
-def _in_config(spec: EnvAxis | ListAxis, variable: AxisBinding, cwd: Path) -> AxisBinding:
-    """A number or list that a configuration says; the variable itself, where the spec names no
-    file.
-    """
+def _in_config(spec: EnvAxis, variable: AxisBinding, cwd: Path) -> AxisBinding:
+    """A number that a configuration says; the variable itself, where the spec names no file."""
     if spec.file is None:
         return variable
     path = cwd / spec.file
-    there = [setting for setting in all_settings_in(path) if setting.line == spec.line]
-    meant = [setting for setting in there if spec.key in {None, setting.key}]
-    if len(meant) > 1:
-        keys = ", ".join(setting.key for setting in meant)
-        raise UsageError(
-            f"line {spec.line} of {spec.file!r} holds several values; give `key`, one of: {keys}",
-            where="key",
-        )
-    if not meant:
-        named = f" of the key {spec.key!r}" if spec.key is not None else ""
-        raise UsageError(
-            f"found no whole number or plain list{named} in line {spec.line} of {spec.file!r}",
-            where="file" if spec.key is None else "key",
-        )
-    (setting,) = meant
+    setting = next((one for one in settings_in(path) or () if one.key == spec.key), None)
+    if setting is None:
+        said = f"found no whole number of the key {spec.key!r} in {spec.file!r}"
+        raise UsageError(said, where="key")
     original = path.read_text("utf-8")
 
     def write(value: Value, target: Path) -> None:
@@ -253,8 +192,7 @@ def _in_config(spec: EnvAxis | ListAxis, variable: AxisBinding, cwd: Path) -> Ax
         said = f'"{value}"' if value == NONSENSE else variable.texts(value)[spec.name]
         target.write_text(setting.replaced(text, said), encoding="utf-8")
 
-    inside, at = _inside(path, cwd), setting.start
-    return replace(variable, write=write, inside=inside, position=at)
+    return replace(variable, write=write, inside=_inside(path, cwd), position=setting.start)
 
 
 def _inside(path: Path, cwd: Path) -> str:
@@ -315,7 +253,7 @@ def _files_of(spec: DirSubsetAxis, root: Path, cwd: Path) -> AxisBinding:
         target.mkdir(exist_ok=True)
         for name in (names[index] for index in as_indexes(value)):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            _cheap_copy(root / name, target / name)
+            shutil.copyfile(root / name, target / name)
 
     return AxisBinding(
         spec.axis(names),
@@ -342,14 +280,3 @@ def _digest_of(source: Path) -> str:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         digest.update(f"{path.relative_to(source)}\0{content}\0".encode("utf-8", "replace"))
     return digest.hexdigest()
-
-
-def changed_sources(bindings: Sequence[AxisBinding]) -> list[Path]:
-    """The user's own files and folders that are not what they were when they were read."""
-    changed = []
-    for binding in bindings:
-        if binding.source is not None and binding.digest:
-            with suppress(OSError):
-                if _digest_of(binding.source) != binding.digest:
-                    changed.append(binding.source)
-    return changed

@@ -1,8 +1,5 @@
-"""Numbers and lists that stand in a configuration (YAML, JSON, TOML), and the same text with other
-values in their place.
-
-Only the characters of a value are replaced, so that whatever else the file holds, comments too,
-stays as it is. A list that took several lines leaves blank ones: every setting stays in its line.
+"""Whole numbers that stand in a configuration (YAML, JSON, TOML), and the same text with another
+number in the place of one. Whatever else the file holds, comments too, stays as it is.
 
 Numbers that are no sizes are known by their names: a seed, a port, a period. Made smaller they make
 a run another one, or a slower one, and nothing smaller. So are bounds of what data may hold, such
@@ -21,20 +18,16 @@ from typing import Any
 import yaml
 
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
-BETWEEN = ", "
-MOST_SETTINGS = 24
+_MOST_SETTINGS = 24
+_MOST_BYTES = 1 << 18
+_LONGEST_LIST = 40  # entries; what has more is data
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEY = re.compile(r"[\w.\-]+")
-_ITEM = re.compile(r"""(?:"[\w.+ -]*"|'[\w.+ -]*'|[\w.+-]+)""")
-# `steps = 500` and `layers = [4, 8]`, whose items may have lines of their own.
 _OF_TOML = re.compile(
-    rf"""^[ \t]*["']?(?P<key>[\w.\-]+)["']?[ \t]*=[ \t]*"""
-    rf"(?P<value>\d+|\[\s*{_ITEM.pattern}(?:\s*,\s*{_ITEM.pattern})*\s*,?\s*\])"
-    r"[ \t]*(?:\#.*)?$",
+    r"""^[ \t]*(?:\[{1,2}(?P<table>[\w.\-]+)\]{1,2}"""
+    r"""|["']?(?P<key>[\w.\-]+)["']?[ \t]*=[ \t]*(?P<value>\d+))[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
-_MOST_BYTES = 1 << 18
-_MOST_LIST = 1 << 14  # characters
 _WORDS = (
     *("seed", "port", "rank", "node", "nodes", "nnodes", "nproc", "per_node", "device", "devices"),
     *("gpu", "gpus", "id", "version", "schema", "verbose", "restarts", "every", "interval"),
@@ -57,61 +50,51 @@ _BOUND = re.compile(
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: its key, the line of that from 1 on, and the part of the text that it takes."""
+    """One number: its key behind those that it stands below (`train.steps`), and the part of the
+    text that it takes.
+    """
 
     key: str
-    line: int
-    initial: int | tuple[str, ...]
+    initial: int
     start: int
     end: int
 
-    @property
-    def may_shrink(self) -> bool:
-        if is_no_size(self.key):
-            return False
-        if isinstance(self.initial, int):
-            return self.initial > 1 and not is_bound(self.key)
-        return len(self.initial) > 1 and len(BETWEEN.join(self.initial)) <= _MOST_LIST
-
     def replaced(self, text: str, value: str) -> str:
-        """The text with this value in its place, in brackets where it is a list."""
-        if not isinstance(self.initial, int):
-            before = "" if text[self.start] == "[" else " "
-            value = f"{before}[{value}]" + "\n" * text.count("\n", self.start, self.end)
         return f"{text[: self.start]}{value}{text[self.end :]}"
 
 
-def is_config(path: Path) -> bool:
-    """A configuration has a few settings; what has more of them is data."""
-    return path.name.endswith(CONFIGS) and 0 < len(settings_in(path)) <= MOST_SETTINGS
+def sizes_in(path: Path) -> list[Setting] | None:
+    """The settings that may shrink; None where the file is no configuration, but data."""
+    found = settings_in(path)
+    if found is None:
+        return None
+    sizes = [s for s in found if s.initial > 1 and not is_no_size(s.key) and not is_bound(s.key)]
+    return sizes if len(sizes) <= _MOST_SETTINGS else None
 
 
-def settings_in(path: Path) -> list[Setting]:
-    """Every whole number and plain list that may shrink; none where the file is not sound."""
-    return [setting for setting in all_settings_in(path) if setting.may_shrink]
-
-
-def all_settings_in(path: Path) -> list[Setting]:
-    """With those that are as small as they can be, or are no sizes; without those that share both
-    line and key with another.
+def settings_in(path: Path) -> list[Setting] | None:
+    """Every whole number whose key stands once, in their order; None where the file cannot be
+    parsed, is large, or holds rows of data.
     """
     try:
-        text = path.read_text("utf-8") if path.stat().st_size <= _MOST_BYTES else ""
+        if path.suffix not in CONFIGS or path.stat().st_size > _MOST_BYTES:
+            return None
+        text = path.read_text("utf-8")
         found = list(_of_toml(text) if path.suffix == ".toml" else _of_yaml(text, path.suffix))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return []
-    often = Counter((setting.line, setting.key) for setting in found)
-    alone = [setting for setting in found if often[setting.line, setting.key] == 1]
-    return sorted(alone, key=lambda setting: setting.start)
+        return None
+    often = Counter(setting.key for setting in found)
+    return sorted((s for s in found if often[s.key] == 1), key=lambda setting: setting.start)
 
 
 def _of_toml(text: str) -> Iterator[Setting]:
     tomllib.loads(text)
+    table = ""
     for found in _OF_TOML.finditer(text):
-        value, line = found["value"], text.count("\n", 0, found.start("key")) + 1
-        items = tuple(_ITEM.findall(value))
-        initial = int(value) if value.isdecimal() else items
-        yield Setting(found["key"], line, initial, *found.span("value"))
+        if found["table"]:
+            table = f"{found['table']}."
+        else:
+            yield Setting(f"{table}{found['key']}", int(found["value"]), *found.span("value"))
 
 
 def _of_yaml(text: str, suffix: str) -> Iterator[Setting]:
@@ -120,35 +103,22 @@ def _of_yaml(text: str, suffix: str) -> Iterator[Setting]:
     """
     if suffix == ".json":
         json.loads(text)
-    waiting: list[Any] = [yaml.compose(text.replace("\t", " "), Loader=_LOADER)]
-    known = {id(waiting[0])}
-    for node in waiting:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        yield from filter(None, (_setting(text, key, value) for key, value in pairs))
-        inside = [value for _, value in pairs if id(value) not in known]  # or it is an alias
-        known.update(map(id, inside))
-        waiting += inside
-        is_list = suffix == ".json" and isinstance(node, yaml.SequenceNode)
-        if is_list and any(isinstance(item, yaml.MappingNode) for item in node.value):
-            raise ValueError("rows of data")
-
-
-def _setting(text: str, key: Any, value: Any) -> Setting | None:
-    """A whole number, or a list of plain items: in brackets, or one a line below its key."""
-    if not isinstance(key, yaml.ScalarNode) or not _KEY.fullmatch(key.value):
-        return None
-    line, start, end = key.start_mark.line + 1, value.start_mark.index, value.end_mark.index
-    if isinstance(value, yaml.ScalarNode) and text[start:end].isdecimal():
-        return Setting(key.value, line, int(text[start:end]), start, end)
-    if not isinstance(value, yaml.SequenceNode) or not value.value:
-        return None
-    parts = [(item.start_mark.index, item.end_mark.index) for item in value.value]
-    items = tuple(text[begin:stop].strip() for begin, stop in parts)
-    if not all(map(_ITEM.fullmatch, items)):
-        return None
-    if not value.flow_style:
-        start, end = text.index(":", key.end_mark.index) + 1, parts[-1][1]
-    return Setting(key.value, line, items, start, end)
+    waiting: list[tuple[str, Any]] = [("", yaml.compose(text.replace("\t", " "), Loader=_LOADER))]
+    known: set[int] = set()
+    for above, node in waiting:
+        if isinstance(node, yaml.SequenceNode):
+            rows = suffix == ".json" and any(isinstance(n, yaml.MappingNode) for n in node.value)
+            if rows or len(node.value) > _LONGEST_LIST:
+                raise ValueError("rows of data")
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else []:
+            # What is known already is an alias.
+            if id(value) in known or not _KEY.fullmatch(str(key.value)):
+                continue
+            known.add(id(value))
+            start, end = value.start_mark.index, value.end_mark.index
+            if isinstance(value, yaml.ScalarNode) and text[start:end].isdecimal():
+                yield Setting(f"{above}{key.value}", int(text[start:end]), start, end)
+            waiting.append((f"{above}{key.value}.", value))
 
 
 def is_no_size(name: str) -> bool:
@@ -172,7 +142,9 @@ def is_bound(name: str) -> bool:
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"\W", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
+    """Of `net.maxSeed` the last part, in small words."""
+    last = name.rpartition(".")[2]
+    return re.sub(r"\W", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last))
 
 
 _DIVIDED = (

@@ -5,7 +5,6 @@ import re
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +113,9 @@ def pattern_for(line: str) -> str | None:
 
 def _in_any_folder(text: str) -> str:
     """A pattern for this text; where its template lost a folder there may be one again."""
-    names = [rf"\S*{re.escape(name)}" for name in _FILE.findall(text)]
-    between = [re.escape(part).replace("\\ ", " ") for part in _FILE.split(text)]
-    return "".join(map("".join, zip_longest(between, names, fillvalue="")))
+    parts = re.split(f"({_FILE.pattern})", text)  # every second one is a file
+    escaped = [re.escape(part).replace("\\ ", " ") for part in parts]
+    return "".join(rf"\S*{part}" if at % 2 else part for at, part in enumerate(escaped))
 
 
 def _hang(end: TrialEnd) -> dict[str, Any]:

@@ -39,12 +39,9 @@ _MOST_FILES = 20_000
 
 @dataclass
 class TimeLimits:
-    """How long a candidate may take, learned from the original alone, so that a resumed run learns
-    the same.
-
-    A clean candidate may well run longer than the original took to fail: hence five times, and
-    never under ten seconds. One that takes longer still hangs, which the original does not: it
-    cannot be told, and is not tried again.
+    """How long a candidate may take, learned from the original: five times as long, since a clean
+    one may well run longer than the original took to fail. One that takes longer still cannot be
+    told, and is not tried again.
     """
 
     given: float | None = None
@@ -170,29 +167,18 @@ class ReductionExperiment:
         return is_launched(argv_of(self.base.request.config.get("command", ())))
 
 
-# -- the same trials with nonsense in them
-
-
 @dataclass(frozen=True)
-class AroundExperiment:
-    """An experiment around that of the reduction, with its oracle."""
+class IgnoredExperiment:
+    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
+    A command that reads the axis cannot go on as before.
+    """
 
     inner: ReductionExperiment
+    at: Point
 
     @property
     def oracle(self) -> Deciding:
         return self.inner.oracle
-
-
-@dataclass(frozen=True)
-class IgnoredExperiment(AroundExperiment):
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-
-    A command that reads the axis cannot go on as before: the file it is told of is not there, and
-    the number is none.
-    """
-
-    at: Point
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         return self.inner.trial(self.at, index, trial_dir, nonsense=str(point[IGNORED]))

@@ -1,14 +1,10 @@
 """The workload's own files that a reproducer needs: those the command names, those they name, and
-so on. A guess by reading, never by running: whether it is enough, a trial of the copy says.
-
-And a command as it runs elsewhere: programs by name, files inside the bundle, and what cannot be
-moved named as such. And which files a run opens, as the kernel tells it (inotify), and what they
-import.
+those that a run opens, as the kernel tells it (inotify). And a command as it runs elsewhere, with
+what it imports: programs by name, files inside the bundle, and what cannot be moved named as such.
 """
 
 import ast
 import ctypes
-import importlib.util
 import json
 import os
 import re
@@ -17,14 +13,12 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 
@@ -37,8 +31,6 @@ MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
 _PACKAGES = frozenset({"node_modules", "venv", "site-packages"})
-_OURS = __name__.partition(".")[0]
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _PACKAGE = "__init__.py"
 _WORD = re.compile(r"[\w.+\-/]+")
@@ -80,19 +72,6 @@ def needed_files(
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
     return WorkloadFiles(root, tuple(sorted(names)))
-
-
-def module_root(place: str, paths: Sequence[str]) -> Path | None:
-    """The user's folder that `package.module:Class` is imported from; None if installed."""
-    top = place.partition(":")[0].partition(".")[0]
-    spec = PathFinder.find_spec(top, [*paths, *sys.path]) or importlib.util.find_spec(top)
-    origin = spec.origin if spec is not None else None
-    if origin is None or spec is None or top == _OURS:
-        return None
-    file = Path(origin).resolve()
-    root = file.parent.parent if spec.submodule_search_locations else file.parent
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")}
-    return None if root in installed or _INSTALLED.intersection(root.parts) else root
 
 
 def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
@@ -236,15 +215,6 @@ def secret_variables(variables: dict[str, str]) -> dict[str, str]:
     }
 
 
-def lines_with(script: str, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Each path with the line of the script that still needs it."""
-    for path in dict.fromkeys(paths):
-        for number, line in enumerate(script.splitlines(), start=1):
-            if path in line and not line.startswith("#"):
-                yield path, number
-                break
-
-
 def baked(value: str, root: Path, here: str, quote: Callable[[str], str]) -> str:
     """A shell word for a value, in which the way to `root` is the way to its copy."""
     pattern = re.compile(rf"(?<![\w./\-]){re.escape(str(root))}(?=/|:|\Z)")
@@ -264,6 +234,7 @@ _IN_ISDIR, _IN_ONLYDIR = 0x40000000, 0x01000000
 _HEADER = struct.Struct("iIII")
 _MOST_FOLDERS = 4096
 _MOST_NAMES = 20_000
+_POLL_SECONDS = 0.05
 
 
 @contextmanager
@@ -271,24 +242,35 @@ def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[
     """Fills with the relative names opened, folders with a `/`; empty without kernel support."""
     opened: set[str] = set()
     libc = ctypes.CDLL(None, use_errno=True)
-    handle = (
-        libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(libc, "inotify_init1") else -1
-    )
+    start = getattr(libc, "inotify_init1", lambda _flags: -1)
+    handle = start(os.O_CLOEXEC | os.O_NONBLOCK)
     if handle < 0:
         yield opened
         return
-    places = list(_folders(root, most_folders))  # looking for them opens them
-    folders = {number: place for place in places if (number := _watch(libc, handle, place)) >= 0}
-    stop_read, stop_write = os.pipe()
-    reader = threading.Thread(target=_collect, args=(handle, stop_read, folders, root, opened))
+    folders: dict[int, Path] = {}
+    for place in list(_folders(root, most_folders)):  # looking for them opens them
+        number = libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR)
+        if number >= 0:
+            folders[number] = place
+    is_over = threading.Event()
+
+    def collect() -> None:
+        """Until it is over, and then what is still waiting."""
+        while True:
+            is_last = is_over.is_set()
+            if select.select([handle], [], [], 0 if is_last else _POLL_SECONDS)[0]:
+                _note(os.read(handle, 1 << 16), folders, root, opened)
+            elif is_last:
+                return
+
+    reader = threading.Thread(target=collect)
     reader.start()
     try:
         yield opened
     finally:
-        os.close(stop_write)
+        is_over.set()
         reader.join()
-        for descriptor in (handle, stop_read):
-            os.close(descriptor)
+        os.close(handle)
 
 
 def _folders(root: Path, most: int) -> Iterator[Path]:
@@ -297,25 +279,7 @@ def _folders(root: Path, most: int) -> Iterator[Path]:
         yield Path(place)
 
 
-def _watch(libc: ctypes.CDLL, handle: int, place: Path) -> int:
-    return int(libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR))
-
-
-def _collect(
-    handle: int, stop: int, folders: dict[int, Path], root: Path, opened: set[str]
-) -> None:
-    """Until the other side closes `stop`, and then what is still waiting."""
-    stopping = False
-    while True:
-        ready, _, _ = select.select([handle, stop], [], [], 0 if stopping else None)
-        stopping = stopping or stop in ready
-        if handle in ready:
-            _note(os.read(handle, 1 << 16), folders, root, opened)
-        elif stopping:
-            return
-
-
-def _note(events: bytes, folders: dict[int, Path], root: Path, opened: set[str]) -> None:
+def _note(events: bytes, folders: Mapping[int, Path], root: Path, opened: set[str]) -> None:
     at = 0
     while at < len(events):
         watch, mask, _cookie, length = _HEADER.unpack_from(events, at)

@@ -39,22 +39,17 @@ def spec_document(
     plan: ReducePlan,
     point: Point,
     changed: Mapping[str, Any],
-    cwd: str,
     placed: Mapping[str, str | Path],
     folder: Path,
 ) -> dict[str, Any]:
     """The spec with its final values. An axis that has nothing left to give becomes a plain
-    variable.
-
-    `changed` is what the workload is called and run with in the folder, `cwd` where it runs there.
-    A secret of `extra_env` is left to whoever runs it.
+    variable. `changed` is what the workload is called and run with in the folder. A secret of
+    `extra_env` is left to whoever runs it.
     """
     document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
     workload = {**document.get("workload", {}), **changed}
     workload.pop("files", None)
     fixed: dict[str, str] = {}
-    if not plan.is_command and cwd != ".":  # its modules: a spec's workload runs beside the spec
-        fixed["PYTHONPATH"] = cwd
     given_axes = document.get("axes", [])
     axes = [{**one, "initial": "repro.py"} for one in given_axes if one.get("kind") == "source"]
     others = [one for one in given_axes if one.get("kind") != "source"]
@@ -65,8 +60,7 @@ def spec_document(
             continue
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
-            runs_in = cwd if plan.is_command else "."
-            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, runs_in)
+            fixed[axis.name] = str(placed[axis.name])
         else:
             axes.append({**written, **final})
     given = secret_variables(dict(document.get("extra_env", {})))
@@ -75,15 +69,6 @@ def spec_document(
     document |= {"workload": workload, "axes": axes}
     document.pop("extra_env", None)
     return {**document, "extra_env": around} if around else document
-
-
-def _as_variable(left: str | Path | None, name: str, folder: Path, cwd: str) -> dict[str, str]:
-    """What is left of an axis, as a text. A place in the folder is named from the working directory
-    there: where it lay while it was written means nothing to anybody else."""
-    if isinstance(left, Path):
-        inside = not Path(cwd).is_absolute()
-        return {name: os.path.relpath(left, folder / cwd)} if inside else {}
-    return {} if left is None else {name: left}
 
 
 def _final(
@@ -101,11 +86,9 @@ def _final(
     if isinstance(axis, NumberAxis):
         return {"initial": value}
     left_items = placed[axis.name]
-    if not value:
-        return None
     if isinstance(left_items, Path):
         return {"initial": str(left_items.relative_to(folder))}
-    return {"initial": left_items}
+    return {"initial": left_items} if value else None
 
 
 def recipe_document(

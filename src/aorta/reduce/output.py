@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ from aorta.engine.rundir import (
     writing,
 )
 from aorta.executors.evidence import read_end
-from aorta.reduce.experiment import AroundExperiment
+from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
+from aorta.reduce.report import SCHEMA, ReduceReport, Shipped, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
 from aorta.scrub.files import Account, scrub_bytes, scrub_document
 from aorta.scrub.scrubber import Scrubber
@@ -45,42 +45,34 @@ _MOST_LOG = 16 << 20  # of each stream, the end
 
 
 @dataclass
-class Scrubbing:
-    """What scrubbing did to the files that ship, and which it could not clean."""
-
-    changed: dict[str, int] = field(default_factory=dict)
-    withheld: list[str] = field(default_factory=list)
-
-
-@dataclass
 class Output:
     """The shipping side of one run directory."""
 
     run: RunDir
     plan: ReducePlan
     scrubber: Scrubber
+    # What scrubbing did to the files that were written last, and which it could not clean.
+    changed: dict[str, int] = field(default_factory=dict)
+    withheld: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
         """What a killed run leaves: its spec, and a SHIP.md that says there is nothing to ship."""
-        done = Scrubbing()
-        self._write("spec.yaml", _utf8(self._spec_text()), done)
-        self._write(SHIP, _utf8(_UNFINISHED.format(run_dir=self.run.path)), done)
+        self._write("spec.yaml", _utf8(self._spec_text()))
+        self._write(SHIP, _utf8(_UNFINISHED.format(run_dir=self.run.path)))
         write_atomically(self.run.path / TRACE, b"")
 
-    def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
+    def lay_out(self, reproducer: Reproducer, folder: Path) -> None:
         """The reproducer as it ships: scrubbed, without what cannot be, no empty folder."""
-        done = Scrubbing()
         reproducer.lay_out(folder)
         with writing(folder):
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):
                 name = f"{SHRUNKEN}/{path.relative_to(folder).as_posix()}"
                 data, mode = path.read_bytes(), path.stat().st_mode
                 path.unlink()
-                self._put(folder.parent, folder.name, name, data, mode, done)
+                self._put(folder.parent, folder.name, name, data, mode)
             for path in sorted(folder.rglob("*"), reverse=True):
                 if path.is_dir() and not any(path.iterdir()):
                     path.rmdir()
-        return done
 
     def finish(
         self,
@@ -94,12 +86,11 @@ class Output:
         Also called on the way, whenever something smaller fails: what was there stays until the new
         one is whole.
         """
+        self.changed, self.withheld = {}, []
         staged = fresh_dir(self.run.private / "shipping") / SHRUNKEN
-        done, needed = Scrubbing(), list[str]()
         if reproducer is not None:
-            done = self.lay_out(reproducer, staged)
+            self.lay_out(reproducer, staged)
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
-            needed = reproducer.still_needed((staged / SCRIPT).read_text("utf-8", "replace"))
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
         if place.exists():
@@ -107,22 +98,13 @@ class Output:
         if reproducer is not None:
             staged.rename(place)
         shutil.rmtree(staged.parent)
-        self._write("spec.yaml", _utf8(self._spec_text()), done)
-        self._write_document(TRACE, [*trace], done, lines=True)
+        self._write("spec.yaml", _utf8(self._spec_text()))
+        self._write_document(TRACE, [*trace], _json_line)
         for name, data in self._logs(report).items():
-            self._write(name, data, done)
+            self._write(name, data)
         result = {"schema": SCHEMA, "aorta_version": __version__, **report.to_json()}
-        self._write_document(RESULT, [result], done, lines=False)
-        ship = ship_text(
-            report,
-            sorted(self._written()),
-            done,
-            patterns=len(self.plan.scrub),
-            needed=needed,
-            secrets=sorted(reproducer.secrets) if reproducer else (),
-            private=self.run.private_beside,
-        )
-        self._write(SHIP, _utf8(ship), done)
+        self._write_document(RESULT, [result], _json_text)
+        self._write(SHIP, _utf8("\n".join(self._ship_lines(report, reproducer)) + "\n"))
 
     def _spec_text(self) -> str:
         """As it was written; without the patterns themselves, which name what must not be named."""
@@ -149,36 +131,69 @@ class Output:
         return clean, account.counts.total()
 
     def _write_document(
-        self, name: str, documents: Sequence[Any], done: Scrubbing, *, lines: bool
+        self, name: str, documents: Sequence[Any], as_bytes: Callable[[Any], bytes]
     ) -> None:
         clean = [self._scrubbed(document) for document in documents]
-        done.changed[name] = sum(count for _, count in clean)
-        as_bytes = _json_line if lines else _json_text
+        self.changed[name] = sum(count for _, count in clean)
         write_atomically(self.run.path / name, b"".join(as_bytes(part) for part, _ in clean))
 
-    def _write(self, name: str, data: bytes, done: Scrubbing) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         with writing(self.run.path / name):
-            self._put(self.run.path, "", name, data, 0o644, done)
+            self._put(self.run.path, "", name, data, 0o644)
 
-    def _put(
-        self, root: Path, instead: str, name: str, data: bytes, mode: int, done: Scrubbing
-    ) -> None:
+    def _put(self, root: Path, instead: str, name: str, data: bytes, mode: int) -> None:
         """The file under its scrubbed name; not at all where it matches and cannot be cleaned."""
         place = self.scrubber.file_name(name)
         clean = scrub_bytes(self.scrubber, name, data)
         if clean is None:
-            done.withheld.append(place)
+            self.withheld.append(place)
             return
-        scrubbed, done.changed[place] = clean
+        scrubbed, self.changed[place] = clean
         path = root / (place.replace(SHRUNKEN, instead, 1) if instead else place)
         write_atomically(path, scrubbed)
         path.chmod(mode & 0o777)
 
+    def _ship_lines(self, report: ReduceReport, reproducer: Reproducer | None) -> Iterator[str]:
+        """SHIP.md: what is inside, what was taken out, and what to read before anything leaves."""
+        yield from ("# What is shared", "", "```", *summary_lines(report, kept=False), "```", "")
+        if report.mitigations:
+            yield f"- with the mitigations {', '.join(report.mitigations)}"
+        if report.status == "not_reduced":
+            yield "- add axes that make it smaller: steps, sizes, data files, ranks, a window"
+        if reproducer is not None:
+            for name in sorted(reproducer.secrets):
+                yield f"- set `{name}` before running it: its value is a secret"
+            for what in reproducer.still_needed():
+                yield f"- it needs {what}, which is not in here"
+        yield from ("", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself.")
+        if report.resume_command:
+            yield f"Go on with: `{report.resume_command}`"
+        if report.has_reproducer:
+            yield from ("", *_copy_lines(report.shipped))
+        yield from ("", "## Inside", "", *(f"- [ ] `{name}`" for name in sorted(self._written())))
+        yield from ("", "## Scrubbed", "", *self._scrub_lines())
+        yield from ("", "## Before sending", "")
+        yield "- [ ] Read the files above, the logs and the trace first: they quote your program."
+        yield "- [ ] Values, names and paths that must not leave: run again with `--scrub`."
+        yield from (f"- [ ] Then: `{command}`" for command in report.next_commands[1:])
+        if private := self.run.private_beside:
+            yield f"\nThe journal and the trials, not scrubbed, lie outside, in `{private}`."
+
+    def _scrub_lines(self) -> Iterator[str]:
+        patterns = len(self.plan.scrub)
+        if not patterns:
+            yield "- no patterns were given: `aorta bundle` looks for secrets, paths and names"
+            return
+        yield f"- patterns given: {patterns}; replaced: {sum(self.changed.values())}"
+        yield from (f"- `{name}`: {count}" for name, count in self.changed.items() if count)
+        yield from (f"- `{name}` matches, is not text, and was left out" for name in self.withheld)
+
 
 @dataclass(frozen=True)
-class CopyExperiment(AroundExperiment):
+class CopyExperiment:
     """What ships, as it ships, in a directory of its own and started from outside it."""
 
+    inner: ReductionExperiment
     reproducer: Reproducer
     output: Output
 
@@ -194,7 +209,7 @@ class CopyExperiment(AroundExperiment):
             argv=("bash", str((folder / SCRIPT).absolute())),
             trial_dir=trial_dir,
             cwd=trial_dir.absolute(),
-            env={**self.reproducer.secrets, **self._path(), **self._python()},
+            env={**self.reproducer.secrets, **self._path()},
             environment=self.inner.base.environment,
             watch=self.oracle.watch(),
             timeout=self.inner.patience.seconds_for(point),
@@ -205,8 +220,10 @@ class CopyExperiment(AroundExperiment):
         """What any machine has, and the one Python that its user names; a program that is
         called by its name is the original's own.
         """
-        if self.inner.base.environment.isolated or not self.reproducer.plan.is_command:
+        if self.inner.base.environment.isolated:
             return {}
+        if not self.reproducer.plan.is_command:
+            return {"PYTHON": sys.executable}
         found = next(map(shutil.which, words_of(self.reproducer.command())), None)
         programs = [*self.reproducer.portable.programs, *([Path(found).parent] if found else [])]
         python = self.reproducer.python
@@ -214,15 +231,6 @@ class CopyExperiment(AroundExperiment):
             "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
             **({"PYTHON": python} if python else {}),
         }
-
-    def _python(self) -> dict[str, str]:
-        """A registered workload runs in aorta's Python, not with the original's modules."""
-        module = self.reproducer.module
-        if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
-            return {}
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        kept = [path for path in paths if module is None or Path(path).resolve() != module.root]
-        return {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(kept)}
 
 
 def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:
@@ -247,9 +255,6 @@ def _json_text(content: Mapping[str, Any]) -> bytes:
     return _utf8(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-# -- SHIP.md: what is inside, what was taken out, and what to read before anything leaves
-
-
 _UNFINISHED = """# Nothing to ship yet
 
 This reduction is running, or was killed. Its journal holds what is known so far.
@@ -258,68 +263,14 @@ Go on with: `aorta reduce --resume {run_dir}`
 """
 
 
-def ship_text(
-    report: ReduceReport,
-    files: Sequence[str],
-    done: Scrubbing,
-    *,
-    patterns: int,
-    needed: Sequence[str],
-    secrets: Sequence[str],
-    private: str | None,
-) -> str:
-    parts = ["# What is shared", "", "```", *summary_lines(report, kept=False), "```", ""]
-    if report.mitigations:
-        parts.append(f"- with the mitigations {', '.join(report.mitigations)}")
-    if report.status == "not_reduced":
-        parts.append("- add axes that make it smaller: steps, sizes, data files, ranks, a window")
-    parts += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
-    parts += [f"- it needs {what}, which is not in here" for what in needed]
-    parts += ["", OF_THIS_DIRECTORY, "Nothing leaves this machine by itself."]
-    if report.resume_command:
-        parts.append(f"Go on with: `{report.resume_command}`")
-    parts += ["", *_copy_lines(report)] if report.has_reproducer else []
-    parts += ["", "## Inside", "", *(f"- [ ] `{name}`" for name in files)]
-    parts += ["", "## Scrubbed", "", *_scrub_lines(done, patterns)]
-    parts += ["", "## Before sending", ""]
-    parts += ["- [ ] Read the files above, the logs and the trace first: they quote your program."]
-    parts += ["- [ ] Values, names and paths that must not leave: run again with `--scrub`."]
-    parts += [f"- [ ] Then: `{command}`" for command in report.next_commands[1:]]
-    if private:
-        parts += [
-            "",
-            f"The journal and the trials, which are not scrubbed, lie outside, in `{private}`.",
-            "`.aorta` is a link to them, and `tar` takes the link alone.",
-        ]
-    return "\n".join(parts) + "\n"
-
-
-def _copy_lines(report: ReduceReport) -> list[str]:
+def _copy_lines(shipped: Shipped) -> list[str]:
     """How the copy that ships was seen to end."""
-    shipped = report.shipped
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
     if shipped.reproduces:
-        lines = [f"`shrunken/` was run from another directory and failed the same way {said}."]
-    elif shipped.reproduces is None:
-        lines = ["`shrunken/` was not tried by itself: try it before you send it."]
-    else:
-        lines = ["`shrunken/` is not whole: the working directory is too large to be copied."]
-        if shipped.tally.evidence:
-            lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-        if shipped.in_place:
-            lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
-        lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
-    return lines
-
-
-def _scrub_lines(done: Scrubbing, patterns: int) -> list[str]:
-    if not patterns:
-        return [
-            "- no patterns were given; `aorta bundle` looks for secrets, paths and names itself"
-        ]
-    lines = [f"- patterns given: {patterns}; replaced: {sum(done.changed.values())}"]
-    lines += [f"- `{name}`: {count}" for name, count in done.changed.items() if count]
-    lines += [f"- `{name}` matches, is not text, and was left out" for name in done.withheld]
-    if any(count and name.startswith(f"{SHRUNKEN}/") for name, count in done.changed.items()):
-        lines.append("- the reproducer itself was changed: see that it still runs before sending")
-    return lines
+        return [f"`shrunken/` was run from another directory and failed the same way {said}."]
+    if shipped.reproduces is None:
+        return ["`shrunken/` was not tried by itself: try it before you send it."]
+    lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
+    if shipped.in_place:
+        lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
+    return [*lines, "Name what it needs in the spec, as `workload: {files: [...]}`."]

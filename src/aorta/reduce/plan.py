@@ -9,12 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, Point, Purpose
+from aorta.core.axis import Axis
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
-from aorta.core.trial import Verdict
 from aorta.engine.journal import DATA
-from aorta.engine.judge import NOTHING, HitCount, Judge, Judges, KOfN, SequentialJudges
+from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.bindings import AxisBinding, bindings_of
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
@@ -48,21 +47,6 @@ class Overrides:
     bare: bool = False  # without the mitigations that the spec names
     ticket: str | None = None  # None: what the spec says, or the last part of output
     seen: HitCount = NOTHING  # how often the original was seen to fail before
-
-
-@dataclass(frozen=True)
-class CountingJudges:
-    """The user's k of n for every candidate, and twice that for the answer."""
-
-    k: int
-    n: int
-
-    def judge_for(self, point: Point) -> Judge:
-        times = 2 if point.purpose is Purpose.CONFIRM else 1
-        return KOfN(self.k * times, self.n * times)
-
-    def learn(self, point: Point, verdict: Verdict) -> None:
-        """A fixed rule has nothing to learn."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +86,7 @@ class ReducePlan:
 
     def judges(self) -> Judges:
         k_of_n = self.spec.content.budget.k_of_n
-        return CountingJudges(*k_of_n) if k_of_n else SequentialJudges(known=self.seen)
+        return SameJudge(KOfN(*k_of_n)) if k_of_n else SequentialJudges(known=self.seen)
 
     def experiment(self) -> ReductionExperiment:
         oracle: Deciding = self.oracle

@@ -1,10 +1,9 @@
 """What a command line and its scripts offer to shrink: numbers, data files and ranks that can be
 set from outside; and what the command opens without naming it, which shrinks where it lies: data
-files, folders of them, and the numbers and lists of configurations.
+files, folders of them, and the numbers of configurations.
 """
 
 import ast
-import itertools
 import os
 import re
 import shlex
@@ -16,19 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
-from aorta.reduce.config_files import (
-    BETWEEN,
-    CONFIGS,
-    MOST_SETTINGS,
-    all_settings_in,
-    divided,
-    is_bound,
-    is_config,
-    is_no_size,
-    settings_in,
-)
+from aorta.reduce.config_files import Setting, divided, is_bound, is_no_size, sizes_in
 from aorta.reduce.launcher import python_of, ranks_of
-from aorta.reduce.structure import ARRAYS, JsonTree, array_rows, pieces_of
+from aorta.reduce.structure import ARRAYS, array_rows
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["']"""
@@ -36,37 +25,29 @@ _READS = re.compile(
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_DATA = re.compile(
-    r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|ini|cfg|log|sql|xml|html|css|md"
-    r"|cc?|h|cpp"
-    r"|npy|npz|pt)$"
-)
+_DATA = re.compile(r"\.(?:txt|[ct]sv|jsonl?|ndjson|list|lst|ids|ya?ml|toml|log|npy|npz|pt)$")
 _NUMBER_IN_TEXT = re.compile(
     r"(?<!\S)(?P<option>--[A-Za-z][\w-]*)(?P<sep>[ =])(?P<value>\d+)(?![\w.])"
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
-_OVERRIDE = re.compile(
-    r"(?P<name>\+{0,2}[A-Za-z_][\w.@-]*)=(?P<open>\[?)(?P<value>[^\[\]]+)(?P<close>\]?)"
-)
+_OVERRIDE = re.compile(r"(?P<name>\+{0,2}[A-Za-z_][\w.@-]*)=(?P<value>[^\[\]]+)")
 _INTERPRETERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
 )
 _SHELL = re.compile(r"(?:.*/)?(?:ba)?sh")
-_ITEM = re.compile(r"[\w.+:/=@%-]+")
-_ITEMS = re.compile(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})+")
+_ITEMS = re.compile(r"[\w.+:/=@%-]+(?:,[\w.+:/=@%-]+)+")
 _SCRIPTS = (".py", ".sh", ".bash")
 _READ_BY_OTHERS = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "PWD", "TERM", "IFS"}
 )
+_NO_DATA = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
+_CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_TEXT = 1 << 20
-Axes = list[Mapping[str, Any]]
-_CODE = re.compile(r"\.(?:py[ci]?|so|sh|bash|pth|egg-info|log|lock|md|cfg|ini)$")
-_ALWAYS_CONFIGS = (".yaml", ".yml", ".toml")
-_MOST_BYTES = 1 << 26
-_MOST_LINES = 1 << 28  # bytes
+_MOST_BYTES = 1 << 28
+_MOST_OPENED = 1 << 26  # bytes: each candidate copies what it is to find in its place
 _MOST_FILES = 6
-_LONG = 40  # entries
 _FEW = 3  # files
+Axes = list[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +81,7 @@ def proposal_for(
     configs = [
         os.path.normpath(name)
         for name in dict.fromkeys(word.rpartition("=")[2] for word in words)
-        if _is_inside(name) and is_config(cwd / name)
+        if _is_inside(name) and sizes_in(cwd / name)
     ]
     others = [
         name
@@ -119,7 +100,6 @@ class _CommandLine:
         self.axes: dict[str, dict[str, Any]] = {}
         self.python = python_of(words)
         self._program = self._index_of_program()
-        self._positions = 0  # arguments without an option so far
         self._options = list(self._parser_options())
 
     def _index_of_program(self) -> int:
@@ -148,15 +128,10 @@ class _CommandLine:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
                 names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-                plain = {
-                    keyword.arg: keyword.value.value
-                    if isinstance(keyword.value, ast.Constant)
-                    else None
-                    for keyword in node.keywords
-                }
+                plain = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                 yield [name for name in names if isinstance(name, str)], plain
 
-    def _add(self, name: str, axis: dict[str, Any] | None) -> bool:
+    def _added(self, name: str, axis: dict[str, Any] | None) -> bool:
         """Whether there is an axis, and none of this name yet."""
         if axis is None or name in self.axes:
             return False
@@ -165,21 +140,16 @@ class _CommandLine:
 
     def with_variables(self) -> Iterator[str]:
         """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`."""
-        of_many = {n for names, k in self._options if k.get("nargs") in {"+", "*"} for n in names}
-        option, behind_list, behind_value = "", 0, 0
+        option, positions = "", 0
         for number, word in enumerate(self.words):
             assigned, found = _ASSIGNED.fullmatch(word), _OPTION.fullmatch(word)
-            if number < behind_list:
-                continue
-            if word in of_many and (items := self._added_list(word, number + 1)):
-                yield f"{word} ${_variable_name(word)}"  # each item is a word of its own
-                behind_list = number + 1 + items
-            elif assigned and number < self._program:
+            if assigned and number < self._program:
                 name, value = assigned["name"], assigned["value"]
-                added = self._add(name, self._axis(name, value))
+                added = self._added(name, self._axis(name, value))
                 yield f'{name}="${name}"' if added else f"{name}={shlex.quote(value)}"
             elif number > self._program and not option and not word.startswith("-"):
-                yield self._positional(word, of_an_option=number == behind_value)
+                positions += 1
+                yield self._positional(word, f"ARG_{positions}")
             elif found and found["value"] is None:
                 option = found["option"]
                 yield shlex.quote(word)
@@ -191,19 +161,8 @@ class _CommandLine:
                 name = _variable_name(option)
                 axis = self._axis(name, value) or _words(name, value, self._usual(option))
                 variable = f'{option}="${name}"' if found else f'"${name}"'
-                yield variable if self._add(name, axis) else shlex.quote(word)
-                option, behind_value = "", number + 1 if option else 0
-
-    def _added_list(self, option: str, start: int) -> int:
-        """How many words behind the option became a list: those up to the next option, where there
-        are some and each is a plain one.
-        """
-        rest = self.words[start:]
-        items = list(itertools.takewhile(lambda word: not word.startswith("-"), rest))
-        name = _variable_name(option)
-        axis = {"name": name, "kind": "list", "initial": " ".join(items), "separator": " "}
-        plain = len(items) > 1 and all(map(_ITEM.fullmatch, items))
-        return len(items) if plain and self._add(name, axis) else 0
+                yield variable if self._added(name, axis) else shlex.quote(word)
+                option = ""
 
     def _usual(self, option: str) -> str:
         """What an option of the script is where nobody gives it, if that is a word."""
@@ -219,7 +178,7 @@ class _CommandLine:
             takes_one = not {"nargs", "action"} & keywords.keys() and type(default) in {int, str}
             if option and takes_one and not given & set(names):
                 name = _variable_name(option)
-                if self._add(name, self._axis(name, str(default))):
+                if self._added(name, self._axis(name, str(default))):
                     yield f'{option} "${name}"'
 
     def add_variables_read(self) -> None:
@@ -230,66 +189,48 @@ class _CommandLine:
                 default = match["quoted"] or match["default"] or match["fallback"] or ""
                 default = default.strip("'\"")
                 value = os.environ.get(name, default)
-                self._add(name, self._axis(name, value) or _words(name, value, default))
+                self._added(name, self._axis(name, value) or _words(name, value, default))
 
     def _in_text(self, found: re.Match[str]) -> str:
         """`--steps 500` in a text for a shell, which reads the variable itself."""
         name = _variable_name(found["option"])
-        added = self._add(name, self._axis(name, found["value"]))
+        added = self._added(name, self._axis(name, found["value"]))
         return f'{found["option"]}{found["sep"]}"${name}"' if added else found[0]
 
-    def _positional(self, word: str, *, of_an_option: bool) -> str:
-        """A setting, a number, or a file or folder given as it is or behind an @. A number right
-        behind the value of an option may be its second one.
-        """
-        overridden = self._overridden(word)
-        self._positions += 1
-        if overridden is not None:
-            return overridden
-        if word.isdecimal() and not of_an_option:
-            name = self._name_of_position()
-            return f'"${name}"' if self._add(name, self._axis(name, word)) else word
-        mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
-        name = _stem(path, "FILE" if (self.cwd / path).is_file() else "DIR")
+    def _positional(self, word: str, numbered: str) -> str:
+        """A setting such as `trainer.steps=500`, a number, or a file or folder."""
+        if overridden := _OVERRIDE.fullmatch(word):
+            given, value = overridden["name"], overridden["value"]
+            name = _variable_name(re.sub(r"[.@]", "_", given.lstrip("+")))
+            added = self._added(name, self._axis(name, value))
+            return f'{given}="${name}"' if added else shlex.quote(word)
+        is_file = (self.cwd / word).is_file()
+        name = numbered if word.isdecimal() else _stem(word, "FILE" if is_file else "DIR")
         # What stands behind the program is what it works on, whatever its ending says.
-        axis = self._axis(name, path, any_ending=True)
-        if axis is None or axis["kind"] == "env" or not self._add(name, axis):
-            return shlex.quote(word)
-        return f'{mark}"${name}"'
-
-    def _name_of_position(self) -> str:
-        """What the script's parser calls the argument that is looked at, else its number."""
-        names = [names[0] for names, _ in self._options if names and not names[0].startswith("-")]
-        called = names[self._positions - 1 : self._positions]
-        return _variable_name(called[0]) if called else f"ARG_{self._positions}"
-
-    def _overridden(self, word: str) -> str | None:
-        """`trainer.steps=500` and `net.layers=[4,8]`, as command lines override configurations."""
-        found = _OVERRIDE.fullmatch(word)
-        if found is None or bool(found["open"]) is not bool(found["close"]):
-            return None
-        name = _variable_name(re.sub(r"[.@]", "_", found["name"].lstrip("+")))
-        axis = self._axis(name, found["value"])
-        if axis is None or (found["open"] and axis["kind"] != "list") or not self._add(name, axis):
-            return None
-        return f'{found["name"]}="{found["open"]}${name}{found["close"]}"'
+        added = self._added(name, self._axis(name, word, any_ending=True))
+        return f'"${name}"' if added else shlex.quote(word)
 
     def _axis(self, name: str, value: str, *, any_ending: bool = False) -> dict[str, Any] | None:
         if not value or not is_variable(name) or is_no_size(name):
             return None
         if value.isdecimal() and int(value) > 1 and not is_bound(name):
-            return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
+            return _number(name, int(value))
         if _ITEMS.fullmatch(value):
             return {"name": name, "kind": "list", "initial": value}
         place = self.cwd / value
-        if _is_inside(value) and is_config(place):
-            return None  # its numbers and lists shrink, not its lines
+        if _is_inside(value) and sizes_in(place):
+            return None  # its numbers shrink, not its lines
         if (any_ending or _DATA.search(value)) and may_lose_parts(place, self.python):
             return {"name": name, "kind": "file_subset", "initial": value}
         is_folder = _is_inside(value) and value != "." and place.is_dir()
         if is_folder and sum(1 for _ in place.iterdir()) > 1:
             return {"name": name, "kind": "dir_subset", "initial": value}
         return None
+
+
+def _number(name: str, initial: int, **more: str) -> dict[str, Any]:
+    axis = {"name": name, "kind": "env", "type": "int", "initial": initial, "floor": 1}
+    return {**axis, **more}
 
 
 def _is_inside(name: str) -> bool:
@@ -339,11 +280,17 @@ def propose_files(
     for name in data:
         if any(name.startswith(f"{folder}/") for folder in folders):
             continue
-        if name.endswith(CONFIGS) and not _is_long(cwd / name):
-            found.append(_settings(name, cwd, names))
+        sizes = sizes_in(cwd / name)
+        if sizes is not None:
+            found.append([_in_config(name, size, names) for size in sizes])
         elif may_lose_parts(cwd / name, python):
             found.append([_in_place(name, "FILE", "file_subset", names)])
     return [axis for axes in list(filter(None, found))[:_MOST_FILES] for axis in axes]
+
+
+def _in_config(file: str, size: Setting, taken: set[str]) -> Mapping[str, Any]:
+    name = _free(f"CONFIG_{_plain(size.key.rpartition('.')[2])}", taken)
+    return _number(name, size.initial, file=file, key=size.key)
 
 
 def _in_place(path: str, ending: str, kind: str, taken: set[str]) -> Mapping[str, Any]:
@@ -351,40 +298,11 @@ def _in_place(path: str, ending: str, kind: str, taken: set[str]) -> Mapping[str
     return {"name": name, "kind": kind, "initial": path, "in_place": True}
 
 
-def _settings(name: str, cwd: Path, taken: set[str]) -> Axes:
-    """An axis for each whole number and list that stands behind its key."""
-    axes: Axes = []
-    in_lines = Counter(setting.line for setting in all_settings_in(cwd / name))
-    for setting in settings_in(cwd / name)[:MOST_SETTINGS]:
-        variable = _free(f"CONFIG_{_plain(setting.key)}", taken)
-        initial = setting.initial
-        value: dict[str, Any] = {"kind": "env", "type": "int", "initial": initial, "floor": 1}
-        if isinstance(initial, tuple):
-            value = {"kind": "list", "initial": BETWEEN.join(initial), "separator": BETWEEN}
-        key = {"key": setting.key} if in_lines[setting.line] > 1 else {}
-        axes.append({"name": variable, **value, "file": name, "line": setting.line, **key})
-    return axes
-
-
 def _is_data(path: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
         return False
-    with suppress(OSError):
-        is_some = path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
-        return is_some and not _CODE.search(path.name)
-    return False
-
-
-def _is_long(path: Path) -> bool:
-    """Data that is written as a configuration: one long list."""
-    try:
-        pieces = pieces_of(path.name, path.read_bytes())
-    except OSError:
-        return False
-    if isinstance(pieces, JsonTree):
-        return pieces.longest > _LONG
-    is_yaml = path.suffix in {".yaml", ".yml"}
-    return sum(not is_yaml or item.lstrip().startswith("- ") for item in pieces.items) > _LONG
+    is_small = path.is_file() and path.stat().st_size <= _MOST_OPENED
+    return is_small and not _NO_DATA.search(path.name)
 
 
 def may_lose_parts(path: Path, python: str | None) -> bool:
@@ -392,7 +310,7 @@ def may_lose_parts(path: Path, python: str | None) -> bool:
     if path.name.endswith(ARRAYS):
         return path.is_file() and array_rows(python, path.absolute()) is not None
     with suppress(OSError):
-        content = path.read_bytes() if path.stat().st_size <= _MOST_LINES else b""
+        content = path.read_bytes() if path.stat().st_size <= _MOST_BYTES else b""
         return b"\0" not in content[:4096] and len(content.splitlines()) > 1
     return False
 
@@ -402,7 +320,7 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
     opens many YAML or TOML files puts its configuration together from them: each has numbers of its
     own.
     """
-    parents = (str(Path(name).parent) for name in data if not name.endswith(_ALWAYS_CONFIGS))
+    parents = (str(Path(name).parent) for name in data if not name.endswith(_CONFIGS))
     return [
         folder
         for folder, count in Counter(parents).items()
@@ -412,7 +330,7 @@ def _folders(data: Sequence[str], cwd: Path) -> list[str]:
 
 def _is_part(entry: Path) -> bool:
     """Of a folder of data; hidden files are no matter."""
-    return entry.name.startswith(".") or (entry.is_file() and not _CODE.search(entry.name))
+    return entry.name.startswith(".") or (entry.is_file() and not _NO_DATA.search(entry.name))
 
 
 def _plain(text: str) -> str:

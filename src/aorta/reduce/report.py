@@ -124,10 +124,6 @@ class ReduceReport:
             return None
         return shlex.join(["aorta", "reduce", "--resume", str(self.run_dir)])
 
-    @property
-    def candidates(self) -> int:
-        return self.reduction.candidates
-
     def last_failing(self, point: Point) -> TrialRecord | None:
         """The latest failing trial of this configuration, other than the shipped copy's."""
         fitting = [
@@ -163,7 +159,7 @@ class ReduceReport:
             "run_dir": str(self.run_dir),
             "axes": self.axis_rows,
             "trials": self.ending.trials,
-            "candidates": self.candidates,
+            "candidates": self.reduction.candidates,
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
             "confirmed": _rate(reduction.confirmation),
@@ -201,7 +197,6 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
         "trials": facts.trials,
         "unresolved": facts.unresolved,
         "ignored": facts.ignored,
-        "local_minimum": facts.monotone is False and facts.moved,
     }
     if isinstance(axis, SubsetAxis):
         row["final_items"] = items_of(axis, facts.final)
@@ -231,7 +226,6 @@ _HEADLINES = {
     "did_not_reproduce": "the failure did not reproduce",
     "partial": "partial: stopped before the answer was sure",
 }
-
 _UNSURE = {
     Status.UNCONFIRMED: "unconfirmed: smaller, but it could not be made sure that this still fails",
     Status.LOST: "lost: what failed before no longer does, so nothing that was found is sure",
@@ -240,14 +234,19 @@ _UNSURE = {
 
 def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     """`kept`: the run directory is still there to be named."""
-    reduction = report.reduction
-    headline = _UNSURE.get(reduction.status) or _headline(report)
+    headline = _UNSURE.get(report.reduction.status) or _HEADLINES[report.status]
+    if report.reduction.status is Status.REDUCED and report.shipped.reproduces is False:
+        headline = "smaller, but shrunken/run_repro.sh fails in the original directory alone"
+        if report.shipped.is_broken:
+            headline = "smaller, but of no use to others yet"
     lines = [f"{headline} ({report.why})" if report.why else headline]
     if report.shipped.reproduces is False and report.shipped.why:
         lines.append(f"what ships {report.shipped.why}")
     if report.has_reproducer:
-        rows = [_axis_cells(row) for row in report.axis_rows]
-        lines += _aligned([_HEAD, *rows])
+        rows = [_HEAD, *map(_axis_cells, report.axis_rows)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = [map(str.ljust, row, widths) for row in rows]
+        lines += [f"  {'  '.join(cells)}".rstrip() for cells in aligned]
     lines += _rate_lines(report)
     if report.failure:
         lines.append(f"failure    {report.failure.text}")
@@ -260,15 +259,6 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     return lines
 
 
-def _headline(report: ReduceReport) -> str:
-    """A smaller workload is of no use to others while what ships does not fail by itself."""
-    if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
-        return "smaller, but of no use to others yet"
-    if report.status == "reduced" and report.shipped.reproduces is False:
-        return "smaller, but shrunken/run_repro.sh fails in the original directory alone"
-    return _HEADLINES[report.status]
-
-
 def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     unit = " items" if "final_items" in row else " lines" if "final_lines" in row else ""
     notes = []
@@ -276,21 +266,15 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
         notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
-    if row["monotone"] is False and "final_items" in row:
-        notes.append("not monotone: more of it did not fail, so the cause may be another")
-    elif row["monotone"] is False:
-        notes.append("not monotone: a local minimum" if row["local_minimum"] else "not monotone")
+    if row["monotone"] is False:
+        more = ": more of it did not fail, so the cause may be another" if unit else ""
+        notes.append(f"not monotone{more}")
     if row.get("beside"):
         notes.append(f"beside it: {', '.join(row['beside'])}")
     if row["unresolved"]:
         notes.append(f"{row['unresolved']} could not be told")
-    return (
-        row["name"],
-        f"{_value(row['initial'])}{unit}",
-        f"{_value(row['final'])}{unit}",
-        str(row["trials"]),
-        ", ".join(notes),
-    )
+    sizes = [f"{_value(row[which])}{unit}" for which in ("initial", "final")]
+    return row["name"], *sizes, str(row["trials"]), ", ".join(notes)
 
 
 def _value(value: Any) -> str:
@@ -313,19 +297,10 @@ def _rate_lines(report: ReduceReport) -> list[str]:
         lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
     spent = show_duration(report.ending.seconds)
     trials, played = report.ending.trials, report.ending.resumed_trials
-    lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
-    lines += [f"           {words}" for words in report.ending.warm_words]
-    if played == trials > 0:
-        lines.append("           nothing was run: every trial was in the journal")
-    elif played:
-        lines.append(f"           {played} of them came from the journal")
-    return lines
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines.append(
+        f"spent      {trials} trials of {report.reduction.candidates} candidates in {spent}"
+    )
+    if played:
+        said = "nothing was run: every trial was" if played == trials else f"{played} of them were"
+        lines.append(f"           {said} in the journal")
+    return [*lines, *(f"           {words}" for words in report.ending.warm_words)]

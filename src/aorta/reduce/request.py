@@ -3,11 +3,10 @@ answers it.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.core.errors import ResumeError, UsageError
 from aorta.engine.events import Listener
@@ -18,14 +17,7 @@ from aorta.reduce.plan import Overrides, ReducePlan, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import ReductionRun, reduce_workload
 from aorta.reduce.source.running import check_source
-from aorta.reduce.spec import (
-    COMMAND_LINE,
-    SpecFile,
-    load_spec,
-    read_spec,
-    with_source,
-    workload_spec,
-)
+from aorta.reduce.spec import SpecFile, load_spec, read_spec, with_source
 from aorta.workloads.base import COMMAND
 
 VERB = "reduce"
@@ -91,14 +83,14 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
         ticket=plan.ticket,
         spec=str(file.absolute()) if file.is_file() else plan.spec.file,
     )
-    paths = {
-        name: path.absolute()
-        for name in ("spec", "fixed_by")
-        if (path := getattr(request, name)) is not None
-    }
     files = tuple(file.absolute() for file in request.layers.mitigations_files)
-    layers = replace(request.layers, mitigations_files=files)
-    keep_request(session.run, replace(request, layers=layers, **paths))
+    kept = replace(
+        request,
+        layers=replace(request.layers, mitigations_files=files),
+        spec=request.spec and request.spec.absolute(),
+        fixed_by=request.fixed_by and request.fixed_by.absolute(),
+    )
+    keep_request(session.run, kept)
     return session
 
 
@@ -130,33 +122,34 @@ def _output(request: ReduceRequest) -> Path:
 
 
 def _spec(request: ReduceRequest) -> SpecFile:
-    if request.fixed_by is not None and not request.source:
-        raise UsageError("--fixed-by is for --source")
+    """The spec that is meant, with the program itself as one more axis under `--source`."""
     if not request.source:
+        if request.fixed_by is not None:
+            raise UsageError("--fixed-by is for --source")
         if request.command:
             raise UsageError("a command behind -- needs --source; else write a spec for it")
         return _given_spec(request)
-    if request.command:
-        if request.spec is not None or request.workload is not None:
-            raise UsageError("give either a command behind --, or --spec FILE, and not both")
-        document: Mapping[str, Any] = {"workload": {"command": list(request.command)}}
-        document = with_source(document, request.fixed_by)
-        return read_spec(document, file=COMMAND_LINE, base=Path.cwd())
-    given = _given_spec(request)
-    if given.content.workload.command is None:
-        raise UsageError("--source is for a command; a registered workload keeps its code")
-    document = with_source(given.document, request.fixed_by)
-    return read_spec(document, file=given.file, base=given.base)
+    if not request.command:
+        given = _given_spec(request)
+        if given.content.workload.command is None:
+            raise UsageError("--source is for a command; a registered workload keeps its code")
+        document = with_source(given.document, request.fixed_by)
+        return read_spec(document, file=given.file, base=given.base)
+    if request.spec is not None or request.workload is not None:
+        raise UsageError("give either a command behind --, or --spec FILE, and not both")
+    document = with_source({"workload": {"command": list(request.command)}}, request.fixed_by)
+    return read_spec(document, file="command line", base=Path.cwd())
 
 
 def _given_spec(request: ReduceRequest) -> SpecFile:
-    if request.spec is not None and request.workload is None:
-        return load_spec(request.spec)
-    if request.workload is None or request.spec is not None:
+    if (request.spec is None) == (request.workload is None):
         raise UsageError("give either --spec FILE or --workload NAME")
+    if request.spec is not None:
+        return load_spec(request.spec)
     if request.workload == COMMAND:
         raise UsageError("a command declares no axes; write a spec: aorta reduce init -- COMMAND")
-    return workload_spec(request.workload)
+    document = {"workload": {"name": request.workload}}
+    return read_spec(document, file=f"workload {request.workload}", base=Path.cwd())
 
 
 def _ticket(request: ReduceRequest) -> str | None:

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,8 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.bindings import axes_read, changed_sources, settings_of
-from aorta.reduce.experiment import (
-    DATA,
-    IGNORED,
-    PLACE,
-    IgnoredExperiment,
-    ImpatientJudges,
-    clear_data,
-)
+from aorta.reduce.bindings import settings_of
+from aorta.reduce.experiment import IGNORED, IgnoredExperiment, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, watch_opened
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
@@ -75,7 +67,7 @@ def reduce_workload(
     output = Output(session.run, plan, plan.scrubber())
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
-    trace = Trace(plan.axes, partial(settings_of, plan.bindings))
+    trace = Trace()
 
     def write(report: ReduceReport, reproducer: Reproducer | None) -> None:
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
@@ -92,11 +84,6 @@ def reduce_workload(
         report, reproducer = run.rehearse(report, reproducer, output)
         programs = [str(place) for place in reproducer.portable.programs]
         session.run.describe(programs=programs, python=reproducer.python)
-    changed = changed_sources(plan.bindings)
-    if changed:
-        # Trials get copies: somebody else did that, and the answer may rest on both.
-        said = f"{', '.join(map(str, changed))} changed while it was reduced"
-        report = replace(report, hint="; ".join(filter(None, [report.hint, said])))
     write(report, reproducer)
     return report
 
@@ -202,12 +189,7 @@ class ReductionRun:
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
-        trial_dir = self.session.run.private / record.path
-        if record.point.purpose is Purpose.CONFIRM and record.point.replica < COPY_REPLICA:
-            folder = trial_dir / DATA
-            read = axes_read(self.plan.bindings, folder, folder / PLACE)
-            write_atomically(self._axes_read, json.dumps(sorted({*self._known_read, *read})))
-        clear_data(trial_dir)
+        clear_data(self.session.run.private / record.path)
         if self._machine is None:
             self._machine = self._inside or host_snapshot(self.plan.base.env)
         settings = settings_of(self.plan.bindings, record.point)
@@ -235,21 +217,11 @@ class ReductionRun:
 
     # -- axes that do not matter, and the program itself
 
-    @property
-    def _axes_read(self) -> Path:
-        """Holds those whose data the answer was seen to read."""
-        return self.session.run.private / "axes_read.json"
-
-    @property
-    def _known_read(self) -> list[str]:
-        kept = self._axes_read
-        return list(json.loads(kept.read_text("utf-8"))) if kept.is_file() else []
-
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at: whether it fails the
         same with nonsense in its place is said.
         """
-        reduction, read = report.reduction, self._known_read
+        reduction = report.reduction
         suspects = [
             facts.axis.name
             for facts in reduction.axes
@@ -257,7 +229,6 @@ class ReductionRun:
             and facts.at_floor
             and facts.axis.kind not in _OF_THE_LAUNCHER
             and not isinstance(facts.axis, ChoiceAxis)
-            and facts.axis.name not in read
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
@@ -359,15 +330,13 @@ class ReductionRun:
         if self._source is not None and self._source.best is not None:
             script = self._source.reproducer(shipped_name, rate)
             return script and replace(script, flaky=flaky, failure=self._expected(report))
-        files, module = files_of(plan, self._apart())
         return Reproducer(
             plan,
             self.experiment,
             best,
-            files,
+            files_of(plan, self._apart()),
             shipped_name,
             rate,
-            module,
             flaky=flaky,
             ends_well=report.ends_well,
             failure=self._expected(report) if plan.is_command else None,
@@ -456,7 +425,7 @@ class ReductionRun:
                 once = SameJudge(KOfN(1, 1))
                 self._ask("opened files", EveryPoint([point]), once, self.experiment)
             write_atomically(kept, json.dumps(sorted(opened)))
-        fuller, _ = files_of(self.plan, self._apart(), json.loads(kept.read_text("utf-8")))
+        fuller = files_of(self.plan, self._apart(), json.loads(kept.read_text("utf-8")))
         return replace(reproducer, files=fuller) if fuller not in {None, files} else None
 
     def _apart(self) -> list[Path]:

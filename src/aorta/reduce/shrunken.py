@@ -27,9 +27,7 @@ from aorta.reduce.files import (
     Portable,
     WorkloadFiles,
     baked,
-    lines_with,
     made_portable,
-    module_root,
     needed_files,
     requirements,
     requirements_text,
@@ -40,7 +38,6 @@ from aorta.reduce.launcher import argv_of, python_of, words_of
 from aorta.reduce.plan import ReducePlan
 from aorta.registry.sidecars import RESOLVED_RECIPE as RECIPE
 from aorta.registry.sidecars import SIDECARS
-from aorta.registry.workloads import workload_place
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.trial import STEPS, describe_environment
@@ -48,36 +45,20 @@ from aorta.workloads.trial import STEPS, describe_environment
 SCRIPT, SPEC, ENV = "run_repro.sh", "aorta.yaml", "env.json"
 ORDER, REQUIREMENTS = "order.json", "requirements.txt"
 WORKLOAD = "workload"
-_OURS = "aorta."
 _TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD, SIDECARS)
-
-
-@dataclass(frozen=True)
-class Module:
-    """An uninstalled workload's code: `package.module:Class` below a folder."""
-
-    place: str
-    root: Path
 
 
 def files_of(
     plan: ReducePlan, apart: Sequence[Path], opened: Collection[str] = ()
-) -> tuple[WorkloadFiles | None, Module | None]:
-    """What a command needs; or a registered workload's own uninstalled code. `opened`: files that a
-    run was seen to open.
+) -> WorkloadFiles | None:
+    """What a command needs; a registered workload brings its own code. `opened`: files that a run
+    was seen to open.
     """
-    cwd, variables = plan.base.subject.cwd, plan.base.env
+    if not plan.is_command:
+        return None
+    named = [*argv_of(plan.request.config["command"]), *plan.base.env.values()]
     globs = plan.spec.content.workload.files
-    if plan.is_command:
-        named = [*argv_of(plan.request.config["command"]), *variables.values()]
-        return needed_files(cwd, named, globs, apart, opened), None
-    place = workload_place(plan.request.workload)
-    paths = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
-    root = module_root(place, [str(cwd), *(str(cwd / path) for path in paths if path)])
-    if root is None:
-        return None, None
-    named = [place.partition(":")[0], *variables.values()]
-    return needed_files(root, named, globs, apart, opened), Module(place, root)
+    return needed_files(plan.base.subject.cwd, named, globs, apart, opened)
 
 
 @dataclass(frozen=True)
@@ -90,7 +71,6 @@ class Reproducer:
     files: WorkloadFiles | None
     shipped_name: Callable[[str], str]  # what a file is called where it ships
     rate: str = ""  # how often it failed, for people
-    module: Module | None = None
     flaky: bool = False  # some of its trials did not fail
     home: str = WORKLOAD  # where the files lie, below the folder
     ends_well: bool = False  # its exit is 0 though it fails
@@ -124,7 +104,7 @@ class Reproducer:
         if not self.plan.is_command:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
         laid = {**placed, **inside} if self.files is not None else placed
-        spec = spec_document(self.plan, self.point, self._called(), self.cwd, laid, folder)
+        spec = spec_document(self.plan, self.point, self._called(), laid, folder)
         if self.failure is not None:
             oracle = spec.get("oracle", {"kind": "exit_code"})
             spec["oracle"] = naming(oracle, self.failure.to_json())
@@ -153,22 +133,20 @@ class Reproducer:
 
     @property
     def _original_place(self) -> str:
-        if self.plan.is_command:
-            return str(self.plan.base.subject.cwd)
-        return "." if self.module is None else str(self.module.root)
+        return str(self.plan.base.subject.cwd) if self.plan.is_command else "."
 
     def _called(self) -> dict[str, Any]:
         """What the workload of a spec is in the folder: the command, or the name of what is run."""
         if self.plan.is_command:
             return {"command": self.command(), "cwd": self.cwd}
-        return {"name": self.module.place if self.module else self.plan.request.workload}
+        return {"name": self.plan.request.workload}
 
     def _order(self, placed: Mapping[str, str | Path]) -> WorkloadOrder:
         """What the script asks of the workload: its config, and the predicate of failure."""
         request, oracle = self.plan.request, self.plan.oracle
         steps = {} if request.steps is None else {STEPS: request.steps}
         return WorkloadOrder(
-            workload=self._called()["name"],
+            workload=request.workload,
             result=Path("workload_result.json"),
             config={**request.config, **steps},
             given={f"{RESERVED_PREFIX}environment": describe_environment(request.environment)},
@@ -204,13 +182,11 @@ class Reproducer:
         if environment.isolated or not self.plan.is_command:
             return None
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
-        named = python_of(self._given, path)
-        if named is not None:
+        if named := python_of(self._given, path):
             return named
         # A program of Python's own kind lies beside the Python that runs it.
         found = shutil.which(words_of(self._given)[0], path=path)
-        beside = Path(found).parent / "python" if found else None
-        if beside is not None and beside.is_file():
+        if found and (beside := Path(found).parent / "python").is_file():
             return str(beside)
         return shutil.which("python", path=path) if "python" in self._texts else None
 
@@ -225,17 +201,12 @@ class Reproducer:
         """Variables that whoever runs the script sets: their values do not ship."""
         return secret_variables(dict(self.plan.base.env))
 
-    def still_needed(self, script: str) -> list[str]:
-        """What of this machine the script cannot do without, with its line."""
+    def still_needed(self) -> list[str]:
+        """What of this machine the script cannot do without."""
+        if not self.plan.is_command:
+            return [f"a Python with aorta and the workload {self.plan.request.workload!r}"]
         stays = self.portable.stays if self.files is not None else [self._original_place]
-        found = lines_with(script, [path for path in stays if path != "."])
-        needed = [f"`{path}` ({SCRIPT}, line {line})" for path, line in found]
-        if self.plan.is_command:
-            return needed
-        name = self.plan.request.workload
-        own = self.module is not None or workload_place(name).startswith(_OURS)
-        installed = "" if own else f" and the package of the workload {name!r}"
-        return [*needed, f"a Python with aorta{installed}"]
+        return [f"`{path}`" for path in dict.fromkeys(stays)]
 
     def script(self, placed: Mapping[str, str | Path], folder: Path) -> str:
         lines = [
@@ -295,8 +266,6 @@ class Reproducer:
             else f"export {name}={self._baked(value, folder)}"
             for name, value in values.items()
         ]
-        empty = [v for v in placed.values() if isinstance(v, Path) and _is_empty_folder(v)]
-        lines += [f"mkdir -p {self._baked(value, folder)}" for value in empty]
         if not self.plan.is_command or "AORTA_TRIAL_DIR" in self._texts:
             lines.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
         return lines
@@ -339,9 +308,6 @@ class Reproducer:
         words = list(map(shlex.quote, command))
         is_python = any(map(_BY_NAME.fullmatch, words_of(command)))
         lines = [_FIND_PROGRAMS]
-        if is_python and self.requirements:
-            check = f'"${{PYTHON:-python3}}" -c {shlex.quote(_LACKS)}'
-            lines.append(f"{check} {' '.join(self.requirements)} || exit 127")
         if isinstance(command, str):
             words = ["/bin/bash", "-c", shlex.quote(command)]
         if _BY_NAME.fullmatch(words[0]):
@@ -361,12 +327,6 @@ _BY_NAME = re.compile(r"python[\d.]*")
 # The programs of that Python are found beside it.
 _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'
-_LACKS = (
-    "import importlib.util, sys; "
-    "gone = [n for n in sys.argv[1:] if not importlib.util.find_spec(n)]; "
-    'say = "run_repro.sh: this Python lacks " + ", ".join(gone) + "; name one that has it: '
-    'PYTHON=YOUR_PYTHON bash run_repro.sh"; sys.exit(say if gone else 0)'
-)
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
 # A registered workload needs aorta itself: the Python that the program of this name runs in, or
@@ -387,11 +347,6 @@ def _without(document: Any, keys: Collection[str]) -> Any:
     if not isinstance(document, Mapping):
         return document
     return {key: _without(value, keys) for key, value in document.items() if key not in keys}
-
-
-def _is_empty_folder(path: Path) -> bool:
-    """An archive holds files alone, so a folder without any is made by the script."""
-    return path.is_dir() and not any(path.iterdir())
 
 
 def _in_quotes(text: str) -> str:

@@ -25,9 +25,6 @@ Seconds = Annotated[
 ]
 
 
-COMMAND_LINE = "command line"  # of a spec that no file holds
-
-
 def _plain(value: object) -> str | float:
     if isinstance(value, (str, int, float)):
         return value
@@ -202,11 +199,6 @@ def with_source(document: Mapping[str, Any], fixed_by: Path | None = None) -> di
     at = found[0] if found else -1
     axes[at] = {**axes[at], **more}
     return {**document, "axes": axes}
-
-
-def workload_spec(name: str) -> SpecFile:
-    """The spec of a registered workload, which declares its own axes."""
-    return read_spec({"workload": {"name": name}}, file=f"workload {name}", base=Path.cwd())
 
 
 def _with_ranks_apart(document: object, file: str) -> object:

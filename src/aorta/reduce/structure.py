@@ -9,14 +9,14 @@ import io
 import json
 import re
 import subprocess
-from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True)
@@ -85,82 +85,62 @@ def _has_header(rows: Sequence[bytes], mark: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Node:
-    """An element or member of a container: where it stands in the text, its key with it."""
-
-    start: int
-    value: int
-    end: int
-    children: tuple["_Node", ...] = ()
-
-    @cached_property
-    def size(self) -> int:
-        """How many elements it holds, at any depth."""
-        return sum(1 + child.size for child in self.children)
-
-
-@dataclass(frozen=True)
 class JsonTree:
-    """A JSON document whose items are all its elements and members, each before what is in it. One
-    that goes takes its separator along; one of which anything stays, stays around that.
+    """A JSON document whose items are all its elements and members down to `depth`, each before
+    what is in it. One of which anything stays, stays around that.
 
     >>> pieces_of("a.json", b'{"a": [1, 2, 3], "b": {"c": 4}}').without_all_but({0, 2})
     b'{"a": [2]}'
     """
 
     text: str = field(repr=False)
-    root: _Node = field(repr=False)
-
-    @property
-    def longest(self) -> int:
-        """How many elements the longest container has."""
-        waiting, most = [self.root], 0
-        while waiting:
-            node = waiting.pop()
-            most = max(most, len(node.children))
-            waiting += node.children
-        return most
+    document: Any = field(repr=False)
+    depth: int
 
     @cached_property
     def items(self) -> tuple[str, ...]:
         """For people, and for the search: what is in an item is indented below it."""
-        found: list[str] = []
-        waiting = [(child, 0) for child in reversed(self.root.children)]
-        while waiting:
-            node, depth = waiting.pop()
-            said = " ".join(self.text[node.start : min(node.end, node.start + _SHOWN)].split())
-            found.append("  " * depth + said)
-            waiting += [(child, depth + 1) for child in reversed(node.children)]
-        return tuple(found)
+        return tuple(self._said(self.document, 0))
+
+    def _said(self, value: Any, depth: int) -> Iterator[str]:
+        for key, child in _children(value) if depth < self.depth else ():
+            is_container = isinstance(child, dict | list) and child
+            said = "..." if is_container else json.dumps(child, ensure_ascii=False)[:_SHOWN]
+            yield "  " * depth + (f"{json.dumps(key)}: {said}" if isinstance(key, str) else said)
+            yield from self._said(child, depth + 1)
 
     def without_all_but(self, kept: Collection[int]) -> bytes:
-        written = self._written(self.root, 0, sorted(kept))
-        return f"{self.text[: self.root.start]}{written}{self.text[self.root.end :]}".encode()
+        if len(kept) == len(self.items):
+            return self.text.encode()
+        indent = 1 if "\n" in self.text else None
+        left, _ = self._left(self.document, 0, {*kept}, count())
+        text = json.dumps(left, indent=indent, ensure_ascii=self.text.isascii())
+        return text.encode("utf-8", "backslashreplace")
 
-    def _written(self, node: _Node, number: int, kept: Sequence[int]) -> str:
-        """`number` is that of its first child."""
-        text, children = self.text, node.children
-        if not children:
-            return text[node.start : node.end]
-        parts: list[str] = []
-        before = -1
-        for index, child in enumerate(children):
-            behind = number + 1 + child.size
-            if bisect_left(kept, number) < bisect_left(kept, behind):
-                near = before if before == index - 1 else 0
-                if parts:
-                    parts.append(text[children[near].end : children[near + 1].start])
-                parts.append(self._written(child, number + 1, kept))
-                before = index
-            number = behind
-        if not parts:
-            return f"{text[node.start : node.value + 1]}{text[node.end - 1]}"
-        begin, end = text[node.start : children[0].start], text[children[-1].end : node.end]
-        return f"{begin}{''.join(parts)}{end}"
+    def _left(
+        self, value: Any, depth: int, kept: Collection[int], numbers: Iterator[int]
+    ) -> tuple[Any, bool]:
+        """What stays of the value, and whether any of its items does."""
+        if depth == self.depth or not isinstance(value, dict | list):
+            return value, False
+        stays = []
+        for key, child in _children(value):
+            is_kept = next(numbers) in kept
+            left, has_kept = self._left(child, depth + 1, kept, numbers)
+            if is_kept or has_kept:
+                stays.append((key, left))
+        pruned = dict(stays) if isinstance(value, dict) else [left for _, left in stays]
+        return pruned, bool(stays)
 
 
-_DECODER = json.JSONDecoder()
+def _children(value: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
 _MOST_NODES = 200_000
+_DEEPEST = 60
 _SHOWN = 60  # characters
 
 
@@ -168,51 +148,30 @@ def _of_json(content: bytes) -> JsonTree | None:
     """As deep as there are not too many elements."""
     try:
         text = content.decode("utf-8-sig")
+        document = json.loads(text, object_pairs_hook=_each_once)
         for depth in (_DEEPEST, 2, 1):
-            root = _node(text, at := _after_space(text, 0), at, depth)
-            if root.size <= _MOST_NODES:
+            tree = JsonTree(text, document, depth)
+            if len(tree.items) <= _MOST_NODES:
                 break
-    except (ValueError, RecursionError, IndexError):
+    except (ValueError, RecursionError):
         return None
-    return JsonTree(text, root) if root.size >= _FEWEST else None
+    return tree if len(tree.items) >= _FEWEST else None
 
 
-_DEEPEST = 60
-
-
-def _node(text: str, start: int, at: int, depth: int) -> _Node:
-    """What begins at `at`, with what is in it down to so many levels."""
-    value, end = _DECODER.raw_decode(text, at)
-    if not depth or not value or not isinstance(value, list | dict):
-        return _Node(start, at, end)
-    children = []
-    here = _after_space(text, at + 1)
-    while here < end - 1:
-        begun = here
-        if isinstance(value, dict):
-            _, here = _DECODER.raw_decode(text, here)
-            here = _after_space(text, _after_space(text, here) + 1)
-        child = _node(text, begun, here, depth - 1)
-        children.append(child)
-        here = _after_space(text, child.end)
-        if text[here] == ",":
-            here = _after_space(text, here + 1)
-    return _Node(start, at, end, tuple(children))
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(members) > len(dict(members)):
+        raise ValueError("a key stands twice")
+    return dict(members)
 
 
 # -- arrays that NumPy or torch wrote, as rows along their first dimension. The Python that runs the
 # trials reads and writes them: it has the library that its program needs.
 
 ARRAYS = (".npy", ".npz", ".pt")
-_SERVER = """
-import io, json, sys
+_SELECT = """
+import json, sys
 path = sys.argv[1]
+kept = json.loads(sys.stdin.read())
 if path.endswith(".pt"):
     import torch
     data, save = torch.load(path, map_location="cpu", weights_only=True), torch.save
@@ -232,34 +191,29 @@ columns = bool(lengths) and (alike or path.endswith(".npz"))
 length = 0 if isinstance(data, dict) else len(data)
 if columns:
     length = max(lengths, key=lambda n: (lengths.count(n), n))
-def select(part, kept):
+def select(part):
     if columns and not (is_array(part) and len(part) == length):
         return part
     if is_array(part):
         return part[kept].clone() if hasattr(part, "clone") else part[kept]
     return type(part)(part[i] for i in kept)
-def only(kept):
-    if not columns:
-        return select(data, kept)
-    if isinstance(data, dict):
-        return {key: select(part, kept) for key, part in data.items()}
-    return type(data)(select(part, kept) for part in data)
-print(length, flush=True)
-for line in sys.stdin:
-    out = io.BytesIO()
-    save(only(json.loads(line)), out)
-    sys.stdout.buffer.write(b"%d\\n" % out.tell() + out.getvalue())
-    sys.stdout.buffer.flush()
+if kept is None:
+    print(length)
+elif columns and isinstance(data, dict):
+    save({key: select(part) for key, part in data.items()}, sys.stdout.buffer)
+else:
+    save(type(data)(map(select, data)) if columns else select(data), sys.stdout.buffer)
 """
 
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """The rows of an array, of arrays of one length beside each other, or the elements of a list. A
-    process of that interpreter holds them, and ends with this one.
+    """The rows of an array, of arrays of one length beside each other, or the elements of a
+    list.
     """
 
-    process: "subprocess.Popen[bytes]"
+    python: str
+    path: Path
     length: int
 
     @property
@@ -268,12 +222,7 @@ class ArrayRows:
 
     def without_all_but(self, kept: Collection[int]) -> bytes:
         """The file with only these rows."""
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(json.dumps(sorted(kept)).encode() + b"\n")
-        stdin.flush()
-        return stdout.read(int(stdout.readline()))
+        return _selected(self.python, self.path, sorted(kept))
 
 
 @lru_cache(8)
@@ -281,16 +230,14 @@ def array_rows(python: str | None, path: Path) -> ArrayRows | None:
     """None where that Python lacks the library, or the file has nothing along a first dimension."""
     if python is None:
         return None
-    process = subprocess.Popen(
-        (python, "-c", _SERVER, str(path)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    said = process.stdout.readline().strip()
-    if said.isdigit() and int(said) > 1:
-        return ArrayRows(process, int(said))
-    process.kill()
-    process.communicate()
-    return None
+    try:
+        length = int(_selected(python, path, None))
+    except (ValueError, subprocess.CalledProcessError):
+        return None
+    return ArrayRows(python, path, length) if length > 1 else None
+
+
+def _selected(python: str, path: Path, kept: Sequence[int] | None) -> bytes:
+    """The file with these rows alone; how many it has, where none are named."""
+    words, given = (python, "-c", _SELECT, str(path)), json.dumps(kept).encode()
+    return subprocess.run(words, input=given, capture_output=True, check=True).stdout

@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value, Window, as_indexes
+from aorta.core.axis import Point, Purpose, SubsetAxis, Value, Window, as_indexes
 from aorta.core.failure import Failure, same_failure
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, Verdict
 from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
-from aorta.scrub.secrets import safe_value
 
 MOST_ITEMS_NAMED = 200
 _IDENTICAL = 3  # ends in a row that are not the failure
@@ -24,12 +23,8 @@ class Trace:
     """Remembers every decided point; `lines` are made when they are to be written. Told the same
     events again it makes the same lines."""
 
-    def __init__(
-        self, axes: Sequence[Axis], settings: Callable[[Point], Mapping[str, str]]
-    ) -> None:
+    def __init__(self) -> None:
         self._decided: list[tuple[Point, Verdict, bool, Sequence[TrialRecord]]] = []
-        self._settings = settings
-        self._original = Point.of({axis.name: axis.initial for axis in axes})
         self._trials: dict[Point, list[TrialRecord]] = {}
         self._best: Point | None = None
 
@@ -53,15 +48,6 @@ class Trace:
             return True
         return best is not None and best != self._best and best.config_key == point.config_key
 
-    def _difference(self, point: Point) -> dict[str, list[str | None]]:
-        """The variables in which this candidate differs: `{"N": ["5000", "137"]}`."""
-        before, after = self._settings(self._original), self._settings(point)
-        return {
-            name: [safe_value(name, before[name]), safe_value(name, after[name])]
-            for name in sorted(before)
-            if before[name] != after.get(name, before[name])
-        }
-
     def _line(
         self,
         number: int,
@@ -83,7 +69,6 @@ class Trace:
             "durations_sec": [record.duration for record in trials],
             "median_sec": verdict.seconds,
             "env_fingerprint": next((record.kept[ENV_FINGERPRINT] for record in trials), None),
-            "env_difference": self._difference(point),
             "trials": [_trial_row(record) for record in trials],
         }
 
