@@ -6,6 +6,7 @@ matters, and uses one finished trial at a time. Every decision is written to the
 order, and a resume only does again what stands there.
 """
 
+import shutil
 import statistics
 import time
 from collections import deque
@@ -33,7 +34,6 @@ from aorta.engine.events import (
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
-from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 from aorta.executors.evidence import SHARED
 from aorta.executors.local import unreported
@@ -240,8 +240,7 @@ class Engine:
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
         start = self._warmth.start_for(point)
-        trial_dir = fresh_dir(self._run_dir / path)
-        trial = self._question.experiment.trial(point, index, trial_dir)
+        trial = self._laid_out(point, index, self._run_dir / path)
         state.running[trial_id] = index
         self._trials[trial_id] = self._begun(_Trial(point, index, path, _metric_of(trial)))
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
@@ -256,6 +255,17 @@ class Engine:
                 return
             del self._trials[trial_id]  # it has no end to wait for
             raise
+
+    def _laid_out(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        """With its files in an empty directory; what an interrupted trial left there goes."""
+        try:
+            if trial_dir.exists():
+                shutil.rmtree(trial_dir)
+            trial_dir.mkdir(parents=True)
+            return self._question.experiment.trial(point, index, trial_dir)
+        except OSError as wrong:
+            why = f"cannot lay out a trial: {wrong.strerror}"
+            raise InfrastructureError(why, where=wrong.filename or str(trial_dir)) from None
 
     def _begun(self, trial: _Trial) -> _Trial:
         for other in self._trials.values():

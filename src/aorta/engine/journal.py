@@ -16,12 +16,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
-from aorta.core.errors import ResumeError
+from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
@@ -32,7 +31,6 @@ from aorta.version import __version__
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
 _UNFIT = (KeyError, ValueError, TypeError, AttributeError)  # what a line that does not fit raises
-_on_disk = partial(writing, what="write or read the journal", advice="; mend that and resume")
 SCRIPT, DATA = "script ", "data"
 """Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
 
@@ -61,7 +59,7 @@ class Journal:
     @classmethod
     def create(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
         header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
-        with _on_disk(path):
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, _line(0, header))
         return cls(path, _Reading(lines=1))
@@ -70,7 +68,7 @@ class Journal:
     def resume(cls, path: Path, parts: Mapping[str, object], *, changed: bool = False) -> "Journal":
         """`changed`: go on though scripts or data are others now. ResumeError where anything else
         is, or where the file is damaged."""
-        with _on_disk(path):
+        with writing(path, "read the journal"):
             content = path.read_bytes()
         read = _read(content)
         damage = (
@@ -84,7 +82,7 @@ class Journal:
         if read.damage:
             raise ResumeError(damage, where=str(path))
         if read.torn:
-            with _on_disk(path):
+            with writing(path):
                 os.truncate(path, len(content) - read.torn)
             read.notes.append(f"dropped a torn last line of {read.torn} bytes from {path.name}")
         return cls(path, read)
@@ -100,18 +98,18 @@ class Journal:
         A decision that a power cut takes is taken again from the trials before it.
         """
         data = _line(self._lines, {**_content(entry), "question": question})
-        with _on_disk(self.path):
-            size = os.lseek(self._file, 0, os.SEEK_END)
-            try:
-                written = os.write(self._file, data)
-                if written < len(data):
-                    os.write(self._file, data[written:])
-                if isinstance(entry, TrialRecord):
-                    os.fdatasync(self._file)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(self._file, size)
-                raise
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):
+                os.write(self._file, data[written:])
+            if isinstance(entry, TrialRecord):
+                os.fdatasync(self._file)
+        except OSError as wrong:
+            with suppress(OSError):
+                os.ftruncate(self._file, size)
+            why = f"cannot write the journal: {wrong.strerror}; mend that and resume"
+            raise InfrastructureError(why, where=str(self.path)) from None
         self._lines += 1
         self.trials += isinstance(entry, TrialRecord)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.engine.rundir import writing
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -112,29 +111,28 @@ def lay_out(
 ) -> tuple[Placed, Placed]:
     """Every axis of the point: its variables, and what was changed in `place` for a command that
     finds it there; files and folders as `places_of` says. The axis `nonsense` becomes what is no
-    value of it: a text, or a file that is not there.
+    value of it: a text, or a file that is not there. Raises OSError.
     """
     variables: Placed = {}
     inside: Placed = {}
     places = places_of(bindings, folder, place, taken)
-    with writing(folder):
-        for name in changed_names(bindings):
-            if (place / name).is_file():
-                (place / name).unlink()
-        # Several values of one file from its end on, so that those before stay where they were.
-        for binding in sorted(bindings, key=lambda one: -one.position):
-            name, value = binding.axis.name, point[binding.axis.name]
-            laid = variables if binding.inside is None else inside
-            texts = binding.texts(value)
-            laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
-            if binding.write is None:
-                continue
-            target = places[name]
-            laid.setdefault(name, target)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # Nonsense in a configuration is a text; a file or folder of data is then missing.
-            if name != nonsense or texts:
-                binding.write(NONSENSE if name == nonsense else value, target)
+    for name in changed_names(bindings):
+        if (place / name).is_file():
+            (place / name).unlink()
+    # Several values of one file from its end on, so that those before stay where they were.
+    for binding in sorted(bindings, key=lambda one: -one.position):
+        name, value = binding.axis.name, point[binding.axis.name]
+        laid = variables if binding.inside is None else inside
+        texts = binding.texts(value)
+        laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
+        if binding.write is None:
+            continue
+        target = places[name]
+        laid.setdefault(name, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Nonsense in a configuration is a text; a file or folder of data is then missing.
+        if name != nonsense or texts:
+            binding.write(NONSENSE if name == nonsense else value, target)
     return variables, inside
 
 

@@ -139,6 +139,7 @@ class ReductionRun:
         self.plan = plan
         self.session = session
         self.listeners = listeners
+        self._private = session.run.private
         self.experiment = plan.experiment()
         self._open_executor = open_executor
         self._seconds = 0.0  # that the questions before took, over every resume
@@ -202,7 +203,7 @@ class ReductionRun:
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
-        trial_dir = self.session.run.private / record.path
+        trial_dir = self._private / record.path
         if record.point.purpose is Purpose.CONFIRM and record.point.replica < COPY_REPLICA:
             folder = trial_dir / DATA
             read = axes_read(self.plan.bindings, folder, folder / PLACE)
