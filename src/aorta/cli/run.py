@@ -100,9 +100,7 @@ def _leave(report: "RunReport") -> None:
     from aorta.engine.events import Reason
 
     ending = report.ending
-    if ending.reason is Reason.INFRASTRUCTURE:
-        say(f"aorta: {ending.detail}")
-    elif ending.reason is not Reason.DONE:
+    if ending.reason is not Reason.DONE:
         again = f"aorta run --resume {shlex.quote(str(report.run_dir))}"
         say(f"aorta: {ending.detail}; go on with: {again}")
     raise click.exceptions.Exit(int(report.exit_code))

@@ -53,6 +53,7 @@ class _OpenPoint:
     running: dict[str, int] = field(default_factory=dict)  # trial id -> index
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
+    forgiven: int = 0  # errors before a resume, which is there to try again
     is_warm: bool = False  # the last of them
 
     def count(self, record: TrialRecord) -> None:
@@ -371,7 +372,9 @@ class Engine:
         if self._sought.doubt and not self._doubted:
             self._doubted = True
             self._say(self._sought.doubt)
-        self._open[record.point].count(record)
+        state = self._open[record.point]
+        state.count(record)
+        state.forgiven += replayed and record.outcome is Outcome.ERROR
         if self._question.learn is not None:
             self._question.learn(record)
         self._emit(events.TrialEnded(record, replayed))
@@ -383,12 +386,20 @@ class Engine:
         if state.point.purpose is Purpose.WARM and state.indexes and not state.is_warm:
             return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
-        if found is None and state.tally.is_hopeless(self._question.budget.retries):
+        if found is None and self._is_hopeless(state):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
+
+    def _is_hopeless(self, state: _OpenPoint) -> bool:
+        if not state.tally.is_hopeless(self._question.budget.retries + state.forgiven):
+            return False
+        ran = state.tally.evidence or any(r.timed_out for r in self._records_of(state.point))
+        if self._question.must_tell and not ran:
+            raise InfrastructureError(f"no trial could tell: {state.last_error}")
+        return True
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)

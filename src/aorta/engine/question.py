@@ -86,6 +86,8 @@ class Question:
     name: str = "main"  # a run that asks several questions gives each a name
     # A trial whose container or engine is missing is an error of its own, not of the run.
     tolerant: bool = False
+    # A point of which no trial could tell anything ends the run; a resume tries it again.
+    must_tell: bool = False
     warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.
     private_trials: bool = False
