@@ -163,11 +163,10 @@ _TRIALS = (
     click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
     click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
-        "--warm",
-        is_flag=True,
+        "--warm/--cold",
+        default=False,
         help="Fork trials from a process that has imported their libraries (local).",
     ),
-    click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
 )
 running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 """How long one trial may take; where trials run and how many at once."""
@@ -192,7 +191,7 @@ def executor_from(given: Given) -> "ExecutorChoice":
         given.pop("jobs"),
         resources,
         given.pop("ray_address"),
-        **{name: given.pop(name) for name in ("warm", "cold", "job_per_trial")},
+        **{name: given.pop(name) for name in ("warm", "job_per_trial")},
     )
 
 

@@ -90,8 +90,6 @@ def _show(report: "RunReport") -> None:
             f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
             f"{steps['count']} steps"
         )
-    for words in report.ending.warm_words:
-        click.echo(f"  {words}")
     kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
     click.echo(f"  results    {kept}")
 

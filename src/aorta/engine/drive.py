@@ -54,11 +54,9 @@ class _OpenPoint:
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
     forgiven: int = 0  # errors before a resume, which is there to try again
-    is_warm: bool = False  # the last of them
 
     def count(self, record: TrialRecord) -> None:
         self.indexes.add(record.index)
-        self.is_warm = record.saved > 0
         self.tally += record.outcome
         if record.outcome is Outcome.ERROR:
             self.last_error = record.why
@@ -193,7 +191,9 @@ class Engine:
     def _fill(self) -> None:
         if self._free_slots() <= 0 or self._budget_spent():
             return
-        if self._proves_warm_trials():
+        if proof := self._warmth.proof:  # everything else waits for it
+            state = self._open.get(proof) or self._asked(proof)
+            self._start_trials(state, state.judge.needs(state.tally))
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
@@ -201,24 +201,15 @@ class Engine:
             asked = self._search.ask(self._free_slots(), tuple(self._open))
             if not asked:
                 break
-            self._write(Opened(asked[0]))
-            state = self._open_point(asked[0])
+            state = self._asked(asked[0])
             if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.at_most(state.tally))
 
-    def _proves_warm_trials(self) -> bool:
-        """Whether warm trials of the original are under way, which everything else waits for."""
-        point = self._warmth.proof
-        if point is None:
-            return False
-        if point not in self._open:
-            self._write(Opened(point))
-            self._open_point(point)
-        state = self._open[point]
-        self._start_trials(state, state.judge.needs(state.tally))
-        return True
+    def _asked(self, point: Point) -> _OpenPoint:
+        self._write(Opened(point))
+        return self._open_point(point)
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
@@ -343,9 +334,8 @@ class Engine:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        if self._warmth.is_watching:
-            left = sum(each.judge.needs(each.tally) for each in self._open.values())
-            self._say(self._warmth.proposal(end.imports, end.duration, left))
+        left = sum(each.judge.needs(each.tally) for each in self._open.values())
+        self._say(self._warmth.proposal(end.imports, end.duration, left))
         self._settle_if_sure(state)
 
     def _is_lost_with_another(self, trial: _Trial, end: TrialEnd) -> bool:
@@ -362,19 +352,18 @@ class Engine:
         return False
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
+        self._warmth.note(record)
+        state = self._open[record.point]
+        state.count(record)
+        state.forgiven += replayed and record.outcome is Outcome.ERROR
         if record.point.purpose is Purpose.WARM:
             self._proofs += 1
-            self._open[record.point].count(record)
             return
         self._records.append(record)
-        self._warmth.note(record)
         self._sought.learn(record)
         if self._sought.doubt and not self._doubted:
             self._doubted = True
             self._say(self._sought.doubt)
-        state = self._open[record.point]
-        state.count(record)
-        state.forgiven += replayed and record.outcome is Outcome.ERROR
         if self._question.learn is not None:
             self._question.learn(record)
         self._emit(events.TrialEnded(record, replayed))
@@ -383,8 +372,6 @@ class Engine:
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
-        if state.point.purpose is Purpose.WARM and state.indexes and not state.is_warm:
-            return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
         if found is None and self._is_hopeless(state):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
@@ -488,7 +475,6 @@ def record_of(
         value=found.value,
         harmless=found.harmless,
         saved=round(end.saved, 3),
-        server=end.server,
     )
 
 

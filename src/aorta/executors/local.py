@@ -33,7 +33,7 @@ _CLOSE_PATIENCE = 20.0
 # What a response tells of a trial in the words of `TrialEnd`; what it does not mention is not so.
 _FACTS = (
     *("exit_code", "signal", "timed_out", "hung", "cancelled", "lost", "started_at", "duration"),
-    *("result", "out_of_memory", "saved", "server"),
+    *("result", "out_of_memory", "saved"),
 )
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
 

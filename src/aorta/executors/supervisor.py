@@ -179,9 +179,9 @@ class SupervisedTrial:
         from aorta.executors.warm import fork
 
         forked = fork(warm, (stdout, stderr), self.owner.descriptor)
-        pid, saved, server = forked or (None, 0.0, "")
+        pid, saved = forked or (None, 0.0)
         self.began = time.monotonic() - saved
-        self.response |= {"started_at": time.time(), "saved": saved, "server": server}
+        self.response |= {"started_at": time.time(), "saved": saved}
         return pid
 
     def _variables(self) -> Mapping[str, str] | Callable[[], Mapping[str, str]]:

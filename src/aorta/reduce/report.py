@@ -314,7 +314,6 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     spent = show_duration(report.ending.seconds)
     trials, played = report.ending.trials, report.ending.resumed_trials
     lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
-    lines += [f"           {words}" for words in report.ending.warm_words]
     if played == trials > 0:
         lines.append("           nothing was run: every trial was in the journal")
     elif played:
