@@ -195,19 +195,12 @@ def executor_from(given: Given) -> "ExecutorChoice":
     )
 
 
-resumable = stacked(
-    click.option(
-        "--resume",
-        is_flag=False,
-        flag_value="",
-        metavar="[RUN_DIR]",
-        help="Go on with a run; without a value, the newest unfinished one.",
-    ),
-    click.option(
-        "--changed",
-        is_flag=True,
-        help="With --resume: go on though scripts of the command, or data, changed since.",
-    ),
+resumable = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[RUN_DIR]",
+    help="Go on with a run; without a value, the newest unfinished one.",
 )
 
 
@@ -215,12 +208,10 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, changed = given.pop("resume"), given.pop("changed")
-    if resume is None and changed:
-        raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    resume = given.pop("resume")
     if resume and not Path(resume).is_dir():
         raise UsageError("there is no run directory of this name", where=str(resume))
-    return None if resume is None else Resume(Path(resume) if resume else None, changed)
+    return None if resume is None else Resume(Path(resume) if resume else None)
 
 
 mitigations_files = click.option(

@@ -13,7 +13,6 @@ from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.core.trial import Verdict
-from aorta.engine.journal import DATA
 from aorta.engine.judge import NOTHING, HitCount, Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.bindings import AxisBinding, bindings_of
@@ -128,7 +127,7 @@ class ReducePlan:
             "oracle": [repr(self.oracle), content.ranks, repr(content.gate)],
             "judging": repr(content.budget.k_of_n),
             "axes": [repr(axis) for axis in self.axes],
-            DATA: [binding.digest for binding in self.bindings],
+            "data": [binding.digest for binding in self.bindings],
             "environment": repr(self.request.environment),
             "variables": sorted(self.base.env.items()),
             **script_digests(self.base),
