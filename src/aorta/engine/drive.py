@@ -72,7 +72,6 @@ class _Trial:
     index: int
     path: str  # relative to the run directory
     metric: Path | None  # where it may leave its number, beside its own place
-    is_mixed: bool = False  # another one beside it may leave its number there too
     is_refused: bool = False  # by the executor: it never ran
     is_forgiven: bool = False  # one that ran beside it was lost, and counted
 
@@ -107,6 +106,7 @@ class Engine:
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
         self._trials: dict[str, _Trial] = {}
+        self._mixed: set[Path | None] = set()  # where several trials may leave their number
         self._ended: deque[TrialEnd] = deque()
 
     def run(self) -> Answer:
@@ -234,7 +234,10 @@ class Engine:
         start = self._warmth.start_for(point)
         trial = self._laid_out(point, index, self._run_dir / path)
         state.running[trial_id] = index
-        self._trials[trial_id] = self._begun(_Trial(point, index, path, _metric_of(trial)))
+        metric = _metric_of(trial)
+        if metric is not None and any(metric == other.metric for other in self._trials.values()):
+            self._mixed.add(metric)
+        self._trials[trial_id] = _Trial(point, index, path, metric)
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
             # A listener may fail as well, on a full disk: there is then no end to wait for either.
@@ -258,12 +261,6 @@ class Engine:
         except OSError as wrong:
             why = f"cannot lay out a trial: {wrong.strerror}"
             raise InfrastructureError(why, where=wrong.filename or str(trial_dir)) from None
-
-    def _begun(self, trial: _Trial) -> _Trial:
-        for other in self._trials.values():
-            if trial.metric is not None and trial.metric == other.metric:
-                trial.is_mixed = other.is_mixed = True
-        return trial
 
     def _free_slots(self) -> int:
         return self._executor.slots - len(self._trials)
@@ -320,7 +317,7 @@ class Engine:
             state.indexes.add(trial.index)
             self._emit(events.TrialCancelled(trial.point, trial.index))
             return
-        end = _with_its_own_metric(end, is_mixed=trial.is_mixed)
+        end = _with_its_own_metric(end, is_mixed=trial.metric in self._mixed)
         record = record_of(
             trial.point,
             trial.index,

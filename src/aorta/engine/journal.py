@@ -146,7 +146,8 @@ class _Reading:
             return
         if line["n"] != self.lines:
             raise ValueError("its number does not follow the one before")
-        key, entry = line["key"], None
+        key = line["key"]
+        entry: Entry
         match line["kind"]:
             case "opened":
                 self._points[key] = _point_in(line["point"])

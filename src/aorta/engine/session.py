@@ -42,7 +42,6 @@ class Session:
         self.resumed = resumed
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
-        self._asked: set[str] = set()
 
     @classmethod
     def fresh(
@@ -87,11 +86,6 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end. Its state is written down when the session is left."""
-        if question.name in self._asked:
-            raise ValueError(
-                f"this run asked {question.name!r} already; give a question a name of its own"
-            )
-        self._asked.add(question.name)
         engine = Engine(
             question,
             executor,

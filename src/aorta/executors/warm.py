@@ -20,7 +20,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -132,7 +131,8 @@ def read_imports(file: Path) -> tuple[list[str], float]:
 
 
 def hooked(env: Mapping[str, str], what: str) -> dict[str, str]:
-    """The variables with which this process, become a Python, finds the hook and does `what`."""
+    """The variables with which a Python that is this process's child finds the hook and does
+    `what`."""
     path = os.pathsep.join([HOOK, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])
     return {**env, "PYTHONPATH": path, "AORTA_HOOK": f"{os.getpid()}:{what}"}
 
@@ -192,8 +192,8 @@ def _started(warm: Mapping[str, Any]) -> _Server | None:
         wanted = json.dumps({"line": line, "front": warm["front"], "modules": warm["modules"]})
         # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
         env = {**warm["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
-        argv, variables = [*warm["program"], *warm["arguments"]], partial(hooked, env, wanted)
-        pid = process_tree.start(argv, variables, warm["cwd"], null, null, keep=line)
+        argv = [*warm["program"], *warm["arguments"]]
+        pid = process_tree.start(argv, hooked(env, wanted), warm["cwd"], null, null, keep=line)
         process_tree.add_helper(pid)
         return _Server(pid, ours)
     return None

@@ -1,7 +1,7 @@
 """Found by the user's own interpreter before the program: writes down what that imports at its top,
 or stays where the program would begin and forks off one run of it after another.
 
-`AORTA_HOOK` is `PID:WHAT`; a process with another pid is left alone. Every trace of this file is
+`AORTA_HOOK` is `PID:WHAT`; a process with another parent is left alone. Every trace of this file is
 removed first, and the interpreter's own `sitecustomize` is run, if it has one. WHAT is
 
 - the name of a file. An audit hook sees imports without being seen: the program finds the same
@@ -152,7 +152,7 @@ _own = PathFinder.find_spec("sitecustomize", sys.path)
 if _own is not None:
     del sys.modules["sitecustomize"]
     __import__("sitecustomize")
-if _pid == str(os.getpid()):
+if _pid == str(os.getppid()):
     if _what.startswith("{"):
         try:
             _serve(_what)
