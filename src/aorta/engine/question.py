@@ -226,7 +226,8 @@ class Warmth:
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
     def start_for(self, point: Point) -> Start:
-        if self.dropped or self.asked is None:
+        is_watching = self.asked is not None and self._imports is None
+        if self.dropped or not (self.asked or is_watching):
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -279,9 +280,9 @@ class Warmth:
     def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports is not None or imports is None:
+        if self._imports is not None or (imports is None and self.asked):
             return ""
-        self._imports = imports
+        self._imports = imports = imports or 0.0  # none were seen: this is no Python program
         if self.asked or imports < max(WORTH, _SHARE * duration):
             return ""
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
