@@ -11,7 +11,7 @@ import pytest
 
 from aorta.core.axis import Point, Purpose, number
 from aorta.core.oracle import Classified
-from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, Start, StreamEnd, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine.drive import Engine, record_of
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import Journal
@@ -136,6 +136,19 @@ def test_an_original_that_does_not_fail_warm_is_searched_cold_and_that_is_said(
     assert "warm trials failed 0 of 3 times, cold ones" in answer.ending.warm_dropped
     assert not any(record.saved for record in answer.records)
     assert answer.ending.trials == len(place.started), "those that do not count are spent too"
+
+
+def test_warm_trials_that_can_tell_nothing_prove_nothing() -> None:
+    warmth = Warmth(asked=True)
+    warmth.note(record(Outcome.REPRODUCED))
+    warmth.note(record(Outcome.REPRODUCED))
+    warmth.proposal(3.0, 4.0, 0)
+    proof = warmth.proof
+    assert proof is not None
+    warmth.note(replace(record(Outcome.ERROR, saved=3.0), point=proof))
+    warmth.decided(proof, Verdict(None, Tally(error=3), "could not be tried: it was killed"))
+    assert warmth.dropped == "could not be tried: it was killed"
+    assert warmth.start_for(proof) is Start.COLD
 
 
 def test_warm_trials_that_go_wrong_away_from_the_original_do_not_change_the_answer(

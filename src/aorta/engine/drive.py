@@ -380,7 +380,7 @@ class Engine:
     def _is_hopeless(self, state: _OpenPoint) -> bool:
         if not state.tally.is_hopeless(self._question.budget.retries + state.forgiven):
             return False
-        ran = state.tally.evidence or any(r.timed_out for r in self._records_of(state.point))
+        ran = any(r.outcome is not Outcome.ERROR or r.timed_out for r in self._records)
         if self._question.must_tell and not ran:
             raise InfrastructureError(f"no trial could tell: {state.last_error}")
         return True

@@ -85,7 +85,7 @@ class Question:
     name: str = "main"  # a run that asks several questions gives each a name
     # A trial whose container or engine is missing is an error of its own, not of the run.
     tolerant: bool = False
-    # A point of which no trial could tell anything ends the run; a resume tries it again.
+    # Where no trial could tell anything the run ends, and a resume tries again.
     must_tell: bool = False
     warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.
@@ -247,8 +247,11 @@ class Warmth:
         """What became of a point; that of the proof says whether warm trials are believed."""
         if point.purpose is Purpose.WARM:
             cold, warm = self._cold_of(point), verdict.tally
-            self._proven = self._served and _agree(cold, warm)
-            if not self._served:
+            told = verdict.reproduces is not None
+            self._proven = told and self._served and _agree(cold, warm)
+            if not told:
+                self.dropped = verdict.why
+            elif not self._served:
                 self.dropped = "no trial can be started warm"
             elif not self._proven:
                 self.dropped = (
