@@ -16,7 +16,7 @@ _EXECUTOR = (
     "--jobs 2 --executor local --gpus-per-trial 1 --nodes 2 --time-limit 1h --cold --timeout 5"
 )
 _ORACLE = "--oracle regex --pattern NaN --stream stderr --with-failure"
-_RESUME = "--resume . --changed"
+_RESUME = "--resume ."
 _LAYERS = "--environment image:x --mitigations a,b --mitigations-file m.json --extra-env A=1"
 LINES = {
     "run": f"run --workload w --trials 3 --steps 2 {_LAYERS} {_ORACLE} {_EXECUTOR} {_RESUME} "

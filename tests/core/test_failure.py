@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.failure import Failure, failure_of, learned, same_failure
+from aorta.core.raised import error_line_of
 from aorta.core.templates import common, covers, template
 from aorta.core.trial import Ended, StreamEnd, TrialEnd
-from aorta.core.words import error_line_of
 
 
 def ended(stderr: str = "", stdout: str = "", **how: object) -> Failure:

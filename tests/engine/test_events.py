@@ -32,17 +32,13 @@ def test_an_ending_has_spent_nothing_unless_it_says_so() -> None:
     nothing = Ending(Reason.DONE)
     assert (nothing.trials, nothing.resumed_trials, nothing.seconds) == (0, 0, 0.0)
     assert nothing.warm_to_json() == {"trials": 0, "dropped": None}
-    assert nothing.warm_words == []
 
 
 def test_warm_trials_are_told_of_and_so_is_why_they_do_not_count() -> None:
     warm = Ending(Reason.DONE, warm_trials=1)
     assert warm.warm_to_json() == {"trials": 1, "dropped": None}
-    [words] = warm.warm_words
-    assert words.startswith("1 trial started warm")
     dropped = Ending(Reason.DONE, warm_trials=1, warm_dropped="they differ")
     assert dropped.warm_to_json() == {"trials": 1, "dropped": "they differ"}
-    assert dropped.warm_words == ["warm starts were given up: they differ"]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="cannot make a run directory: "):
         claim_run_dir(Path("/proc/nowhere"), "run")
     (tmp_path / "file").touch()
-    with pytest.raises(InfrastructureError, match="cannot make a trial directory: Not a directory"):
+    with pytest.raises(InfrastructureError, match="cannot make a directory: Not a directory"):
         fresh_dir(tmp_path / "file" / "inside")
     with pytest.raises(InfrastructureError, match="cannot write: No such"), writing(tmp_path):
         (tmp_path / "no" / "where").touch()

@@ -55,13 +55,6 @@ def test_the_lock_is_free_however_a_session_ends(tmp_path: Path) -> None:
     RunLock(session.run.lock).take().release()
 
 
-def test_two_questions_of_one_run_need_two_names(tmp_path: Path) -> None:
-    with Session.fresh(tmp_path, "run") as session:
-        session.answer(question(), SimulatedExecutor(lambda _: 1))
-        with pytest.raises(ValueError, match="name of its own"):
-            session.answer(question(), SimulatedExecutor(lambda _: 1))
-
-
 def test_a_run_that_was_killed_before_its_first_line_begins_when_it_is_gone_on_with(
     tmp_path: Path,
 ) -> None:

@@ -18,7 +18,6 @@ from support.waiting import wait_until
 
 Fake = Callable[[str, str], None]
 STUBBORN = "trap '' TERM; echo $$ > '{place}/pid'; while :; do sleep 0.1; done"
-BEATS_ONCE = 'touch "${@: -4:1}/beats/${@: -3:1}.1"; '  # arguments: ... SPOOL POOL NAME once
 
 
 @pytest.fixture
@@ -64,20 +63,6 @@ def cluster(fake: Fake, tmp_path: Path, impatient: pytest.MonkeyPatch) -> None:
     fake("scancel", f'echo "$*" >> {tmp_path}/cancelled')
 
 
-@pytest.mark.parametrize(
-    ("limit", "first"), [("_FIRST_SIGN_SECONDS", ""), ("SILENT", BEATS_ONCE)], ids=["never", "once"]
-)
-def test_a_step_whose_worker_is_silent_is_killed_and_its_trial_lost(
-    limit: str, first: str, steps: Executor, fake: Fake, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(f"aorta.executors.slurm.{limit}", 0.5)
-    fake("srun", first + STUBBORN.format(place=tmp_path))
-    end = Bench(steps, tmp_path).run("true")
-    assert "no sign of life" in (end.lost or "")
-    wait_until_gone(pid_in(tmp_path / "pid"))
-
-
 def test_an_srun_that_outlives_its_trial_and_ignores_sigterm_is_killed(
     steps: Executor, fake: Fake, tmp_path: Path
 ) -> None:
@@ -87,6 +72,7 @@ def test_an_srun_that_outlives_its_trial_and_ignores_sigterm_is_killed(
     pid = pid_in(tmp_path / "pid")
     steps.cancel(trial.id)
     assert bench.end().cancelled
+    steps.close()
     wait_until_gone(pid)
 
 

@@ -145,7 +145,7 @@ def test_a_module_counts_for_as_long_as_it_is_imported_and_no_longer(
         "import os\nos.environ['A'] = '1'\nimport csv\n"
     )
     file = tmp_path / "imports.txt"
-    watching = f"AORTA_HOOK=$$:{file} PYTHONPATH={HOOK} exec {slow_python} train.py"
+    watching = f"AORTA_HOOK=$PPID:{file} PYTHONPATH={HOOK} exec {slow_python} train.py"
     done = subprocess.run(
         ["bash", "-c", watching], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -55,7 +55,8 @@ def test_a_command_that_does_not_exist_is_an_error_and_no_reproduction(tmp_path:
     (tmp_path / "odd").write_text("#!/no/such/interpreter\n")
     (tmp_path / "odd").chmod(0o755)
     done = aorta("run", "--trials", "5", "--json", "--", "./odd", cwd=tmp_path)
-    assert done.exit_code == 1
+    assert done.exit_code == 5
+    assert "no trial could tell: could not start './odd'" in done.stderr
     report = done.json()
     assert {t["outcome"] for t in report["trials"]} == {"error"}
     assert report["rate"] == {"reproduced": 0, "of": 0, "low": 0.0, "high": 1.0}

@@ -108,6 +108,4 @@ def facts(end: TrialEnd) -> TrialEnd:
         for name, stream in (("stdout", end.stdout), ("stderr", end.stderr))
     )
     same = replace(end, stdout=stdout, stderr=stderr)
-    return replace(
-        same, trial_id="", started_at=0.0, duration=0.0, saved=0.0, server="", imports=None
-    )
+    return replace(same, trial_id="", started_at=0.0, duration=0.0, saved=0.0, imports=None)

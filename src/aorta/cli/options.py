@@ -170,11 +170,10 @@ _TRIALS = (
     click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
     click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
-        "--warm",
-        is_flag=True,
+        "--warm/--cold",
+        default=False,
         help="Fork trials from a process that has imported their libraries (local).",
     ),
-    click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
 )
 running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 """How long one trial may take; where trials run and how many at once."""
@@ -199,23 +198,16 @@ def executor_from(given: Given) -> "ExecutorChoice":
         given.pop("jobs"),
         resources,
         given.pop("ray_address"),
-        **{name: given.pop(name) for name in ("warm", "cold", "job_per_trial")},
+        **{name: given.pop(name) for name in ("warm", "job_per_trial")},
     )
 
 
-resumable = stacked(
-    click.option(
-        "--resume",
-        is_flag=False,
-        flag_value="",
-        metavar="[RUN_DIR]",
-        help="Go on with a run; without a value, the newest unfinished one.",
-    ),
-    click.option(
-        "--changed",
-        is_flag=True,
-        help="With --resume: go on though scripts of the command, or data, changed since.",
-    ),
+resumable = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[RUN_DIR]",
+    help="Go on with a run; without a value, the newest unfinished one.",
 )
 
 
@@ -223,12 +215,10 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, changed = given.pop("resume"), given.pop("changed")
-    if resume is None and changed:
-        raise UsageError("--changed is for a run that is gone on with; give --resume too")
+    resume = given.pop("resume")
     if resume and not Path(resume).is_dir():
         raise UsageError("there is no run directory of this name", where=str(resume))
-    return None if resume is None else Resume(Path(resume) if resume else None, changed)
+    return None if resume is None else Resume(Path(resume) if resume else None)
 
 
 mitigations_files = click.option(

@@ -90,8 +90,6 @@ def _show(report: "RunReport") -> None:
             f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
             f"{steps['count']} steps"
         )
-    for words in report.ending.warm_words:
-        click.echo(f"  {words}")
     kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
     click.echo(f"  results    {kept}")
 
@@ -100,9 +98,7 @@ def _leave(report: "RunReport") -> None:
     from aorta.engine.events import Reason
 
     ending = report.ending
-    if ending.reason is Reason.INFRASTRUCTURE:
-        say(f"aorta: {ending.detail}")
-    elif ending.reason is not Reason.DONE:
+    if ending.reason is not Reason.DONE:
         again = f"aorta run --resume {shlex.quote(str(report.run_dir))}"
         say(f"aorta: {ending.detail}; go on with: {again}")
     raise click.exceptions.Exit(int(report.exit_code))

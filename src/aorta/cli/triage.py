@@ -141,8 +141,6 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
         print_json(report.SCHEMA, report.to_json())
     else:
         click.echo(report.page.read_text(encoding="utf-8"))
-        for words in report.ending.warm_words:
-            click.echo(words)
         click.echo(f"results: {report.run_dir}")
 
 

@@ -22,10 +22,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aorta.core.raised import BUILT_IN, RECURSION, Cause, Raised, causes_in
-from aorta.core.templates import ANYTHING, common, covers, says_the_same, template, words_in
+from aorta.core.raised import (
+    BUILT_IN,
+    RECURSION,
+    Cause,
+    Raised,
+    causes_in,
+    lines_outside_tracebacks,
+)
+from aorta.core.templates import (
+    ANYTHING,
+    common,
+    covers,
+    is_error,
+    said_in,
+    says_the_same,
+    targets_in,
+    template,
+    words_in,
+    words_of,
+)
 from aorta.core.trial import Ended, TrialEnd
-from aorta.core.words import is_error, said_in, targets_in, words_of
 
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
@@ -203,7 +220,7 @@ def failure_of(end: TrialEnd) -> Failure:
     """What failed, by how the trial ended and by what it wrote."""
     ended, texts = end.ended, (end.stderr.tail, end.stdout.tail)
     causes = next((c for c in map(causes_in, texts) if any(not one.wraps for one in c)), ())
-    said = [said_in(text) for text in texts]
+    said = [said_in(lines_outside_tracebacks(text)) for text in texts]
     words: tuple[str, ...] = ()
     if all(cause.survived for cause in causes):
         words = words_of(*said) + targets_in(texts[0], *said)

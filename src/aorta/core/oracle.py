@@ -29,9 +29,10 @@ from aorta.core.failure import (
     named_failure,
     same_failure,
 )
+from aorta.core.raised import causes_in, lines_outside_tracebacks
 from aorta.core.stats import Levels
+from aorta.core.templates import CANNOT_EXECUTE, progress_in, said_in, why_not_started
 from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
-from aorta.core.words import CANNOT_EXECUTE, progress_in, said_in, why_not_started
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
@@ -380,15 +381,22 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -
     found = oracle.judge_end(end) or _left_over(end)
     if found.is_named or found.outcome is Outcome.ERROR:
         return found
-    errors, output = said_in(end.stderr.tail), said_in(end.stdout.tail)
+    errors, output = (
+        said_in(lines_outside_tracebacks(text)) for text in (end.stderr.tail, end.stdout.tail)
+    )
     if found.outcome is Outcome.CLEAN:  # what a clean run says is no failure's words
         return replace(found, harmless=tuple(dict.fromkeys((*errors, *output))))
     known = frozenset({expected.ended.status or 0}) if expected is not None else frozenset()
     not_started = why_not_started(end, known)
-    if not_started is not None:
+    if not_started is not None and not _has_raised(end):
         return _error(not_started)
     progress = progress_in(errors) + progress_in(output)
     return guarded(replace(found, harmless=progress), expected)
+
+
+def _has_raised(end: TrialEnd) -> bool:
+    """An exception of the program's own: it was started."""
+    return any(not cause.wraps for cause in causes_in(end.stderr.tail))
 
 
 def guarded(found: Classified, expected: Failure | None) -> Classified:

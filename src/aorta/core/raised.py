@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import takewhile
 
-from aorta.core.templates import ANYTHING, HEADER, WRITER, by_writer, lines_of, template
+from aorta.core.templates import (
+    ANYTHING,
+    HEADER,
+    WRITER,
+    by_writer,
+    is_error,
+    lines_of,
+    template,
+)
 
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")
@@ -482,14 +490,16 @@ def lines_outside_tracebacks(text: str) -> Iterator[str]:
         yield from (line for number, line in enumerate(lines) if number not in told)
 
 
-def exception_line_of(text: str) -> str:
-    """The line of the exception that counts, as it was written; empty where there is none."""
-    causes = causes_in(text)
-    for line in lines_of(text) if causes else ():
+def error_line_of(text: str) -> str:
+    """The line that names the failure, as it was written: the exception that counts, or the last
+    error; empty where there is neither.
+    """
+    causes, lines = causes_in(text), lines_of(text)
+    for line in lines if causes else ():
         found = _EXCEPTION.match(WRITER.sub("", line))
         if found and _names_exception(found[0]) and _is_of(found, causes[0].first):
             return line
-    return ""
+    return next((line for line in reversed(lines) if is_error(line)), "")
 
 
 def _is_of(found: re.Match[str], kind: Raised) -> bool:

@@ -220,7 +220,6 @@ class TrialEnd:
     # Seconds of imports that a warm start saved; 0: it started cold. Its duration counts them, so
     # that every time means what it means for a cold start.
     saved: float = 0.0
-    server: str = ""  # the fork server that it came from; all its forks share one hash seed
     imports: float | None = None  # seconds that it spent on imports, where those were watched
 
     @property

@@ -6,6 +6,7 @@ matters, and uses one finished trial at a time. Every decision is written to the
 order, and a resume only does again what stands there.
 """
 
+import shutil
 import statistics
 import time
 from collections import deque
@@ -33,7 +34,6 @@ from aorta.engine.events import (
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question, SoughtFailure, Warmth
-from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 from aorta.executors.evidence import SHARED
 from aorta.executors.local import unreported
@@ -53,11 +53,10 @@ class _OpenPoint:
     running: dict[str, int] = field(default_factory=dict)  # trial id -> index
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
-    is_warm: bool = False  # the last of them
+    forgiven: int = 0  # errors before a resume, which is there to try again
 
     def count(self, record: TrialRecord) -> None:
         self.indexes.add(record.index)
-        self.is_warm = record.saved > 0
         self.tally += record.outcome
         if record.outcome is Outcome.ERROR:
             self.last_error = record.why
@@ -73,7 +72,6 @@ class _Trial:
     index: int
     path: str  # relative to the run directory
     metric: Path | None  # where it may leave its number, beside its own place
-    is_mixed: bool = False  # another one beside it may leave its number there too
     is_refused: bool = False  # by the executor: it never ran
     is_forgiven: bool = False  # one that ran beside it was lost, and counted
 
@@ -108,6 +106,7 @@ class Engine:
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
         self._trials: dict[str, _Trial] = {}
+        self._mixed: set[Path | None] = set()  # where several trials may leave their number
         self._ended: deque[TrialEnd] = deque()
 
     def run(self) -> Answer:
@@ -192,7 +191,9 @@ class Engine:
     def _fill(self) -> None:
         if self._free_slots() <= 0 or self._budget_spent():
             return
-        if self._proves_warm_trials():
+        if proof := self._warmth.proof:  # everything else waits for it
+            state = self._open.get(proof) or self._asked(proof)
+            self._start_trials(state, state.judge.needs(state.tally))
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
@@ -200,24 +201,15 @@ class Engine:
             asked = self._search.ask(self._free_slots(), tuple(self._open))
             if not asked:
                 break
-            self._write(Opened(asked[0]))
-            state = self._open_point(asked[0])
+            state = self._asked(asked[0])
             if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.at_most(state.tally))
 
-    def _proves_warm_trials(self) -> bool:
-        """Whether warm trials of the original are under way, which everything else waits for."""
-        point = self._warmth.proof
-        if point is None:
-            return False
-        if point not in self._open:
-            self._write(Opened(point))
-            self._open_point(point)
-        state = self._open[point]
-        self._start_trials(state, state.judge.needs(state.tally))
-        return True
+    def _asked(self, point: Point) -> _OpenPoint:
+        self._write(Opened(point))
+        return self._open_point(point)
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
@@ -240,10 +232,12 @@ class Engine:
         trial_id = f"{point.key}.{index}"
         path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
         start = self._warmth.start_for(point)
-        trial_dir = fresh_dir(self._run_dir / path)
-        trial = self._question.experiment.trial(point, index, trial_dir)
+        trial = self._laid_out(point, index, self._run_dir / path)
         state.running[trial_id] = index
-        self._trials[trial_id] = self._begun(_Trial(point, index, path, _metric_of(trial)))
+        metric = _metric_of(trial)
+        if metric is not None and any(metric == other.metric for other in self._trials.values()):
+            self._mixed.add(metric)
+        self._trials[trial_id] = _Trial(point, index, path, metric)
         trial = replace(trial, id=trial_id, start=start, varied=frozenset(dict(point.values)))
         try:
             # A listener may fail as well, on a full disk: there is then no end to wait for either.
@@ -257,11 +251,16 @@ class Engine:
             del self._trials[trial_id]  # it has no end to wait for
             raise
 
-    def _begun(self, trial: _Trial) -> _Trial:
-        for other in self._trials.values():
-            if trial.metric is not None and trial.metric == other.metric:
-                trial.is_mixed = other.is_mixed = True
-        return trial
+    def _laid_out(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        """With its files in an empty directory; what an interrupted trial left there goes."""
+        try:
+            if trial_dir.exists():
+                shutil.rmtree(trial_dir)
+            trial_dir.mkdir(parents=True)
+            return self._question.experiment.trial(point, index, trial_dir)
+        except OSError as wrong:
+            why = f"cannot lay out a trial: {wrong.strerror}"
+            raise InfrastructureError(why, where=wrong.filename or str(trial_dir)) from None
 
     def _free_slots(self) -> int:
         return self._executor.slots - len(self._trials)
@@ -318,7 +317,7 @@ class Engine:
             state.indexes.add(trial.index)
             self._emit(events.TrialCancelled(trial.point, trial.index))
             return
-        end = _with_its_own_metric(end, is_mixed=trial.is_mixed)
+        end = _with_its_own_metric(end, is_mixed=trial.metric in self._mixed)
         record = record_of(
             trial.point,
             trial.index,
@@ -332,9 +331,8 @@ class Engine:
             record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
-        if self._warmth.is_watching:
-            left = sum(each.judge.needs(each.tally) for each in self._open.values())
-            self._say(self._warmth.proposal(end.imports, end.duration, left))
+        left = sum(each.judge.needs(each.tally) for each in self._open.values())
+        self._say(self._warmth.proposal(end.imports, end.duration, left))
         self._settle_if_sure(state)
 
     def _is_lost_with_another(self, trial: _Trial, end: TrialEnd) -> bool:
@@ -351,17 +349,18 @@ class Engine:
         return False
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
+        self._warmth.note(record)
+        state = self._open[record.point]
+        state.count(record)
+        state.forgiven += replayed and record.outcome is Outcome.ERROR
         if record.point.purpose is Purpose.WARM:
             self._proofs += 1
-            self._open[record.point].count(record)
             return
         self._records.append(record)
-        self._warmth.note(record)
         self._sought.learn(record)
         if self._sought.doubt and not self._doubted:
             self._doubted = True
             self._say(self._sought.doubt)
-        self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)
         self._emit(events.TrialEnded(record, replayed))
@@ -370,15 +369,21 @@ class Engine:
         if self._sought.is_never_the_same(state.point, state.tally):
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
-        if state.point.purpose is Purpose.WARM and state.indexes and not state.is_warm:
-            return Verdict(None, state.tally, "no trial can be started warm")
         found = state.judge.verdict(state.tally)
-        if found is None and state.tally.is_hopeless(self._question.budget.retries):
+        if found is None and self._is_hopeless(state):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
+
+    def _is_hopeless(self, state: _OpenPoint) -> bool:
+        if not state.tally.is_hopeless(self._question.budget.retries + state.forgiven):
+            return False
+        ran = any(r.outcome is not Outcome.ERROR or r.timed_out for r in self._records)
+        if self._question.must_tell and not ran:
+            raise InfrastructureError(f"no trial could tell: {state.last_error}")
+        return True
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)
@@ -467,7 +472,6 @@ def record_of(
         value=found.value,
         harmless=found.harmless,
         saved=round(end.saved, 3),
-        server=end.server,
     )
 
 

@@ -40,7 +40,6 @@ class TrialRecord:
     harmless: tuple[str, ...] = ()  # templates of lines that are no failure's words
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
     saved: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
-    server: str = ""  # the fork server that it came from
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,6 @@ class Ending:
     def warm_to_json(self) -> dict[str, object]:
         """For every verb's result: how many trials started warm, and why no further one did."""
         return {"trials": self.warm_trials, "dropped": self.warm_dropped or None}
-
-    @property
-    def warm_words(self) -> list[str]:
-        """The same for people; nothing where every trial started cold as a matter of course."""
-        if self.warm_dropped:
-            return [f"warm starts were given up: {self.warm_dropped}"]
-        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports"
-        return [kept] if self.warm_trials else []
 
     def followed_by(self, later: "Ending") -> "Ending":
         """One run's ending from its two parts: how the later one ended, and what both spent."""

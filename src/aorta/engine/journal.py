@@ -5,8 +5,8 @@ A line says that a point was opened, that a trial of it ended, that the point wa
 verdict told to the search, or that it was dropped. A resume reads these lines and does again what
 they say: it needs to know neither how many trials ran side by side nor on which machine. A trial is
 on disk before its outcome is used. Killed at any byte, the file loses at most the line being
-written: a torn end is dropped with a note. A file that is damaged before its end is refused, and
-not changed. Its first line carries a fingerprint of everything that decides what a trial means, so
+written: a torn end is dropped with a note. A file that is damaged otherwise is refused, and not
+changed. Its first line carries a fingerprint of everything that decides what a trial means, so
 that a resume never mixes two questions.
 """
 
@@ -16,12 +16,12 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
-from aorta.core.errors import ResumeError
+from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
@@ -30,11 +30,7 @@ from aorta.engine.rundir import writing
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
-_HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
 _UNFIT = (KeyError, ValueError, TypeError, AttributeError)  # what a line that does not fit raises
-_on_disk = partial(writing, what="write or read the journal", advice="; mend that and resume")
-SCRIPT, DATA = "script ", "data"
-"""Parts of a fingerprint that are the user's own files: `script train.py`, `data`."""
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -60,17 +56,16 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
-        header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
-        with _on_disk(path):
+        header = {"kind": "header", "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, _line(0, header))
         return cls(path, _Reading(lines=1))
 
     @classmethod
-    def resume(cls, path: Path, parts: Mapping[str, object], *, changed: bool = False) -> "Journal":
-        """`changed`: go on though scripts or data are others now. ResumeError where anything else
-        is, or where the file is damaged."""
-        with _on_disk(path):
+    def resume(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
+        """ResumeError where something else is asked now, or where the file is damaged."""
+        with writing(path, "read the journal"):
             content = path.read_bytes()
         read = _read(content)
         damage = (
@@ -80,13 +75,13 @@ class Journal:
         if read.header is None:
             why = damage if read.damage else "the journal holds no header: nothing was run yet"
             raise ResumeError(why, where=str(path))
-        read.notes += _check_header(read.header, fingerprint(parts), path, changed)
+        _check_header(read.header, fingerprint(parts), path)
         if read.damage:
             raise ResumeError(damage, where=str(path))
-        if read.torn:
-            with _on_disk(path):
-                os.truncate(path, len(content) - read.torn)
-            read.notes.append(f"dropped a torn last line of {read.torn} bytes from {path.name}")
+        if torn := len(content) - read.whole:
+            with writing(path):
+                os.truncate(path, read.whole)
+            read.notes.append(f"dropped a torn last line of {torn} bytes from {path.name}")
         return cls(path, read)
 
     def entries(self, question: str) -> Sequence[Entry]:
@@ -100,18 +95,18 @@ class Journal:
         A decision that a power cut takes is taken again from the trials before it.
         """
         data = _line(self._lines, {**_content(entry), "question": question})
-        with _on_disk(self.path):
-            size = os.lseek(self._file, 0, os.SEEK_END)
-            try:
-                written = os.write(self._file, data)
-                if written < len(data):
-                    os.write(self._file, data[written:])
-                if isinstance(entry, TrialRecord):
-                    os.fdatasync(self._file)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(self._file, size)
-                raise
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):
+                os.write(self._file, data[written:])
+            if isinstance(entry, TrialRecord):
+                os.fdatasync(self._file)
+        except OSError as wrong:
+            with suppress(OSError):
+                os.ftruncate(self._file, size)
+            why = f"cannot write the journal: {wrong.strerror}; mend that and resume"
+            raise InfrastructureError(why, where=str(self.path)) from None
         self._lines += 1
         self.trials += isinstance(entry, TrialRecord)
 
@@ -122,17 +117,10 @@ class Journal:
 
 
 def read_records(path: Path) -> list[TrialRecord]:
-    """Every trial that can be read, also while another process is writing, or around damage."""
-    points: dict[str, Point] = {}
-    records: list[TrialRecord] = []
-    for raw in path.read_bytes().split(b"\n"):
-        with suppress(*_UNFIT):
-            line = json.loads(raw)
-            if line["kind"] == _OPENED:
-                points[line["key"]] = _point_in(line["point"])
-            elif line["kind"] == _TRIAL:
-                records.append(_record_in(line, points[line["key"]]))
-    return records
+    """Every trial that can be read, also while another process is writing."""
+    entries = chain.from_iterable(_read(path.read_bytes()).entries.values())
+    records = (entry for entry in entries if isinstance(entry, TrialRecord))
+    return sorted(records, key=lambda record: record.seq)
 
 
 # -- reading a whole file --------------------------------------------------------------------------
@@ -140,86 +128,59 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 @dataclass
 class _Reading:
-    """What a journal holds. `entries` make sense in their order; `torn` bytes at its end do not."""
+    """What a journal holds, by question and in order; `whole` bytes of it make sense."""
 
-    lines: int = 0
     header: dict[str, Any] | None = None
     entries: dict[str, list[Entry]] = field(default_factory=dict)
+    lines: int = 0
     trials: int = 0
-    torn: int = 0
+    whole: int = 0
     damage: str = ""
     notes: list[str] = field(default_factory=list)
-    _points: dict[tuple[str, str], Point] = field(default_factory=dict)
-    _open: set[tuple[str, str]] = field(default_factory=set)
+    _points: dict[str, Point] = field(default_factory=dict)  # by key
 
     def take(self, line: Mapping[str, Any]) -> None:
         """ValueError, KeyError, TypeError or AttributeError for a line that does not fit."""
-        if self.lines == 0:
+        if self.header is None:
             self.header = {"fingerprint": {}, "schema": None, **line}
-        elif line["n"] != self.lines:
+            return
+        if line["n"] != self.lines:
             raise ValueError("its number does not follow the one before")
-        else:
-            self._take_entry(line["kind"], line)
-        self.lines += 1
-
-    def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
-        question = line["question"]
-        place = (question, line["key"])
-        if kind == _OPENED:
-            self._points[place] = _point_in(line["point"])
-        elif place not in self._open:
-            raise ValueError("it is about a point that is not open")
-        point = self._points[place]
+        key = line["key"]
         entry: Entry
-        if kind == _OPENED:
-            self._open.add(place)
-            entry = Opened(point)
-        elif kind == _TRIAL:
-            entry = _record_in(line, point)
-            self.trials += 1
-        elif kind == _SETTLED:
-            self._open.remove(place)
-            entry = Settled(point, _verdict_in(line))
-        elif kind == _DROPPED:
-            self._open.remove(place)
-            entry = Dropped(point)
-        else:
-            raise ValueError(f"it is of no known kind: {kind!r}")
-        self.entries.setdefault(question, []).append(entry)
+        match line["kind"]:
+            case "opened":
+                self._points[key] = _point_in(line["point"])
+                entry = Opened(self._points[key])
+            case "trial":
+                entry = _record_in(line, self._points[key])
+                self.trials += 1
+            case "settled":
+                entry = Settled(self._points[key], _verdict_in(line["verdict"]))
+            case "dropped":
+                entry = Dropped(self._points[key])
+            case kind:
+                raise ValueError(f"it is of no known kind: {kind!r}")
+        self.entries.setdefault(line["question"], []).append(entry)
 
 
 def _read(content: bytes) -> _Reading:
-    """Up to the first line that does not fit: damage if it or one behind it is whole JSON, else a
-    torn end."""
+    """Up to the first line that does not fit: a torn end if it is the last and no JSON, else
+    damage."""
     read, lines = _Reading(), content.split(b"\n")[:-1]
-    read.torn = len(content)
-    for number, raw in enumerate(lines):
-        try:
-            read.take(_object(raw))
-        except _UNFIT as wrong:
-            if any(_is_whole(line) for line in lines[number:]):
-                where = f"line {number + 1} of {len(lines)}"
-                read.damage = f"{where} is damaged ({wrong or 'it says too little'})"
-            break
-        read.torn -= len(raw) + 1
-    return read
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        line = json.loads(raw)
-    except ValueError:
+    for raw in lines:
         line = None
-    if not isinstance(line, dict):
-        raise TypeError("it is no whole line")
-    return line
-
-
-def _is_whole(raw: bytes) -> bool:
-    with suppress(TypeError):
-        _object(raw)
-        return True
-    return False
+        try:
+            line = json.loads(raw)
+            read.take(line)
+        except _UNFIT as wrong:
+            if line is not None or read.lines + 1 < len(lines):
+                why = wrong if line is not None else "it is no whole line"
+                read.damage = f"line {read.lines + 1} of {len(lines)} is damaged ({why})"
+            break
+        read.lines += 1
+        read.whole += len(raw) + 1
+    return read
 
 
 # -- single lines ----------------------------------------------------------------------------------
@@ -234,17 +195,17 @@ def _content(entry: Entry) -> dict[str, Any]:
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
-            return {"kind": _OPENED, **content, "point": said}
+            return {"kind": "opened", **content, "point": said}
         case TrialRecord():
             facts = {name: value for name, value in vars(entry).items() if name != "point"}
             facts["failure"] = failure_to_json(entry.failure)
             facts["signature"] = entry.failure.text if entry.failure else None
-            return {"kind": _TRIAL, **content, **facts}
+            return {"kind": "trial", **content, **facts}
         case Settled(_, verdict):
             said = {**vars(verdict), "tally": vars(verdict.tally)}
-            return {"kind": _SETTLED, **content, "verdict": said}
+            return {"kind": "settled", **content, "verdict": said}
         case Dropped():
-            return {"kind": _DROPPED, **content}
+            return {"kind": "dropped", **content}
 
 
 def _point_in(said: Mapping[str, Any]) -> Point:
@@ -261,8 +222,7 @@ def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     return TrialRecord(**facts)
 
 
-def _verdict_in(line: Mapping[str, Any]) -> Verdict:
-    said = line["verdict"]
+def _verdict_in(said: Mapping[str, Any]) -> Verdict:
     return Verdict(said["reproduces"], Tally(**said["tally"]), said["why"], said["seconds"])
 
 
@@ -270,26 +230,18 @@ def _line(number: int, content: Mapping[str, Any]) -> bytes:
     return json.dumps({**content, "n": number}, separators=(",", ":")).encode() + b"\n"
 
 
-def _check_header(
-    header: Mapping[str, Any], now: Mapping[str, str], path: Path, may_change: bool
-) -> list[str]:
-    """What is to be said of a run that is gone on with; ResumeError where it is another one."""
-    if header["schema"] != _SCHEMA:
-        raise ResumeError(
-            f"this journal was written by another version of aorta (expected {_SCHEMA}, found "
-            f"{header['schema']!r}); go on with that version, or start a new run",
-            where=str(path),
-        )
+def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path) -> None:
+    """ResumeError where it is the journal of another question."""
     before = header["fingerprint"]
     changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
-    if not changed:
-        return []
-    said = f"the {' and the '.join(changed)} changed since this run began"
-    of_the_user = all(name == DATA or name.startswith(SCRIPT) for name in changed)
-    if of_the_user and may_change:
-        return [f"{said}: trials from before and from now on are counted together"]
-    further = "; --resume --changed counts both together" if of_the_user else ""
-    raise ResumeError(
-        f"cannot resume: {said}; start a new run, or restore what it was{further}",
-        where=str(path),
-    )
+    if header["schema"] != _SCHEMA:
+        why = (
+            f"this journal was written by another version of aorta (expected {_SCHEMA}, found "
+            f"{header['schema']!r}); go on with that version, or start a new run"
+        )
+    elif changed:
+        said = f"the {' and the '.join(changed)} changed since this run began"
+        why = f"cannot resume: {said}; start a new run, or restore what it was"
+    else:
+        return
+    raise ResumeError(why, where=str(path))

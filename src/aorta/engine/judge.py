@@ -16,7 +16,6 @@ decided. Of all tests with the same two error rates it needs the fewest trials o
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -87,29 +86,18 @@ def misses_that_tell(seen: HitCount, chance: float) -> int:
     return misses
 
 
-class _Wald(ABC):
-    """Two lines that the weight of the evidence may cross."""
-
-    alpha: float
-    beta: float
-
-    @abstractmethod
-    def weight(self, evidence: HitCount) -> float:
-        """The log of how much likelier the evidence is where the failure is present."""
-
-    def decide(self, evidence: HitCount) -> bool | None:
-        """True or False once a line is crossed; None between the lines.
-
-        Where `absent` is 0 one hit is proof, and no number of misses outweighs it.
-        """
-        weight = self.weight(evidence)
-        if weight >= math.log((1 - self.beta) / self.alpha):
-            return True
-        return False if weight <= math.log(self.beta / (1 - self.alpha)) else None
+def _crossed(weight: float, alpha: float, beta: float) -> bool | None:
+    """Wald's two lines, for the log of how much likelier the evidence is where the failure is
+    present: True or False once one of them is crossed, None between them. Where one hit is proof,
+    no number of misses outweighs it.
+    """
+    if weight >= math.log((1 - beta) / alpha):
+        return True
+    return False if weight <= math.log(beta / (1 - alpha)) else None
 
 
 @dataclass(frozen=True)
-class PresenceTest(_Wald):
+class PresenceTest:
     """Wald's test where the rate of the failure is only known by what was `seen` of it."""
 
     seen: HitCount
@@ -118,6 +106,9 @@ class PresenceTest(_Wald):
     beta: float
     certain: float = 0.0  # how likely it was, before anything was seen, that it always fails
 
+    def decide(self, evidence: HitCount) -> bool | None:
+        return _crossed(self.weight(evidence), self.alpha, self.beta)
+
     def weight(self, evidence: HitCount) -> float:
         alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
         silence = _times(evidence.misses, math.log1p(-self.absent))
@@ -125,13 +116,16 @@ class PresenceTest(_Wald):
 
 
 @dataclass(frozen=True)
-class Sprt(_Wald):
+class Sprt:
     """`present` against `absent`, wrong with chance `alpha` (accepts) or `beta` (misses)."""
 
     present: float
     absent: float
     alpha: float
     beta: float
+
+    def decide(self, evidence: HitCount) -> bool | None:
+        return _crossed(self.weight(evidence), self.alpha, self.beta)
 
     def weight(self, evidence: HitCount) -> float:
         return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(

@@ -11,7 +11,6 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.durations import show_duration
 from aorta.core.failure import Failure, learned
 from aorta.core.oracle import Classified, Deciding, classify, guarded
-from aorta.core.stats import fisher_exact
 from aorta.core.trial import RETRIES, Outcome, Start, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import EveryTrial, Judges
@@ -86,6 +85,8 @@ class Question:
     name: str = "main"  # a run that asks several questions gives each a name
     # A trial whose container or engine is missing is an error of its own, not of the run.
     tolerant: bool = False
+    # Where no trial could tell anything the run ends, and a resume tries again.
+    must_tell: bool = False
     warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.
     private_trials: bool = False
@@ -199,7 +200,6 @@ class SoughtFailure:
 
 # -- warm starts -----------------------------------------------------------------------------------
 
-_ALPHA = 0.05  # before anything rests on warm trials a false alarm costs only time
 _ALIKE, _MIXED = 3, 8  # warm trials of an original that always ends alike, or now and then
 _FIRST_COLD = 2  # trials of each configuration, where the rate itself is the answer
 _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
@@ -209,32 +209,25 @@ _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
 class Warmth:
     """Which trials of a question may start warm, and whether warm ones can be believed.
 
-    A warm trial is a fork of a process that has imported the program's libraries. The original is
-    tried cold first, then warm a few times (the proof): only where both agree, further trials start
-    warm. Trials that measure or confirm the answer of a search always start cold.
+    The original is tried cold first, then warm a few times (the proof): only where both agree,
+    further trials start warm. Trials that measure or confirm the answer of a search start cold.
 
-    Forks of one server share its hash seed: where a start decides the outcome, all of them end
-    alike. So a rate rests on `independent_starts`, and never on the number of forks.
-
-    `asked`: trials start warm where they may. False: the first trial's imports are watched, and
-    what warm starts would save is said. None: warm starts are out of the question.
+    `asked`: trials start warm where they may. False: only what that would save is said. None: warm
+    starts are out of the question.
     """
 
     asked: bool | None = None
     dropped: str = ""  # why no further trial starts warm
-    _proven: bool | None = None
+    _proven: bool = False
+    _served: bool = False  # the last trial of the proof did start warm
     _imports: float | None = None  # seconds of imports that were seen in a cold trial
     _original: Point | None = None  # what was tried first
     _calibrated: bool = False
     _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether no trial has said yet what its imports take."""
-        return self.asked is not None and self._imports is None
-
     def start_for(self, point: Point) -> Start:
-        if self.dropped or not (self.asked or self.is_watching):
+        is_watching = self.asked is not None and self._imports is None
+        if self.dropped or not (self.asked or is_watching):
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -243,9 +236,10 @@ class Warmth:
         return Start.WATCHED
 
     def note(self, record: TrialRecord) -> None:
-        """A trial that is no proof."""
         self._original = self._original or record.point
-        if not record.saved:
+        if record.point.purpose is Purpose.WARM:
+            self._served = record.saved > 0
+        elif not record.saved:
             cold = self._cold_of(record.point) + record.outcome
             self._cold[record.point.config_key] = cold
 
@@ -253,9 +247,12 @@ class Warmth:
         """What became of a point; that of the proof says whether warm trials are believed."""
         if point.purpose is Purpose.WARM:
             cold, warm = self._cold_of(point), verdict.tally
-            self._proven = verdict.reproduces is not None and _agree(cold, warm)
-            if verdict.reproduces is None:
+            told = verdict.reproduces is not None
+            self._proven = told and self._served and _agree(cold, warm)
+            if not told:
                 self.dropped = verdict.why
+            elif not self._served:
+                self.dropped = "no trial can be started warm"
             elif not self._proven:
                 self.dropped = (
                     f"warm trials failed {warm.reproduced} of {warm.evidence} times, cold ones "
@@ -270,7 +267,7 @@ class Warmth:
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
         original = self._original
-        if not self.asked or self._proven is not None or original is None:
+        if not self.asked or self._proven or self.dropped or original is None:
             return None
         is_tried = self._cold_of(original).evidence >= _FIRST_COLD
         is_due = self._calibrated if original.purpose is Purpose.CALIBRATE else is_tried
@@ -291,25 +288,27 @@ class Warmth:
         self._imports = imports = imports or 0.0  # none were seen: this is no Python program
         if self.asked or imports < max(WORTH, _SHARE * duration):
             return ""
-        saves = f"about {show_duration(left * imports)}" if left > 1 else "most of that in each"
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
-        return f"{words}; --warm would save {saves}"
+        return f"{words}; --warm would save about {show_duration(max(1, left) * imports)}"
 
 
 def _agree(cold: Tally, warm: Tally) -> bool:
     """Where cold trials fail now and then, forks must too: else their one start decides."""
     if _is_mixed(cold):
-        chance = fisher_exact(cold.reproduced, cold.evidence, warm.reproduced, warm.evidence)
-        return _is_mixed(warm) and chance >= _ALPHA
+        return _is_mixed(warm)
     return not (warm.against if cold.reproduced else warm.reproduced)
 
 
+def _is_mixed(tally: Tally) -> bool:
+    return tally.reproduced > 0 and tally.against > 0
+
+
 def independent_starts(records: Iterable[TrialRecord]) -> int:
-    """How many processes with a hash seed of their own stand behind these trials: a cold one has
-    its own, the forks of one server have one together. Trials that could not tell do not count.
+    """How many of these trials have a hash seed of their own: every cold one, and all warm ones
+    together, whose servers are few. Trials that could not tell do not count.
     """
     telling = [record for record in records if record.outcome is not Outcome.ERROR]
-    return sum(not record.saved for record in telling) + len({r.server for r in telling if r.saved})
+    return sum(not record.saved for record in telling) + any(record.saved for record in telling)
 
 
 def of_independent_starts(tally: Tally, records: Iterable[TrialRecord]) -> Tally:
@@ -320,7 +319,3 @@ def of_independent_starts(tally: Tally, records: Iterable[TrialRecord]) -> Tally
     share = starts / tally.evidence
     reproduced, other = round(tally.reproduced * share), round(tally.other * share)
     return Tally(reproduced, max(0, starts - reproduced - other), other, tally.error)
-
-
-def _is_mixed(tally: Tally) -> bool:
-    return tally.reproduced > 0 and tally.against > 0

@@ -163,8 +163,8 @@ def _last_written(run: RunDir) -> float:
 
 
 def fresh_dir(path: Path) -> Path:
-    """An empty directory at `path`; what an interrupted trial left there goes."""
-    with writing(path, "make a trial directory"):
+    """An empty directory at `path`; what was there goes."""
+    with writing(path, "make a directory"):
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
         path.mkdir(parents=True)

@@ -29,22 +29,19 @@ _Request = TypeVar("_Request", bound="DataclassInstance")
 
 @dataclass(frozen=True)
 class Resume:
-    """Which run to go on with, and how."""
+    """Which run to go on with."""
 
     run: Path | None = None  # None: the newest unfinished one
-    changed: bool = False  # go on though scripts or data changed since
 
 
 class Session:
     """A locked run directory. A context manager: the lock goes however it is left."""
 
-    def __init__(self, run: RunDir, *, resumed: bool, changed: bool = False) -> None:
+    def __init__(self, run: RunDir, *, resumed: bool) -> None:
         self.run = run
         self.resumed = resumed
-        self.changed = changed
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
-        self._asked: set[str] = set()
 
     @classmethod
     def fresh(
@@ -61,9 +58,7 @@ class Session:
 
     @classmethod
     def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
-        resume = resume or Resume()
-        run = find_resumable(output, verb, resume.run)
-        return cls(run, resumed=True, changed=resume.changed)
+        return cls(find_resumable(output, verb, resume.run if resume else None), resumed=True)
 
     @property
     def path(self) -> Path:
@@ -91,11 +86,6 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end. Its state is written down when the session is left."""
-        if question.name in self._asked:
-            raise ValueError(
-                f"this run asked {question.name!r} already; give a question a name of its own"
-            )
-        self._asked.add(question.name)
         engine = Engine(
             question,
             executor,
@@ -110,7 +100,7 @@ class Session:
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(self.run.journal, fingerprint, changed=self.changed)
+            return Journal.resume(self.run.journal, fingerprint)
         return Journal.create(self.run.journal, fingerprint)
 
 

@@ -19,7 +19,6 @@ class ExecutorChoice:
     resources: Resources = field(default_factory=Resources)
     ray_address: str | None = None
     warm: bool = False  # trials may be forked from a process that has imported their libraries
-    cold: bool = False  # not even their imports are looked at
     job_per_trial: bool = False  # slurm: one job a trial, and not one for many
 
     def open(self) -> Executor:
@@ -63,5 +62,5 @@ def _local(choice: ExecutorChoice) -> Executor:
         choice.jobs or 1,
         gpus_per_trial=wanted.gpus,
         devices=devices,
-        warm=None if choice.cold else choice.warm,
+        warm=choice.warm,
     )

@@ -277,7 +277,7 @@ def _stable_stamp(path: Path) -> tuple[int, ...] | None:
 
 def oom_kills() -> int:
     """How many processes the kernel killed for want of memory: in our group, or here."""
-    for counter in (*_counters_of_our_group(), Path("/proc/vmstat")):
+    for counter in (_events_of_our_group(), Path("/proc/vmstat")):
         with suppress(OSError, ValueError):
             for line in counter.read_text(encoding="ascii").splitlines():
                 name, _, number = line.partition(" ")
@@ -286,21 +286,13 @@ def oom_kills() -> int:
     return 0
 
 
-def _counters_of_our_group() -> list[Path]:
-    """`memory.events` of a unified hierarchy, `memory.oom_control` of the older one."""
-    found = []
+def _events_of_our_group() -> Path:
+    """In a container the path is the host's, and what is mounted the container's own group."""
+    root, group = Path("/sys/fs/cgroup"), ""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            _, controllers, group = line.split(":", 2)
-            inside = group.lstrip("/")
-            if not controllers:
-                found.append(_group(Path("/sys/fs/cgroup"), inside) / "memory.events")
-            elif "memory" in controllers.split(","):
-                found.append(_group(Path("/sys/fs/cgroup/memory"), inside) / "memory.oom_control")
-    return found
-
-
-def _group(root: Path, inside: str) -> Path:
-    """In a container the path is the host's, and what is mounted the container's own group."""
+            _, controllers, path = line.split(":", 2)
+            group = group if controllers else path.lstrip("/")
     # A path above root is no error, as it is to pathlib.
-    return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112
+    inside = root / group if os.path.isdir(root / group) else root  # noqa: PTH112
+    return inside / "memory.events"

@@ -25,7 +25,6 @@ from aorta.core.trial import Match, Resources, Start, StreamEnd, TrialEnd, Trial
 from aorta.executors.process_tree import own_program
 from aorta.executors.supervisor import clean_up
 from aorta.runtimes.launch import Launch, launch_for, metric_file_of
-from aorta.runtimes.owner import started
 
 GRACE_SECONDS = 5.0
 MAX_LOG_BYTES = 256 * 1024 * 1024
@@ -33,9 +32,9 @@ _CLOSE_PATIENCE = 20.0
 # What a response tells of a trial in the words of `TrialEnd`; what it does not mention is not so.
 _FACTS = (
     *("exit_code", "signal", "timed_out", "hung", "cancelled", "lost", "started_at", "duration"),
-    *("result", "out_of_memory", "saved", "server"),
+    *("result", "out_of_memory", "saved"),
 )
-_BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
+_LOOKS_FOR_A_PROCESS = 5  # that find none, a tenth of a second apart
 
 
 @dataclass
@@ -213,33 +212,23 @@ def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
 
 
 def _kill_by_variable(name: str, *values: object) -> None:
-    """Every process with one of these values, and what they started just before."""
+    """Every process with one of these values. One that is just becoming another program shows none
+    for a moment, so they are looked for again."""
     wanted = {f"{name}={value}".encode() for value in values}
-    deadline = time.monotonic() + _BECOMING
-    again = True
-    while again and time.monotonic() < deadline:
+    looks = _LOOKS_FOR_A_PROCESS
+    while looks:
         processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        looks = [_is_killed_or_not_told(entry, wanted) for entry in processes]  # at every one
-        again = any(looks)
+        killed = [_is_killed(entry, wanted) for entry in processes]
+        looks = _LOOKS_FOR_A_PROCESS if any(killed) else looks - 1
+        time.sleep(0.1)
 
 
-def _is_killed_or_not_told(entry: Path, wanted: set[bytes]) -> bool:
-    """Kills it if it has the variable. One that is just becoming another program shows none."""
+def _is_killed(entry: Path, wanted: set[bytes]) -> bool:
     with suppress(OSError):
-        variables = (entry / "environ").read_bytes()
-        if wanted.intersection(variables.split(b"\0")):
+        if wanted.intersection((entry / "environ").read_bytes().split(b"\0")):
             os.kill(int(entry.name), signal.SIGKILL)
             return True
-        return not variables and _may_be_a_trials(entry)
     return False
-
-
-def _may_be_a_trials(entry: Path) -> bool:
-    """Not a zombie, nor older than we are, nor a part of the kernel, which has no program."""
-    began = started(int(entry.name))
-    return (
-        began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())
-    )
 
 
 # -- what a supervisor is asked, and what its response means

@@ -48,17 +48,14 @@ def die_with_parent(parent: int) -> None:
 
 def start(
     argv: Sequence[str],
-    env: Mapping[str, str] | Callable[[], Mapping[str, str]],
+    env: Mapping[str, str],
     cwd: str,
     stdout: int,
     stderr: int,
     keep: int | None = None,
 ) -> int:
     """Fork and execute in a session of its own; dies with this process. Raises the OSError of the
-    child.
-
-    `env` may be what the child itself finds out, such as its own pid; `keep` is a descriptor that
-    stays open in it.
+    child. `keep`: a descriptor that stays open in it.
     """
     supervisor = os.getpid()
     told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
@@ -70,8 +67,7 @@ def start(
             _prepare(cwd, stdout, stderr)
             if keep is not None:
                 os.set_inheritable(keep, True)
-            variables = env() if callable(env) else env
-            os.execvpe(argv[0], list(argv), dict(variables))  # noqa: S606 - it is the product
+            os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - it is the product
         except OSError as wrong:
             os.write(tell, str(wrong.errno or errno.EIO).encode())
         finally:

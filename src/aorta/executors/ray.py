@@ -48,7 +48,6 @@ class TaskEnd:
     end: TrialEnd | None = None
     lost: str | None = None
     unseen: bool = False  # the node sees neither its working directory nor its own
-    node: str = ""
 
 
 class _Driver:
@@ -56,7 +55,7 @@ class _Driver:
 
     def __init__(self, address: str | None, working_dir: Path | None, grace: float) -> None:
         self.where = address or os.environ.get("RAY_ADDRESS") or "a cluster of its own"
-        self.nodes: dict[str, tuple[int, int]] = {}  # CPUs and GPUs by node
+        self.nodes: list[tuple[int, int]] = []  # CPUs and GPUs of each
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the driver lives
         self.line, theirs = Pipe()
         with theirs:
@@ -135,7 +134,6 @@ class RayExecutor:
     ) -> None:
         _check(resources)
         self._address, self._resources, self._jobs, self._grace = address, resources, jobs, grace
-        self._avoided: set[str] = set()
         self._held: dict[str, TrialSpec] = {}
         self._cancelled: dict[str, float] = {}
         self._ended: list[TrialEnd] = []
@@ -144,7 +142,7 @@ class RayExecutor:
         self._drivers: dict[Path | None, _Driver] = {None: first}
         try:
             where = f"no node of Ray at {first.where} has them: ask for less, or add a node"
-            check_fitting(list(first.nodes.values()), resources, where)
+            check_fitting(first.nodes, resources, where)
         except InfrastructureError:
             self.close()
             raise
@@ -153,10 +151,8 @@ class RayExecutor:
     def slots(self) -> int:
         """What fits on the nodes that live, and no more than was asked for."""
         self._hear(0.0)
-        nodes = self._drivers[None].nodes
-        kept = [size for node, size in nodes.items() if node not in self._avoided]
-        fits = fitting(kept, self._resources) or fitting(list(nodes.values()), self._resources)
-        return max(1, fits) if self._jobs is None else min(max(1, fits), self._jobs)
+        fits = max(1, fitting(self._drivers[None].nodes, self._resources))
+        return fits if self._jobs is None else min(fits, self._jobs)
 
     def start(self, trial: TrialSpec) -> None:
         trial = prepared(trial, self._resources)
@@ -166,9 +162,7 @@ class RayExecutor:
     def _submit(self, trial: TrialSpec) -> None:
         """To the driver that carries its directory, if there is one."""
         driver = self._drivers.get(trial.cwd, self._drivers[None])
-        kept = [size for node, size in driver.nodes.items() if node not in self._avoided]
-        avoided = driver.nodes.keys() & self._avoided if fitting(kept, trial.resources) else ()
-        driver.send(("run", trial, sorted(avoided)))
+        driver.send(("run", trial))
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -221,10 +215,7 @@ class RayExecutor:
                 why = f"{trial.cwd} cannot be seen on a node, nor sent there: {wrong.message}"
                 self._end(trial, unreported(trial, lost=why))
             return
-        end = news.end or unreported(trial, lost=news.lost)
-        if end.lost and news.node:
-            self._avoided.add(news.node)
-        self._end(trial, end)
+        self._end(trial, news.end or unreported(trial, lost=news.lost))
 
     def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
         del self._held[trial.id]

@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,9 +39,8 @@ def run_trial(trial: TrialSpec, files: bytes | None, grace: float) -> tuple[Task
     """
     from aorta.executors.local import LocalExecutor
 
-    node = ray.get_runtime_context().get_node_id()
     if files is None and not (trial.cwd.is_dir() and trial.trial_dir.is_dir()):
-        return TaskEnd(trial.id, unseen=True, node=node), None
+        return TaskEnd(trial.id, unseen=True), None
     search = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in search if "runtime_resources" not in p)
     if not os.environ["PYTHONPATH"]:
@@ -64,7 +63,7 @@ def run_trial(trial: TrialSpec, files: bytes | None, grace: float) -> tuple[Task
         )
         end = replace(ended[0], stdout=out, stderr=err)
         left = None if scratch is None else pack(there.trial_dir)
-        return TaskEnd(trial.id, end, node=node), left
+        return TaskEnd(trial.id, end), left
     finally:  # also where the task is cancelled: the trial ends first
         executor.close()
         if scratch is not None:
@@ -92,7 +91,7 @@ class Driver:
     def __init__(self, line: "Connection[Any, Any]", grace: float, *, carries: bool) -> None:
         self._line, self._grace, self._carries = line, grace, carries
         self._tasks: dict[Any, TrialSpec] = {}  # by reference
-        self._nodes: dict[str, tuple[int, int]] = {}
+        self._nodes: list[tuple[int, int]] = []
         self._nodes_at = 0.0
         self._run = _untyped.remote(max_calls=0)(run_trial)
 
@@ -102,8 +101,8 @@ class Driver:
             self._tell_nodes()
             if self._line.poll(_TICK / 4 if self._tasks else _TICK):
                 match self._line.recv():
-                    case "run", trial, avoided:
-                        self._submit(trial, avoided)
+                    case "run", trial:
+                        self._submit(trial)
                     case "cancel", trial_id:
                         self._cancel(
                             [t for t, trial in self._tasks.items() if trial.id == trial_id]
@@ -122,12 +121,11 @@ class Driver:
         for task in tasks:
             ray.cancel(task, force=False, recursive=False)
 
-    def _submit(self, trial: TrialSpec, avoided: Sequence[str]) -> None:
+    def _submit(self, trial: TrialSpec) -> None:
         task = self._run.options(
             num_cpus=trial.resources.cpus,
             num_gpus=trial.resources.gpus,
             max_retries=0,  # the engine tries again, and counts it
-            label_selector={"ray.io/node-id": f"!in({','.join(avoided)})"} if avoided else None,
             name="aorta trial",
         ).remote(trial, pack(trial.trial_dir) if self._carries else None, self._grace)
         self._tasks[task] = trial
@@ -148,7 +146,7 @@ class Driver:
         if time.monotonic() - self._nodes_at < _NODES_EVERY:
             return
         self._nodes_at = time.monotonic()
-        nodes = {node["NodeID"]: _size(node) for node in _untyped.nodes() if node["Alive"]}
+        nodes = [_size(node) for node in _untyped.nodes() if node["Alive"]]
         if nodes != self._nodes:
             self._nodes = nodes
             self._line.send(nodes)

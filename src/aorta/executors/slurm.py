@@ -193,8 +193,8 @@ class _Slurm(ABC):
             while not self._closed.is_set():
                 is_news = self._called(pause)
                 before = len(self._held)
-                self._collect()
                 self._tend()
+                self._collect()
                 is_news = is_news or len(self._held) != before
                 pause = _FASTEST_POLL if is_news else min(_SLOWEST_POLL, pause * 1.5)
         except BaseException as wrong:  # noqa: BLE001 - raised where somebody waits for a trial
@@ -442,30 +442,12 @@ class SlurmJobs(_Slurm):
 # -- inside an allocation --------------------------------------------------------------------------
 
 
-@dataclass
-class _Step:
-    """One srun, which runs one worker for one trial."""
-
-    process: subprocess.Popen[bytes]
-    began: float
-    dismissed_at: float | None = None
-
-    def dismiss(self, now: float) -> None:
-        """Its trial has ended: it may end by itself, is told to, and is killed."""
-        if self.dismissed_at is None:
-            self.dismissed_at = now
-        elif now - self.dismissed_at > 1.0 + _CLEANUP_SECONDS:
-            self.process.kill()
-        elif now - self.dismissed_at > 1.0:
-            self.process.terminate()
-
-
 class SlurmSteps(_Slurm):
     """One srun a trial, on resources of its own."""
 
     def __init__(self, resources: Resources, jobs: int | None, grace: float) -> None:
         super().__init__(resources, jobs, grace)
-        self._steps: dict[str, _Step] = {}  # by worker
+        self._steps: dict[str, subprocess.Popen[bytes]] = {}  # by worker
         cpus, gpus = slurm.allocated_cpus(os.environ), slurm.allocated_gpus(os.environ)
         self._nodes = [(each, gpus) for each in cpus]
         slurm.check_fitting(
@@ -487,7 +469,7 @@ class SlurmSteps(_Slurm):
         words = [str(self._spool.path), held.pool, held.pool, "once"]
         try:
             with (self._spool.path / f"{held.pool}.out").open("wb") as log:
-                process = subprocess.Popen(
+                self._steps[held.pool] = subprocess.Popen(
                     ["setpriv", "--pdeathsig=TERM", *srun, *_WORKER, *words],  # ends with us
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -496,8 +478,6 @@ class SlurmSteps(_Slurm):
                 )
         except OSError as wrong:
             held.gone = _Gone(f"its step could not be started: {wrong.strerror}")
-        else:
-            self._steps[held.pool] = _Step(process, time.monotonic())
         return held
 
     def _options(self, resources: Resources) -> list[str]:
@@ -514,21 +494,17 @@ class SlurmSteps(_Slurm):
         return ["--exact", *overlap, *fate, "--input=none", *options, *exclude]
 
     def _tend(self) -> None:
-        """Every step ends: with its trial, with its worker, or when its worker is silent."""
+        """A step ends with its trial, or its trial is lost with it."""
         kept = self._nodes[: len(self._nodes) - len(self._avoided)]
         self._fits = fitting(kept or self._nodes, self._resources)
         held = {held.pool: held for held in self._held.values()}
         for worker, step in list(self._steps.items()):
-            trial = held.get(worker)
-            if step.process.poll() is not None:
-                self._lose(trial, "its step ended without a report")
+            if step.poll() is not None:
+                self._lose(held.get(worker), "its step ended without a report")
                 (self._spool.path / f"{worker}.out").unlink(missing_ok=True)
                 del self._steps[worker]
-            elif trial is None:
-                step.dismiss(time.monotonic())
-            elif why := _silence(self._spool, worker, step.began):
-                step.process.kill()
-                self._lose(trial, why)
+            elif worker not in held:
+                step.terminate()
 
     def _lose(self, held: _Held | None, why: str) -> None:
         if held is not None and held.gone is None:
@@ -539,14 +515,14 @@ class SlurmSteps(_Slurm):
     def _leave(self) -> None:
         steps = list(self._steps.values())  # the thread may hang in a file system
         for step in steps:
-            step.process.terminate()
+            step.terminate()
         deadline = time.monotonic() + _CLEANUP_SECONDS
         for step in steps:
             with suppress(subprocess.TimeoutExpired):
-                step.process.wait(max(0.0, deadline - time.monotonic()))
-            step.process.kill()
+                step.wait(max(0.0, deadline - time.monotonic()))
+            step.kill()
             with suppress(subprocess.TimeoutExpired):
-                step.process.wait(1.0)
+                step.wait(1.0)
 
 
 # -- words for Slurm, and from it ------------------------------------------------------------------

@@ -17,7 +17,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from aorta.executors.evidence import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
@@ -173,24 +172,23 @@ class SupervisedTrial:
         Its clock stands where it would stand if it had done the imports itself, so that a time-out,
         a hang or a gate means the same for it as for a cold trial.
         """
-        warm = self.request.get("warm")
-        if not warm:
+        if "warm" not in self.request:
             return None
         from aorta.executors.warm import fork
 
-        forked = fork(warm, (stdout, stderr), self.owner.descriptor)
-        pid, saved, server = forked or (None, 0.0, "")
+        forked = fork(self.request["warm"], (stdout, stderr), self.owner.descriptor)
+        pid, saved = forked or (None, 0.0)
         self.began = time.monotonic() - saved
-        self.response |= {"started_at": time.time(), "saved": saved, "server": server}
+        self.response |= {"started_at": time.time(), "saved": saved}
         return pid
 
-    def _variables(self) -> Mapping[str, str] | Callable[[], Mapping[str, str]]:
+    def _variables(self) -> Mapping[str, str]:
         env: Mapping[str, str] = self.request["env"]
-        if file := self.request.get("watch_imports"):
-            from aorta.executors.warm import hooked
+        if "watch_imports" not in self.request:
+            return env
+        from aorta.executors.warm import hooked
 
-            return partial(hooked, env, file)
-        return env
+        return hooked(env, self.request["watch_imports"])
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""

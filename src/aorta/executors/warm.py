@@ -18,8 +18,8 @@ import shlex
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -40,36 +40,35 @@ _OF_LIBRARIES = re.compile(
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$'")
-_MOST_SERVERS = 3  # of one slot; the one that was used longest ago goes first
+_MOST_SERVERS = 3  # of one slot; further environments start cold
 WORTH = 0.3  # seconds of imports; a server that saves less is not used
 _FORK_SECONDS = 20.0
 _IMPORT_SECONDS = 600.0
+_IMPORTS = "imports.txt"  # of a trial whose imports are watched
 
 
 def python_command(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any] | None:
-    """What a fork server must know to run `python SCRIPT ...` or `python -m MODULE ...`, also as
-    the one command of `bash -c`; None for anything else."""
+    """What a fork server must know to run `python [-u] SCRIPT ...` or `python [-u] -m MODULE ...`,
+    also as the one command of `bash -c`; None for anything else."""
     words = list(argv)
     if Path(words[0]).name in {"bash", "sh"} and len(words) == 3 and words[1] == "-c":
         words = _shell_words(words[2], env)
-    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+    at = 2 if words[1:2] == ["-u"] else 1
+    is_module = words[at : at + 1] == ["-m"]
+    named = at + is_module  # the word of the script or module
+    if len(words) <= named or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
     program = str(cwd / words[0]) if "/" in words[0] else words[0]
-    options = 1
-    while options < len(words) and words[options] in {"-u", "-O", "-OO", "-B"}:
-        options += 1
-    interpreter, rest = shutil.which(program, path=env.get("PATH")), words[options:]
-    is_module = len(rest) > 1 and rest[0] == "-m"
-    if interpreter is None or not rest or not (is_module or (cwd / rest[0]).is_file()):
+    interpreter, script = shutil.which(program, path=env.get("PATH")), cwd / words[named]
+    if interpreter is None or not (is_module or script.is_file()):
         return None
-    named = options + 1 + is_module
     return {
-        "program": [interpreter, *words[1:named]],
-        "arguments": words[named:],
+        "program": [interpreter, *words[1 : named + 1]],
+        "arguments": words[named + 1 :],
         "env": dict(env),
         "cwd": str(cwd),
         # The directory that Python puts before all others on its path.
-        "front": str(cwd if is_module else (cwd / rest[0]).resolve().parent),
+        "front": str(cwd if is_module else script.resolve().parent),
     }
 
 
@@ -88,7 +87,7 @@ class WarmStarts:
     """What one executor knows of the commands it runs."""
 
     _modules: dict[str, list[str]] = field(default_factory=dict)  # by program, what it imports
-    _watched: dict[str, tuple[str, Path]] = field(default_factory=dict)  # by trial
+    _watched: dict[str, str] = field(default_factory=dict)  # the program by trial
 
     def instructions(
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
@@ -98,27 +97,28 @@ class WarmStarts:
         command = python_command(launch.argv, env, launch.cwd.absolute()) if here else None
         if command is None:
             return {}
-        key = json.dumps([command["cwd"], command["program"]])
-        if key not in self._modules and not any(key == one for one, _ in self._watched.values()):
-            self._watched[trial.id] = key, trial.trial_dir / "imports.txt"
-            return {"watch_imports": str(trial.trial_dir / "imports.txt")}
-        modules = self._modules.get(key)
+        program = json.dumps([command["cwd"], command["program"]])
+        if program not in self._modules:
+            self._modules[program], self._watched[trial.id] = [], program
+            return {"watch_imports": str(trial.trial_dir / _IMPORTS)}
+        modules = self._modules[program]
         if trial.start is not Start.WARM or not modules:
             return {}
         varied = {name for name in trial.varied if not _OF_LIBRARIES.match(name)} | _OWN
-        same = sorted(item for item in command["env"].items() if item[0] not in varied)
-        return {"warm": {"server": json.dumps([key, same]), "modules": modules, "trial": command}}
+        same = sorted(item for item in env.items() if item[0] not in varied)
+        return {"warm": {"server": json.dumps([program, same]), "modules": modules} | command}
 
     def ended(self, end: TrialEnd) -> TrialEnd:
         """With the seconds that this trial spent on imports, if they were watched."""
-        if end.trial_id not in self._watched:
+        program = self._watched.pop(end.trial_id, None)
+        if program is None:
             return end
-        key, file = self._watched.pop(end.trial_id)
-        modules, seconds = read_imports(file)
+        file = end.stdout.path.with_name(_IMPORTS)
+        self._modules[program], seconds = read_imports(file)
         file.unlink(missing_ok=True)
-        if not modules and (end.cancelled or end.lost):
-            return end  # it says nothing about the command
-        self._modules[key] = modules
+        if not self._modules[program] and (end.cancelled or end.lost):
+            del self._modules[program]  # it says nothing about the command
+            return end
         return replace(end, imports=seconds)
 
 
@@ -131,74 +131,69 @@ def read_imports(file: Path) -> tuple[list[str], float]:
 
 
 def hooked(env: Mapping[str, str], what: str) -> dict[str, str]:
-    """The variables with which this process, become a Python, finds the hook and does `what`."""
+    """The variables with which a Python that is this process's child finds the hook and does
+    `what`."""
     path = os.pathsep.join([HOOK, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])
     return {**env, "PYTHONPATH": path, "AORTA_HOOK": f"{os.getpid()}:{what}"}
 
 
-@dataclass(eq=False)
+# -- in a supervisor -------------------------------------------------------------------------------
+
+
+@dataclass
 class _Server:
     pid: int
     line: socket.socket
-    saved: float = 0.0  # seconds of imports
+    saves: float | None = None  # seconds of imports; None: it has not said yet
 
     def answer(self, seconds: float, *heard: int) -> Any:
-        """OSError if there is none in time, or if one of `heard` says something before."""
-        number = self.line.fileno()
-        if number not in select.select([number, *heard], [], [], seconds)[0]:
-            raise InterruptedError
+        """TimeoutError if there is none in time; InterruptedError if one of `heard` is before."""
+        ready = select.select([self.line.fileno(), *heard], [], [], seconds)[0]
+        if self.line.fileno() not in ready:
+            raise InterruptedError if ready else TimeoutError
         return json.loads(self.line.recv(4096))
 
 
-_servers: dict[str, _Server] = {}  # of this supervisor; the one that was used last is the last
-_refused: set[str] = set()
+_servers: dict[str, _Server | None] = {}  # None: it cannot be used
 
 
-def fork(
-    warm: Mapping[str, Any], streams: tuple[int, int], owner: int
-) -> tuple[int, float, str] | None:
-    """A trial from its server, which is started if need be, and ends with this process: the pid,
-    the seconds of imports that it saves, and the server. None if it must start cold. `owner`: a
-    descriptor that becomes readable when nobody waits for the imports any more.
+def fork(warm: Mapping[str, Any], streams: tuple[int, int], owner: int) -> tuple[int, float] | None:
+    """A trial from its server, which is started if need be and ends with this process: the pid, and
+    the seconds of imports that it saves. None if it must start cold. `owner`: a descriptor that
+    becomes readable when nobody waits for the imports any more.
     """
-    name, trial = warm["server"], warm["trial"]
-    if name in _refused:
+    name = warm["server"]
+    if name not in _servers and len(_servers) < _MOST_SERVERS:
+        _servers[name] = _started(warm)
+    server = _servers.get(name)
+    if server is None:
         return None
+    asked = {"env": warm["env"], "arguments": warm["arguments"], "supervisor": os.getpid()}
     try:
-        if name not in _servers:
-            _start(name, trial, warm["modules"], owner)
-        server = _servers[name] = _servers.pop(name)
-        asked = {"env": trial["env"], "arguments": trial["arguments"], "supervisor": os.getpid()}
-        socket.send_fds(server.line, [json.dumps(asked).encode()], streams)
-        return server.answer(_FORK_SECONDS), server.saved, f"{os.getpid()}-{server.pid}"
-    except (OSError, ValueError) as wrong:
-        _end(name)
-        if not isinstance(wrong, InterruptedError):
-            _refused.add(name)
+        if server.saves is None:
+            server.saves = float(server.answer(_IMPORT_SECONDS, owner))
+        if server.saves >= WORTH:
+            socket.send_fds(server.line, [json.dumps(asked).encode()], streams)
+            return server.answer(_FORK_SECONDS), server.saves
+    except InterruptedError:
+        return None
+    except (OSError, ValueError):
+        pass  # it is gone, or an import failed
+    server.line.close()
+    process_tree.end_helper(server.pid)
+    _servers[name] = None
     return None
 
 
-def _start(name: str, trial: Mapping[str, Any], modules: Sequence[str], owner: int) -> None:
-    """OSError or ValueError if there can be none; InterruptedError by the owner."""
-    if len(_servers) >= _MOST_SERVERS:
-        _end(next(iter(_servers)))
+def _started(warm: Mapping[str, Any]) -> _Server | None:
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a message is whole
-    with theirs, open(os.devnull, "wb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+    with theirs, open(os.devnull, "wb") as nothing, suppress(OSError):  # noqa: PTH123
         line, null = theirs.fileno(), nothing.fileno()
-        wanted = json.dumps({"line": line, "front": trial["front"], "modules": modules})
+        wanted = json.dumps({"line": line, "front": warm["front"], "modules": warm["modules"]})
         # What `/proc` shows of it and its forks: it is found if its supervisor is killed.
-        env = {**trial["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
-        argv, variables = [*trial["program"], *trial["arguments"]], partial(hooked, env, wanted)
-        pid = process_tree.start(argv, variables, trial["cwd"], null, null, keep=line)
-    process_tree.add_helper(pid)
-    server = _servers[name] = _Server(pid, ours)
-    about = server.answer(_IMPORT_SECONDS, owner)
-    if about["unfit"] or about["seconds"] < WORTH:
-        raise ValueError(about["unfit"] or "it has nothing to import")
-    server.saved = about["seconds"]
-
-
-def _end(name: str) -> None:
-    if server := _servers.pop(name, None):
-        server.line.close()
-        process_tree.end_helper(server.pid)
+        env = {**warm["env"], "AORTA_TRIAL_DIR": str(os.getpid())}
+        argv = [*warm["program"], *warm["arguments"]]
+        pid = process_tree.start(argv, hooked(env, wanted), warm["cwd"], null, null, keep=line)
+        process_tree.add_helper(pid)
+        return _Server(pid, ours)
+    return None

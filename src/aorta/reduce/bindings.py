@@ -15,7 +15,6 @@ from pathlib import Path
 
 from aorta.core.axis import Axis, Point, SubsetAxis, Value, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.engine.rundir import writing
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -76,35 +75,34 @@ def lay_out(
     """Every axis of the point: its variables, and what was changed in `place`, a copy of the
     working directory, for a command that finds it there. Other files and folders lie in `folder`;
     what has the name of another, or one that is `taken`, in a folder of its own. The axis
-    `nonsense` becomes what is no value of it: a text, or a file that is not there.
+    `nonsense` becomes what is no value of it: a text, or a file that is not there. Raises OSError.
     """
     variables: Placed = {}
     inside: Placed = {}
     used = {*taken}
-    with writing(folder):
-        for name in changed_names(bindings):
-            if (place / name).is_file():
-                (place / name).unlink()
-        # Several values of one file from its end on, so that those before stay where they were.
-        for binding in sorted(bindings, key=lambda one: -one.position):
-            name, value = binding.axis.name, point[binding.axis.name]
-            laid = variables if binding.inside is None else inside
-            texts = binding.texts(value)
-            laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
-            if binding.write is None:
-                continue
-            if binding.inside is not None:
-                target = place / binding.inside
-            else:
-                assert binding.source is not None
-                called = binding.source.name
-                target = folder / (name if called in used else "") / called
-                used.add(called)
-            laid.setdefault(name, target)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # Nonsense in a configuration is a text; a file or folder of data is then missing.
-            if name != nonsense or texts:
-                binding.write(NONSENSE if name == nonsense else value, target)
+    for name in changed_names(bindings):
+        if (place / name).is_file():
+            (place / name).unlink()
+    # Several values of one file from its end on, so that those before stay where they were.
+    for binding in sorted(bindings, key=lambda one: -one.position):
+        name, value = binding.axis.name, point[binding.axis.name]
+        laid = variables if binding.inside is None else inside
+        texts = binding.texts(value)
+        laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
+        if binding.write is None:
+            continue
+        if binding.inside is not None:
+            target = place / binding.inside
+        else:
+            assert binding.source is not None
+            called = binding.source.name
+            target = folder / (name if called in used else "") / called
+            used.add(called)
+        laid.setdefault(name, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Nonsense in a configuration is a text; a file or folder of data is then missing.
+        if name != nonsense or texts:
+            binding.write(NONSENSE if name == nonsense else value, target)
     return variables, inside
 
 

@@ -12,9 +12,9 @@ from aorta.core.documents import dump_yaml
 from aorta.core.durations import show_duration
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
+from aorta.core.raised import error_line_of
 from aorta.core.templates import ANYTHING, template, words_in
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.core.words import error_line_of
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
 from aorta.workloads.startable import check_startable

@@ -14,7 +14,7 @@ from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
-from aorta.engine.rundir import is_output, writing
+from aorta.engine.rundir import is_output
 from aorta.reduce.bindings import AxisBinding, changed_names, lay_out
 from aorta.reduce.files import is_installed
 from aorta.reduce.launcher import (
@@ -125,8 +125,7 @@ class ReductionExperiment:
         if changed:
             copy = self.base.environment.isolated  # a container sees nothing else
             shutil.rmtree(place, ignore_errors=True)
-            with writing(place):
-                make_workplace(self.base.subject.cwd, place, changed, copy=copy)
+            make_workplace(self.base.subject.cwd, place, changed, copy=copy)
         placed, _ = lay_out(self.bindings, point, folder, place, nonsense=nonsense)
         texts = {name: str(value) for name, value in placed.items()}
         env = {**self.base.env, **self.launching(point), **texts}

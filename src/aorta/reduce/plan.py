@@ -12,7 +12,6 @@ from typing import Any
 from aorta.core.axis import Axis
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
-from aorta.engine.journal import DATA
 from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.bindings import AxisBinding, bindings_of
@@ -112,7 +111,7 @@ class ReducePlan:
             "oracle": [repr(self.oracle), content.ranks, repr(content.gate)],
             "judging": repr(content.budget.k_of_n),
             "axes": [repr(axis) for axis in self.axes],
-            DATA: [binding.digest for binding in self.bindings],
+            "data": [binding.digest for binding in self.bindings],
             "environment": repr(self.request.environment),
             "variables": sorted(self.base.env.items()),
             **script_digests(self.base),

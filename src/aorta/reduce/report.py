@@ -303,4 +303,4 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     if played:
         said = "nothing was run: every trial was" if played == trials else f"{played} of them were"
         lines.append(f"           {said} in the journal")
-    return [*lines, *(f"           {words}" for words in report.ending.warm_words)]
+    return lines

@@ -126,6 +126,7 @@ class ReductionRun:
         self.plan = plan
         self.session = session
         self.listeners = listeners
+        self._private = session.run.private
         self.experiment = plan.experiment()
         self._open_executor = open_executor
         self._seconds = 0.0  # that the questions before took, over every resume

@@ -266,6 +266,7 @@ def _run_in(
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             expected=known_failure(experiment.oracle),
             keep=_keeper(session.path, what, env),
+            must_tell=True,
             warm=True,
         )
         answer = session.answer(question, executor, listeners)

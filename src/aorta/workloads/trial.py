@@ -28,7 +28,6 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
-from aorta.engine.journal import SCRIPT
 from aorta.registry.environments import layered, stack_mitigations
 from aorta.registry.workloads import check_workload
 from aorta.workloads.base import COMMAND, RESERVED_PREFIX, rank_of
@@ -181,7 +180,7 @@ def script_digests(experiment: WorkloadExperiment) -> dict[str, str]:
             if path.is_file() and path.stat().st_size <= _LARGEST_SCRIPT:
                 content = path.read_bytes()
                 if path.suffix.lower() in _SCRIPT_NAMES or content.startswith(b"#!"):
-                    found[f"{SCRIPT}{word}"] = hashlib.sha256(content).hexdigest()
+                    found[f"script {word}"] = hashlib.sha256(content).hexdigest()
         except (OSError, ValueError):
             continue
     return found

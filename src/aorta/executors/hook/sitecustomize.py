@@ -1,16 +1,16 @@
 """Found by the user's own interpreter before the program: writes down what that imports at its top,
 or stays where the program would begin and forks off one run of it after another.
 
-`AORTA_HOOK` is `PID:WHAT`; a process with another pid is left alone. Every trace of this file is
+`AORTA_HOOK` is `PID:WHAT`; a process with another parent is left alone. Every trace of this file is
 removed first, and the interpreter's own `sitecustomize` is run, if it has one. WHAT is
 
 - the name of a file. An audit hook sees imports without being seen: the program finds the same
   modules and frames. A line of the file is a module's name, when it was asked for, and when it
   asked for others itself. It ends where the program changes a variable or `sys.path`: what it
   imports from there on may depend on it. Python 3.8 or later.
-- JSON: a fork server is wanted. It imports the modules that are named and says how long that took,
-  or why no trial may come from here. Each message behind that asks for a trial and brings its two
-  output descriptors; the answer is its pid. Python 3.9 or later.
+- JSON: a fork server is wanted. It imports the modules that are named and says how many seconds
+  that took; 0 where a fork would break what they started. Each message behind that asks for a trial
+  and brings its two output descriptors; the answer is its pid. Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -60,32 +60,29 @@ def _is_the_top(frame: FrameType) -> bool:
     return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
 
-def _import_libraries(names: list[str], front: str) -> str:
-    """Up to the first that is the program's own. Why nothing may be forked from here, if so."""
-    import importlib.util
-    import sysconfig
+def _import_libraries(names: list[str], front: str) -> None:
+    """Up to the first that is the program's own."""
+    from importlib.util import find_spec
 
-    standard = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
     sys.path.insert(0, front)  # as it will be when the program begins
     for name in names:
-        spec = importlib.util.find_spec(name)
+        spec = find_spec(name)
         origin = (spec.origin or "") if spec is not None else ""
         place = os.path.realpath(origin)
-        # Those of the interpreter, of the user, and of another one that this one builds on.
-        is_installed = not {"site-packages", "dist-packages"}.isdisjoint(place.split(os.sep))
-        if not (origin in ("built-in", "frozen") or is_installed or place.startswith(standard)):
+        is_standard = origin in ("built-in", "frozen") or "/lib/python3" in place
+        # Those of the user, and of an interpreter that this one builds on, too.
+        if not (is_standard or "/site-packages/" in place or "/dist-packages/" in place):
             break  # it may change, and what follows may depend on it
         __import__(name)
     sys.path.remove(front)
-    pid = os.fork()  # some libraries end their threads for a fork, and begin them when needed
-    if pid == 0:
+
+
+def _has_threads() -> bool:
+    """Which a fork would not have. Some libraries end theirs for a fork, and begin them later."""
+    if os.fork() == 0:
         os._exit(0)
-    os.waitpid(pid, 0)
-    if len(os.listdir("/proc/self/task")) > 1:
-        return "an import leaves a thread running"
-    opened = (os.path.realpath("/proc/self/fd/" + number) for number in os.listdir("/proc/self/fd"))
-    has_gpu = any(place.startswith(("/dev/nv", "/dev/kfd")) for place in opened)
-    return "an import leaves a GPU open" if has_gpu else ""
+    os.wait()
+    return len(os.listdir("/proc/self/task")) > 1
 
 
 def _serve(what: str) -> None:
@@ -98,8 +95,9 @@ def _serve(what: str) -> None:
     line = socket.socket(fileno=wanted["line"])
     os.set_inheritable(line.fileno(), False)
     began = monotonic()
-    unfit = _import_libraries(wanted["modules"], wanted["front"])
-    line.send(json.dumps({"seconds": monotonic() - began, "unfit": unfit}).encode())
+    _import_libraries(wanted["modules"], wanted["front"])
+    seconds = monotonic() - began
+    line.send(b"0" if _has_threads() else b"%.3f" % seconds)
     while True:
         data, descriptors, _, _ = socket.recv_fds(line, 1 << 22, 2)
         if not data:
@@ -154,7 +152,7 @@ _own = PathFinder.find_spec("sitecustomize", sys.path)
 if _own is not None:
     del sys.modules["sitecustomize"]
     __import__("sitecustomize")
-if _pid == str(os.getpid()):
+if _pid == str(os.getppid()):
     if _what.startswith("{"):
         try:
             _serve(_what)
