@@ -84,7 +84,7 @@ _SMALL = """
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     x = torch.randn(2, 4, 16)
     times = []
-    for _ in range(90):
+    for _ in range(60):
         calls[0], flushed[0], began = 0, 0.0, time.thread_time()
         optimizer.zero_grad()
         model(x).square().mean().backward()
@@ -99,7 +99,7 @@ def _operation(out: Path, other: str | None) -> None:
     hooks = {"recorded": str(HOOK), **({"the other hook": other} if other else {})}
     times: dict[str, list[float]] = {"dispatched": [], **{name: [] for name in hooks}}
     calls = 1
-    for turn in range(5):
+    for turn in range(3):
         for name, found in times.items():
             took, counted = _run_script(
                 out / f"{turn}-{name}".replace(" ", "-"), _SMALL, name, hooks.get(name)

@@ -278,18 +278,12 @@ def _statistics(elements: list[float]) -> list[float]:
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARY = sysconfig.get_paths()["stdlib"]
-_users_files: dict[str, bool] = {}  # whether its lines are the user's
 
 
 def is_users(name: str, ours: tuple[str, ...] = ()) -> bool:
     """Whether a file is neither the standard library's, nor ours, nor in one of those folders."""
-    found = _users_files.get(name)
-    if found is None:
-        found = not name.startswith((*ours, _PACKAGE, "<frozen"))
-        if name.startswith(_LIBRARY) and "site-packages" not in name:
-            found = False
-        _users_files[name] = found
-    return found
+    is_library = name.startswith(_LIBRARY) and "site-packages" not in name
+    return not is_library and not name.startswith((*ours, _PACKAGE, "<frozen"))
 
 
 def _users_line() -> tuple[str, int]:

@@ -129,6 +129,12 @@ class OperationSignature:
             for place, argument in enumerate(schema.arguments)
             if "Tensor" in str(argument.type) and argument.name not in self._over
         ]
+        # Running statistics, which a schema does not own up to.
+        self._statistics = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if argument.name.startswith("running_") and self.short.endswith("batch_norm")
+        ]
         shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
         aliases = [r.alias_info for r in schema.returns]
         is_view = shares or (
@@ -163,7 +169,10 @@ class OperationSignature:
     def outputs(self, out: Any, args: Any, kwargs: Any) -> list[Any]:
         if type(out) is self._tensor:
             return [out]
-        return self.tensors((out,)) or self.overwritten(args, kwargs)
+        found = self.tensors((out,)) or self.overwritten(args, kwargs)
+        if self._statistics:
+            found += self.tensors(args[place] for place in self._statistics if place < len(args))
+        return found
 
     def overwritten(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors that it writes in place."""

@@ -310,12 +310,12 @@ class _Calls:
 
     def _read(
         self, recorder: Recorder, digests: Digests, place: Place, inputs: list[Any]
-    ) -> list[Written]:
+    ) -> list[Any]:
         """Of each tensor its writer, its kind and its offset, one behind the other. What nothing
         recorded wrote becomes a record of its own first.
         """
         known, writers = digests.kinds.get, self._memory.writers.get
-        read: list[Written] = []
+        read: list[Any] = []
         for tensor in inputs:
             try:
                 written = writers(tensor.untyped_storage()._cdata)
