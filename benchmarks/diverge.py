@@ -2,7 +2,9 @@
 
 `python -m benchmarks diverge` takes the GPU where there is one;
 `python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost` measures
-the cost alone.
+the cost alone. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
+the CPU for each call of the dispatcher, on tensors so small that nothing else counts; with the hook
+of another checkout, both in turn.
 """
 
 import json
@@ -52,10 +54,76 @@ _STEP = """
 """
 
 
-def main(device: str | None = None, what: str = "all") -> None:
-    """On the GPU where there is one, unless told otherwise. `what`: all, or the cost alone."""
+_SMALL = """
+    import sys, time
+    import torch
+    from torch import nn
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            calls[0] += 1
+            return func(*args, **(kwargs or {}))
+
+    calls, flushed = [0], [0.0]
+    torch.set_num_threads(1)
+    if sys.argv[1] == "dispatched":
+        Count().__enter__()
+    else:
+        import aorta_recorder
+        flush = aorta_recorder.Recorder.flush
+
+        def timed(self):
+            began = time.thread_time()
+            flush(self)
+            flushed[0] += time.thread_time() - began
+
+        aorta_recorder.Recorder.flush = timed
+    layer = nn.TransformerEncoderLayer(16, 4, 64, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    x = torch.randn(2, 4, 16)
+    times = []
+    for _ in range(60):
+        calls[0], flushed[0], began = 0, 0.0, time.thread_time()
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        times.append(time.thread_time() - began - flushed[0])
+    print(1e6 * min(times[10:]), calls[0])
+"""
+
+
+def _operation(out: Path, other: str | None) -> None:
+    """The least of many steps, and of turns: whatever else the machine does only adds to it."""
+    hooks = {"recorded": str(HOOK), **({"the other hook": other} if other else {})}
+    times: dict[str, list[float]] = {"dispatched": [], **{name: [] for name in hooks}}
+    calls = 1
+    for turn in range(3):
+        for name, found in times.items():
+            took, counted = _run_script(
+                out / f"{turn}-{name}".replace(" ", "-"), _SMALL, name, hooks.get(name)
+            )
+            found.append(took)
+            calls = int(counted) or calls
+    dispatched, own = min(times["dispatched"]), {}
+    for name in hooks:
+        own[name] = (min(times[name]) - dispatched) / calls
+        print(
+            f"{name}: {own[name]:.2f} us for each of {calls} calls in a step, beside "
+            f"{dispatched / calls:.2f} that torch takes to hand it to Python and to run it"
+        )
+    if other:
+        print(f"of the other hook's: {own['recorded'] / own['the other hook']:.2f}")
+
+
+def main(device: str | None = None, what: str = "all", other: str | None = None) -> None:
+    """On the GPU where there is one, unless told otherwise. `what`: all, or a cost alone."""
     device = device or ("cuda" if _has_gpu() else "cpu")
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
+        if what == "operation":
+            _operation(Path(folder), other)
+            return
         if what == "all":
             _table(Path(folder), device)
         _cost(Path(folder), device)
@@ -121,17 +189,25 @@ def _cost(out: Path, device: str) -> None:
 
 
 def _step_times(out: Path, device: str, how: str, wide: list[int]) -> list[float]:
+    widths = " ".join(map(str, wide))
+    hook = str(HOOK) if how == "recorded" else None
+    return _run_script(out, _STEP, how, hook, {"DEVICE": device, "WIDE": widths})
+
+
+def _run_script(
+    out: Path, text: str, how: str, hook: str | None, more: dict[str, str] | None = None
+) -> list[float]:
+    """The numbers that it prints, recorded where a hook is given."""
     out.mkdir(parents=True, exist_ok=True)
     script = out / "program.py"
-    script.write_text(textwrap.dedent(_STEP))
-    widths = " ".join(map(str, wide))
-    env = {**os.environ, "DEVICE": device, "WIDE": widths, "TORCHDYNAMO_DISABLE": "1"}
-    if how == "recorded":
-        env["PYTHONPATH"] = str(HOOK)
+    script.write_text(textwrap.dedent(text))
+    env = {**os.environ, **(more or {}), "TORCHDYNAMO_DISABLE": "1"}
+    if hook is not None:
+        env["PYTHONPATH"] = hook
         env["AORTA_DIVERGE"] = json.dumps({"out": str(out / "operations")})
     argv = (sys.executable, str(script), how)
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
-    return [float(line) for line in done.stdout.split()]
+    return [float(number) for number in done.stdout.split()]
 
 
 def _has_gpu() -> bool:

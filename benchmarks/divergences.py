@@ -56,6 +56,7 @@ def planted() -> dict[str, Planted]:
         "divergences_unseen",
         "divergences_blind",
         "divergences_recurrent",
+        "divergences_fresh",
     )
     return {
         name: one

@@ -43,6 +43,7 @@ class Numbering:
 
     def __init__(self) -> None:
         self.facts: list[Any] = []
+        self.held_bytes = 0
 
     def number_of(self, _key: object, facts: list[Any]) -> int:
         self.facts.append(facts)
@@ -51,10 +52,10 @@ class Numbering:
 
 def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[list[float]]]:
     numbering = Numbering()
-    digests = digest.Digests(torch, numbering)
-    taken = [[digests.kind(tensor) for tensor in group] for group in groups]
-    for group, kinds in zip(groups, taken, strict=True):
-        digests.take(group, kinds)
+    digests = digest.Digests(numbering)
+    taken = []
+    for group in groups:
+        taken.append(digests.take(group))
         for tensor in group:
             tensor.zero_()  # as a program may, before they are fetched
     widths, _, fetch = digests.launch()
@@ -66,7 +67,7 @@ def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[lis
     for kinds in taken:
         found.append([])
         for kind in kinds:
-            count, lot = numbering.facts[kind.number][3], numbering.facts[kind.number][5]
+            count, lot = numbering.facts[kind][3], numbering.facts[kind][5]
             begin = begins.get(lot, 0)
             begins[lot] = begin + count
             found[-1].append(list(numbers[begin : begin + count]))

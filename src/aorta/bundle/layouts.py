@@ -123,8 +123,8 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout(
         verb="diverge",
-        files=_names("curve.json reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
-        ours=_names("result.json curve.json"),
+        files=_names("reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
+        ours=_names("result.json"),
     ),
     Layout(
         verb="isolate",

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import Judged, one_is_low, other_types, outputs_apart
+from aorta.diverge.rounding import Judged, one_is_low, outputs_apart
 from aorta.diverge.stream import Operation, Stream, plain
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
@@ -98,10 +98,6 @@ class Comparison:
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
-    # That compute in another precision because that was requested, on the bad side of one rank.
-    requested: tuple[Operation, ...] = ()
-    # (index, step, difference) of one rank, for the page.
-    curve: tuple[tuple[int, int, float], ...] = ()
 
 
 def compare(
@@ -137,17 +133,12 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
     blame = _Blame(bad, good, alignment)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
     first = blame.first(guilty)
-    both = sorted((*alignment.pairs, *alignment.beside), key=lambda pair: pair.first.index)
     shorter = min(len(bad.operations), len(good.operations)) or 1
     return Comparison(
         first=first,
-        compared=len(both),
+        compared=len(alignment.pairs) + len(alignment.beside),
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
-        requested=tuple(
-            a for a, b, _ in alignment.pairs if any_type and not _moves(a) and other_types(a, b)
-        ),
-        curve=tuple((p.first.index, p.first.step, p.judged.difference) for p in both),
     )
 
 
@@ -169,8 +160,6 @@ class _Blame:
         self._partner = {pair.first.index: pair for pair in alignment.pairs}
         self._of_good = {pair.second.index: pair for pair in alignment.pairs}
         self._paired = sorted(self._of_good)
-        self._lone_bad = {o.index for o in alignment.only_first}
-        self._lone_good = {o.index for o in alignment.only_second}
         self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
@@ -247,8 +236,14 @@ class _Blame:
         bads, goods = [self._bad[i] for i in both[0]], [self._good[i] for i in both[1]]
         mine = self._upwards(*of_bad, lambda a: any(agree(a, b) for b in goods))
         theirs = self._upwards(*of_good, lambda b: any(agree(a, b) for a in bads))
-        lone = [self._bad[i] for i in mine & self._lone_bad]
-        lone += [self._good[i] for i in theirs & self._lone_good]
+        # What stands beside each other here is done by both.
+        both_do = [
+            p
+            for p in (*self.alignment.beside, pair)
+            if p.first.index in mine and p.second.index in theirs
+        ]
+        lone = [self._bad[i] for i in mine - {p.first.index for p in both_do}]
+        lone += [self._good[i] for i in theirs - {p.second.index for p in both_do}]
         lone = self._in_order(o for o in lone if not self._only_moves(o))
         if not lone:
             return self.parting(pair)

@@ -151,13 +151,6 @@ class DivergeReport:
                 f"  compared {compared.compared} operations, {len(compared.unmatched)} without "
                 f"a partner, in {self.trials} runs"
             )
-            if compared.requested:
-                at = compared.requested[0]
-                where = f"{at.op}{_at(at.module, at.file, at.line)}, {_when(at)}"
-                yield (
-                    f"  computes in another precision, as requested, in {len(compared.requested)} "
-                    f"operations: the first is {where}"
-                )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
         for note in self.notes:
@@ -254,14 +247,6 @@ def _when(operation: Operation) -> str:
 
 def write_report(run_dir: Path, report: DivergeReport) -> None:
     write_json(run_dir / "result.json", SCHEMA, report.to_json())
-    compared = report.comparison
-    if compared is not None:
-        write_json(
-            run_dir / "curve.json",
-            "aorta.diverge.curve/1",
-            # JSON has no infinity: what cannot be compared is drawn at the top.
-            {"curve": [[index, step, min(apart, 1e9)] for index, step, apart in compared.curve]},
-        )
     first = report.first
     if isinstance(first, Parting) and (run_dir / "bad.pt").is_file():
         place = f"{first.bad.file}:{first.bad.line}"

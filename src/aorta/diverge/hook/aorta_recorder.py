@@ -26,6 +26,7 @@ SAMPLES = 16
 ONE_COLUMN = 4
 SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 256  # records between two fetches from the device
+_HELD_BYTES = 512 * 2**20  # of copies, as the doubles they become, that wait for a fetch
 _SEGMENT = 50_000  # records in a file of the ring
 Place = tuple[str, str, str, int]  # phase, module, file, line
 Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
@@ -60,12 +61,12 @@ class Recorder:
         self.paused = False  # what the recorder itself computes is nobody's operation
         # Not as the program says: on another device, in another precision, drawn alike.
         self.runs_otherwise = bool(settings.device or settings.dtype or settings.same_random)
-        last = settings.last_step
-        self._steps = (settings.first_step, math.inf if last is None else last)
         self._most = math.inf if settings.ring else settings.most
         self._notes: set[str] = set()
         self.count = 0
         self._truncated = False
+        self.is_on = settings.first_step == 0  # this step is recorded, and there is room
+        self.held_bytes = 0  # of copies that wait for the next flush
         self._numbers: dict[Hashable, int] = {}
         self._defined: list[object] = []
         self._defined_in_file = 0
@@ -83,14 +84,11 @@ class Recorder:
     def note(self, words: str) -> None:
         self._notes.add(words)
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether this step is to be recorded, and there is room."""
-        if not self._steps[0] <= self.step <= self._steps[1]:
-            return False
-        if self.count >= self._most:
-            self._truncated = True
-        return not self._truncated
+    def next_step(self) -> None:
+        self.step += 1
+        first, last = self.settings.first_step, self.settings.last_step
+        is_wanted = first <= self.step and (last is None or self.step <= last)
+        self.is_on = is_wanted and not self._truncated
 
     def number_of(self, key: Hashable, value: object) -> int:
         """Of what many records share: `value` is written once."""
@@ -100,9 +98,11 @@ class Recorder:
             self._defined.append(value)
         return number
 
-    def head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> int:
+    def head(self, op: str, place: Place, is_random: bool = False, tf32: bool = False) -> int:
         """Which operation a record is of, and where it stands in the program."""
-        return self.number_of((op, place, tf32), (op, *place, random, tf32))
+        key = (op, place, tf32)
+        number = self._numbers.get(key)
+        return number if number is not None else self.number_of(key, (op, *place, is_random, tf32))
 
     def emit(self, head: int, read: Sequence[Written], given: Sequence[int]) -> int:
         """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
@@ -113,8 +113,10 @@ class Recorder:
         pending += read
         pending += given
         self.count += 1
-        if self.count - self._first >= _PENDING or (self.digests and self.digests.is_full):
+        if self.count - self._first >= _PENDING or self.held_bytes > _HELD_BYTES:
             self.flush()
+            if self.count >= self._most:
+                self._truncated, self.is_on = True, False
         return self.count - 1
 
     def emit_numbers(self, head: int, numbers: Sequence[float], size: int) -> None:
@@ -128,7 +130,7 @@ class Recorder:
         own, self._own = self._own, array("d")
         first, count = self._first, self.count - self._first
         line = {"first": first, "records": self._pending}
-        self._pending, self._first = [], self.count
+        self._pending, self._first, self.held_bytes = [], self.count, 0
         self._write_fetched()
         if not count:
             return
@@ -241,12 +243,12 @@ def rank() -> int | None:
 def record_value(name: str, value: Any) -> None:
     """A value of the user's own, by `aorta.diverge.record`."""
     recorder = current()
-    if recorder is None or not recorder.wants_more:
+    if recorder is None or not recorder.is_on:
         return
     head = recorder.head(f"record::{name}", ("f", "", *_users_line()))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        importlib.import_module("aorta_recorder_torch").emit(recorder, torch, head, [value])
+        importlib.import_module("aorta_recorder_torch").emit(recorder, head, value)
         return
     elements = list(_flat(value))
     recorder.emit_numbers(head, _statistics(elements), len(elements))
@@ -276,18 +278,12 @@ def _statistics(elements: list[float]) -> list[float]:
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARY = sysconfig.get_paths()["stdlib"]
-_users_files: dict[str, bool] = {}  # whether its lines are the user's
 
 
 def is_users(name: str, ours: tuple[str, ...] = ()) -> bool:
     """Whether a file is neither the standard library's, nor ours, nor in one of those folders."""
-    found = _users_files.get(name)
-    if found is None:
-        found = not name.startswith((*ours, _PACKAGE, "<frozen"))
-        if name.startswith(_LIBRARY) and "site-packages" not in name:
-            found = False
-        _users_files[name] = found
-    return found
+    is_library = name.startswith(_LIBRARY) and "site-packages" not in name
+    return not is_library and not name.startswith((*ours, _PACKAGE, "<frozen"))
 
 
 def _users_line() -> tuple[str, int]:

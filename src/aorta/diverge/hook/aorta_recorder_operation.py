@@ -3,6 +3,7 @@ on this side.
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, RecorderSettings, Written
 
+torch: Any = sys.modules.get("torch")  # whole before this is loaded
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
 _WRITES_ONLY = re.compile(
@@ -34,23 +36,15 @@ class Memory:
     while something is known of it.
     """
 
-    def __init__(self, torch: Any) -> None:
-        self._storages = torch.UntypedStorage
+    def __init__(self) -> None:
         self._held: dict[int, int] = {}
         self._most = _MOST_HELD
         # By storage: the last that wrote all of it, or those that wrote parts since.
         self.writers: dict[int, Written] = {}
         self._unwritten: dict[int, Place] = {}
 
-    def _hold(self, storage: Any) -> None:
-        if storage._cdata in self._held:
-            return
-        if len(self._held) >= self._most:
-            self._forget_what_is_gone()
-        self._held[storage._cdata] = storage._weak_ref()
-
     def _forget_what_is_gone(self) -> None:
-        storages = self._storages
+        storages = torch.UntypedStorage
         for key in [key for key, held in self._held.items() if storages._expired(held)]:
             storages._free_weak_ref(self._held.pop(key))
             self.writers.pop(key, None)
@@ -58,42 +52,45 @@ class Memory:
         self._most = max(_MOST_HELD, 2 * len(self._held))
 
     def unwritten(self, tensor: Any, place: Place) -> None:
-        storage = _storage(tensor)
-        if storage is not None:
-            self._hold(storage)
-            self.writers.pop(storage._cdata, None)
-            self._unwritten[storage._cdata] = place
+        if self.written([tensor], 0):
+            key = tensor.untyped_storage()._cdata
+            del self.writers[key]
+            self._unwritten[key] = place
 
-    def written(self, tensors: Sequence[Any], index: int) -> None:
-        """By the record of that number, of which they are the results."""
-        writers, unwritten = self.writers, self._unwritten
+    def written(self, tensors: Sequence[Any], index: int) -> bool:
+        """By the record of that number, of which they are the results. False where one of them has
+        no one storage, such as a sparse tensor.
+        """
+        writers, unwritten, held = self.writers, self._unwritten, self._held
+        known = True
         for tensor in tensors:
-            storage = _storage(tensor)
-            if storage is not None:
+            try:
+                storage = tensor.untyped_storage()
+            except (NotImplementedError, RuntimeError):
+                known = False
+            else:
                 key = storage._cdata
                 if unwritten:
                     unwritten.pop(key, None)
                 before = writers.get(key)
                 if before is None:
-                    self._hold(storage)
+                    if key not in held:
+                        if len(held) >= self._most:
+                            self._forget_what_is_gone()
+                        held[key] = storage._weak_ref()
                     writers[key] = index
-                elif tensor.numel() * tensor.element_size() >= storage.nbytes():
+                elif tensor.nbytes >= storage.nbytes():
                     writers[key] = index
                 else:
                     parts = before if isinstance(before, list) else [before]
                     writers[key] = [*parts, index][-_MOST_WRITERS:]
             index += 1 << _RECORD_BITS
+        return known
 
-    def knows(self, tensors: list[Any]) -> bool:
-        """Whether all were written by something that is recorded."""
-        known = self.writers
-        try:
-            for tensor in tensors:
-                if tensor.untyped_storage()._cdata not in known:
-                    return False
-        except (NotImplementedError, RuntimeError):
-            return False
-        return True
+    def knows(self, tensor: Any) -> bool:
+        """Whether something that is recorded wrote it."""
+        storage = _storage(tensor)
+        return storage is not None and storage._cdata in self.writers
 
     def requested_at(self, tensor: Any) -> Place | None:
         """Where memory was requested that nothing has written yet."""
@@ -112,7 +109,7 @@ def _storage(tensor: Any) -> Any:
 class OperationSignature:
     """What the schema of an operation says, read once: torch makes it anew for each reader."""
 
-    def __init__(self, torch: Any, func: Any) -> None:
+    def __init__(self, func: Any) -> None:
         schema = func._schema
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self.overload = str(func)
@@ -123,11 +120,20 @@ class OperationSignature:
         self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
         self.arguments = [a.name for a in schema.arguments]
         overwrites = _WRITES_ONLY.fullmatch(self.short) or self.short.endswith("_out")
+        self.overwrites = bool(overwrites)
+        names = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
+        self.is_in_place = bool(self.written) and not overwrites and self.written == names[:1]
         self._over = frozenset(self.written) if overwrites else frozenset()
         self._reads = [
             place
             for place, argument in enumerate(schema.arguments)
             if "Tensor" in str(argument.type) and argument.name not in self._over
+        ]
+        # Running statistics, which a schema does not own up to.
+        self._statistics = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if argument.name.startswith("running_") and self.short.endswith("batch_norm")
         ]
         shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
         aliases = [r.alias_info for r in schema.returns]
@@ -138,7 +144,7 @@ class OperationSignature:
         self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
-        self.call = _waited_for(torch, call) if is_collective else call
+        self.call = _waited_for(call) if is_collective else call
         self.is_empty = _EMPTY.fullmatch(self.name) is not None
         self.is_convolution = "conv" in self.short
         self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
@@ -163,11 +169,15 @@ class OperationSignature:
     def outputs(self, out: Any, args: Any, kwargs: Any) -> list[Any]:
         if type(out) is self._tensor:
             return [out]
-        found = self.tensors((out,))
-        if not found and self.written:
-            named = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
-            found = self.tensors([named.get(name) for name in self.written])
+        found = self.tensors((out,)) or self.overwritten(args, kwargs)
+        if self._statistics:
+            found += self.tensors(args[place] for place in self._statistics if place < len(args))
         return found
+
+    def overwritten(self, args: Any, kwargs: Any) -> list[Any]:
+        """The tensors that it writes in place."""
+        named = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
+        return self.tensors([named.get(name) for name in self.written])
 
     def tensors(self, values: Any) -> list[Any]:
         found: list[Any] = []
@@ -198,7 +208,7 @@ def _local_of(tensor: Any) -> Any:
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
-def _waited_for(torch: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+def _waited_for(call: Callable[..., Any]) -> Callable[..., Any]:
     """The result of a collective is there only then."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -229,9 +239,9 @@ class OtherSide:
     """
 
     def __init__(
-        self, torch: Any, signature: OperationSignature, settings: RecorderSettings, kwargs: Any
+        self, signature: OperationSignature, settings: RecorderSettings, kwargs: Any
     ) -> None:
-        self._torch, self._signature, self._device = torch, signature, settings.device
+        self._signature, self._device = signature, settings.device
         self._requested = kwargs.get("dtype")
         self._wanted = getattr(torch, settings.dtype) if settings.dtype is not None else None
         self._lower = [torch.float16, torch.bfloat16]
@@ -240,7 +250,7 @@ class OtherSide:
 
     def arguments(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """As this side wants them."""
-        torch, device = self._torch, self._device
+        device = self._device
         if device is not None:
             if isinstance(kwargs.get("device"), torch.device):
                 kwargs = {**kwargs, "device": torch.device(device)}
@@ -264,7 +274,7 @@ class OtherSide:
         """Random numbers are drawn on the CPU and in the precision that the program requests, so
         that both sides draw the same.
         """
-        call, torch = self._signature.call, self._torch
+        call = self._signature.call
         if not self._signature.is_random:
             return call(*args, **kwargs)
         tensors = self._signature.tensors([*args, *kwargs.values()])
@@ -285,21 +295,20 @@ class OtherSide:
         return out if self._wanted is None else mapped(out, self._raised)
 
     def _moved(self, value: Any, device: Any) -> Any:
-        tensor = self._torch.Tensor
-        return mapped(value, lambda one: one.to(device) if isinstance(one, tensor) else one)
+        return mapped(value, lambda one: one.to(device) if isinstance(one, torch.Tensor) else one)
 
     def _raised(self, value: Any) -> Any:
         """A floating type below the wanted one becomes it: of a tensor, or as an argument."""
-        if isinstance(value, self._torch.Tensor):
+        if isinstance(value, torch.Tensor):
             return value.to(self._wanted) if value.dtype in self._lower else value
-        is_lower = isinstance(value, self._torch.dtype) and value in self._lower
+        is_lower = isinstance(value, torch.dtype) and value in self._lower
         return self._wanted if is_lower else value
 
     def remember(self, outputs: list[Any]) -> None:
         """In which precision memory was requested, where it got another."""
         if self._wanted is None or "dtype" not in self._signature.arguments:
             return
-        requested = self._requested or self._torch.get_default_dtype()
+        requested = self._requested or torch.get_default_dtype()
         for tensor in outputs:
             if tensor.dtype != requested and tensor.is_floating_point():
                 _requested[tensor.untyped_storage()._cdata] = requested

@@ -9,11 +9,10 @@ operation, a shape or a line is found out once.
 import gc
 import json
 import math
-import operator
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
         is_users,
         rank,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import Digests, TensorKind
+    from aorta.diverge.hook.aorta_recorder_digest import Digests
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
         OperationSignature,
@@ -36,23 +35,26 @@ if TYPE_CHECKING:
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, Recorder, Written, current, is_users, rank
-    from aorta_recorder_digest import Digests, TensorKind
+    from aorta_recorder_digest import Digests
     from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped
 
+torch: Any = sys.modules.get("torch")  # whole before this is loaded
 _MOST_KEPT_BYTES = 64 * 2**20
+_MOST_VIEWS = 16  # one behind the other
+_OWN_FRAMES = 4  # from what the dispatcher calls to where places are found out
 
 
-def start(torch: Any) -> None:
+def start() -> None:
     """Called once torch is whole."""
     recorder = current()
     if recorder is None:
         return
     torch.manual_seed(recorder.settings.seed)
-    _mode(torch, _Places(torch)).__enter__()
-    _say_when_compiled(torch)
+    _mode(_Places()).__enter__()
+    _say_when_compiled()
 
 
-def _say_when_compiled(torch: Any) -> None:
+def _say_when_compiled() -> None:
     compile_ = torch.compile
 
     def noted(*args: Any, **kwargs: Any) -> Any:
@@ -64,36 +66,20 @@ def _say_when_compiled(torch: Any) -> None:
     torch.compile = noted
 
 
-def emit(
-    recorder: Recorder,
-    torch: Any,
-    head: int,
-    outputs: Sequence[Any],
-    read: Sequence[Written] = (),
-    kinds: Sequence[TensorKind] | None = None,
-) -> int:
-    """One more record, of tensors and, where they are known, their kinds. What that computes is
-    nobody's operation, without gradient.
+def emit(recorder: Recorder, head: int, value: Any) -> None:
+    """One more record, of a tensor outside of any operation. What that computes is nobody's
+    operation, without gradient.
     """
-    graded, was_paused, recorder.paused = torch.is_grad_enabled(), recorder.paused, True
-    if graded:
-        torch._C._set_grad_enabled(False)
-    try:
-        digests = digests_of(recorder, torch)
-        if kinds is None:
-            kinds = [digests.kind(tensor) for tensor in outputs]
-        digests.take(outputs, kinds)
-        return recorder.emit(head, read, [kind.number for kind in kinds])
-    finally:
-        recorder.paused = was_paused
-        if graded:
-            torch._C._set_grad_enabled(True)
+    recorder.paused = True
+    with torch.no_grad():
+        recorder.emit(head, (), digests_of(recorder).take([value]))
+    recorder.paused = False
 
 
-def digests_of(recorder: Recorder, torch: Any) -> Digests:
+def digests_of(recorder: Recorder) -> Digests:
     """Of the tensors of this recorder."""
     if recorder.digests is None:
-        recorder.digests = Digests(torch, recorder)
+        recorder.digests = Digests(recorder)
     digests: Digests = recorder.digests
     return digests
 
@@ -101,8 +87,7 @@ def digests_of(recorder: Recorder, torch: Any) -> Digests:
 class _Places:
     """Where in the program an operation stands: module, phase, step; by torch's global hooks."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self) -> None:
         self.stack: list[str] = []
         self.phase = "f"
         self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
@@ -111,11 +96,14 @@ class _Places:
         self._calls_of: list[tuple[int, tuple[str, int]]] = []
         self._call_code = torch.nn.Module._call_impl.__code__
         self.parameters: dict[int, str] = {}
-        self._of_node: dict[int, tuple[str, str, int]] = {}  # of a forward operation, for backward
+        self._of_node: dict[int, Place] = {}  # by the number of a node: what its backward is of
         self._ours = (str(Path(torch.__file__).parent),)
+        self._users: dict[str, bool] = {}  # whether the lines of a file are the user's
         # Called for every operation: looked up once.
         self._is_graded = torch.is_grad_enabled
         self._graph_task = torch._C._current_graph_task_id
+        self._current_node = torch._C._current_autograd_node
+        self._own_function = torch.autograd.function.BackwardCFunction
         self._node_number = torch.autograd._get_sequence_nr
         modules = torch.nn.modules.module
         modules.register_module_forward_pre_hook(self._enter)
@@ -157,33 +145,43 @@ class _Places:
     def of_call(self) -> Place:
         """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
-            node = self._torch._C._current_autograd_node()
-            known = self._of_node.get(node._sequence_nr()) if node is not None else None
-            return ("b", *(known or ("", *self._line(sys._getframe(1)))))
+            known = self._of_backward()
+            return known or ("b", "", *self._line(sys._getframe(_OWN_FRAMES)))
         module = self.stack[-1] if self.stack else ""
-        place = (module, *self._line(sys._getframe(1)))
+        file, line = self._line(sys._getframe(_OWN_FRAMES))
         if self._is_graded():
             # The first since its node came about is the one: another that follows may have no node
             # of its own.
-            self._of_node.setdefault(self._node_number() - 1, place)
-        return (self.phase, *place)
+            self._of_node.setdefault(self._node_number() - 1, ("b", module, file, line))
+        return (self.phase, module, file, line)
 
-    def note_node(self) -> None:
-        """Of an operation that is not recorded: where it stands, should it have a backward."""
-        node = self._node_number() - 1
-        if node not in self._of_node and self._is_graded() and self._graph_task() == -1:
-            module = self.stack[-1] if self.stack else ""
-            self._of_node[node] = (module, *self._line(sys._getframe(1)))
+    def _of_backward(self) -> Place | None:
+        """Views are not looked at: the node of one stands where the operation behind it does. What
+        the user's own backward does stands there.
+        """
+        node = self._current_node()
+        if node is None:
+            return None
+        number, known = node._sequence_nr(), self._of_node
+        found = known.get(number)
+        if found is None and not isinstance(node, self._own_function):
+            later = (known.get(n) for n in range(number + 1, number + _MOST_VIEWS))
+            found = next(filter(None, later), None)
+        return found
 
     def _line(self, frame: Any) -> tuple[str, int]:
         """The user's innermost line from there on: what a module computes stands where the module
         was called, which was found out then.
         """
-        calls, call_code = self._calls_of, self._call_code
+        calls, call_code, users = self._calls_of, self._call_code, self._users
         while frame is not None:
             code = frame.f_code
-            if is_users(code.co_filename, self._ours):
-                return code.co_filename, frame.f_lineno
+            file = code.co_filename
+            is_users_own = users.get(file)
+            if is_users_own is None:
+                is_users_own = users[file] = is_users(file, self._ours)
+            if is_users_own:
+                return file, frame.f_lineno
             if code is call_code and calls and calls[-1][0] == id(frame):
                 return calls[-1][1]
             frame = frame.f_back
@@ -198,7 +196,7 @@ class _Places:
         self._record_parameters(optimizer, "param")
         recorder = current()
         if recorder is not None:
-            recorder.step += 1
+            recorder.next_step()
             if recorder.step == 1:
                 # what stays is the program and its libraries: with it set aside, the collections
                 gc.collect()
@@ -208,7 +206,7 @@ class _Places:
     def _record_parameters(self, optimizer: Any, what: str) -> None:
         """Every rank's own copy, as it stands around a step: what all ranks should have alike."""
         recorder = current()
-        if recorder is None or not recorder.settings.parameters or not recorder.wants_more:
+        if recorder is None or not recorder.settings.parameters or not recorder.is_on:
             return
         for group, held in enumerate(optimizer.param_groups):
             for place, parameter in enumerate(held["params"]):
@@ -217,14 +215,14 @@ class _Places:
                     continue  # a shard differs between ranks by design
                 name = self.parameters.get(id(parameter), f"group{group}.{place}")
                 head = recorder.head(f"{what}::{name}", ("o", name, "", 0))
-                emit(recorder, self._torch, head, [value])
+                emit(recorder, head, value)
 
 
-def _mode(torch: Any, places: _Places) -> Any:
+def _mode(places: _Places) -> Any:
     """The class is made here, because its base is torch's."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    run = _Calls(torch, places).run
+    run = _Calls(places).run
     base: Any = TorchDispatchMode
 
     class RecordingMode(base):  # type: ignore[misc]
@@ -236,10 +234,7 @@ def _mode(torch: Any, places: _Places) -> Any:
         def __torch_dispatch__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            recorder = current()
-            if recorder is None or recorder.paused:
-                return func(*args, **(kwargs or {}))
-            return run(recorder, func, args, kwargs or {})
+            return run(func, args, kwargs or {})
 
     return RecordingMode()
 
@@ -247,9 +242,8 @@ def _mode(torch: Any, places: _Places) -> Any:
 class _Calls:
     """The dispatcher's calls, on their way into the stream."""
 
-    def __init__(self, torch: Any, places: _Places) -> None:
-        self._torch, self._places = torch, places
-        self._memory = Memory(torch)
+    def __init__(self, places: _Places) -> None:
+        self._places, self._memory = places, Memory()
         self._signatures: dict[int, OperationSignature] = {}
         with warnings.catch_warnings():
             # Some releases say, once, that there is a newer way to ask.
@@ -257,84 +251,87 @@ class _Calls:
             with suppress(RuntimeError):
                 _ = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
-    def run(self, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Views and what is not to be recorded run as they are."""
+        recorder = current()
         signature = self._signatures.get(id(func))
         if signature is None:
             # Torch keeps every operation as long as the process lives.
-            signature = self._signatures[id(func)] = OperationSignature(self._torch, func)
-        if recorder.runs_otherwise:
-            other = OtherSide(self._torch, signature, recorder.settings, kwargs)
-            args, kwargs = other.arguments(args, kwargs)
-            out = self._recorded(recorder, signature, other.run, args, kwargs)
-            other.remember(signature.outputs(out, args, kwargs))
-            return out
-        if not signature.computes and self._memory.knows(signature.inputs(args, kwargs)):
-            self._places.note_node()
+            signature = self._signatures[id(func)] = OperationSignature(func)
+        if recorder is None or recorder.paused:
             return signature.call(*args, **kwargs)
-        return self._recorded(recorder, signature, signature.call, args, kwargs)
+        is_recorded = signature.computes and recorder.is_on
+        if is_recorded and torch.cuda._initialized and torch.cuda.is_current_stream_capturing():
+            recorder.note("a CUDA graph was captured; what it replays is not recorded")
+            is_recorded = False  # inside of one nothing has a value yet
+        if not recorder.runs_otherwise:
+            if is_recorded:
+                return self._recorded(recorder, signature, signature.call, args, kwargs)
+            return signature.call(*args, **kwargs)
+        other = OtherSide(signature, recorder.settings, kwargs)
+        args, kwargs = other.arguments(args, kwargs)
+        if is_recorded:
+            out = self._recorded(recorder, signature, other.run, args, kwargs)
+        else:
+            out = other.run(*args, **kwargs)
+        other.remember(signature.outputs(out, args, kwargs))
+        return out
 
     def _recorded(
         self,
         recorder: Recorder,
         signature: OperationSignature,
-        func: Callable[..., Any],
+        call: Callable[..., Any],
         args: Any,
         kwargs: Any,
     ) -> Any:
-        if not recorder.wants_more or self._is_captured(recorder):
-            return func(*args, **kwargs)
         memory, place = self._memory, self._places.of_call()
-        inputs = signature.inputs(args, kwargs)
-        read, kinds = self._read(recorder, place, inputs)
+        digests = recorder.digests or digests_of(recorder)
+        read = self._read(recorder, digests, place, signature.inputs(args, kwargs))
+        if signature.overwrites:
+            self._emit_rest(recorder, digests, place, signature.overwritten(args, kwargs))
         saved, keep = None, recorder.settings.keep
         if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
-            saved = self._saved_before(recorder, signature, args, kwargs)
-        out = func(*args, **kwargs)
-        if not signature.computes:
-            return out
+            saved = _saved_before(recorder, signature, args, kwargs)
+        out = call(*args, **kwargs)
         outputs = signature.outputs(out, args, kwargs)
         if signature.is_empty:
             for tensor in outputs:
                 memory.unwritten(tensor, place)
         elif outputs:
-            tf32 = signature.is_product and self._allows_tf32(signature)
-            head = recorder.head(signature.name, place, random=signature.is_random, tf32=tf32)
-            count = len(outputs)
-            # In place: what is given is what was read first.
-            in_place = count <= len(inputs) and all(map(operator.is_, outputs, inputs))
-            given = kinds[:count] if in_place else None
-            index = emit(recorder, self._torch, head, outputs, read, given)
-            memory.written(outputs, index)
+            tf32 = signature.is_product and _allows_tf32(signature)
+            head = recorder.head(signature.name, place, signature.is_random, tf32)
+            # What is written in place, and was not only written over, was read first.
+            known = tuple(read[1 : 3 * len(outputs) : 3]) if signature.is_in_place else ()
+            memory.written(outputs, recorder.emit(head, read, digests.take(outputs, known)))
             if saved is not None:
-                self._save(recorder, saved, outputs)
+                _save(recorder, saved, outputs)
         return out
 
     def _read(
-        self, recorder: Recorder, place: Place, inputs: list[Any]
-    ) -> tuple[list[Written], list[TensorKind]]:
-        """Of each tensor its writer, its kind and its offset, one behind the other; and the kinds.
-        What nothing recorded wrote becomes a record of its own first.
+        self, recorder: Recorder, digests: Digests, place: Place, inputs: list[Any]
+    ) -> list[Any]:
+        """Of each tensor its writer, its kind and its offset, one behind the other. What nothing
+        recorded wrote becomes a record of its own first.
         """
-        digests = digests_of(recorder, self._torch)
-        known, writers = digests.kinds, self._memory.writers
-        read: list[Written] = []
-        kinds: list[TensorKind] = []
+        known, writers = digests.kinds.get, self._memory.writers.get
+        read: list[Any] = []
         for tensor in inputs:
             try:
-                written = writers.get(tensor.untyped_storage()._cdata)
+                written = writers(tensor.untyped_storage()._cdata)
                 offset = tensor.storage_offset()
-                kind = known.get((tensor.shape, tensor.dtype, tensor.device))
+                key = (tensor.shape, tensor.dtype, tensor.get_device())
+                kind = known(key) or digests.kind(tensor)
             except (NotImplementedError, RuntimeError):  # it has no one storage
-                written, offset, kind = None, 0, None
+                written, offset, kind = None, 0, digests.kind(tensor)
             if written is None:
-                written = self._emit_unwritten(recorder, place, tensor)
-            if kind is None:
-                kind = digests.kind(tensor)
-            kinds.append(kind)
+                written = self._emit_unwritten(recorder, digests, place, tensor)
             read += (written, kind.number, offset)
-        return read, kinds
+        return read
 
-    def _emit_unwritten(self, recorder: Recorder, place: Place, tensor: Any) -> Written:
+    def _emit_unwritten(
+        self, recorder: Recorder, digests: Digests, place: Place, tensor: Any
+    ) -> Written:
         """What nothing recorded wrote is data from outside, or memory that was never written at
         all: a record here, of the place that asked for the memory, if one did.
         """
@@ -343,55 +340,62 @@ class _Calls:
             return []
         empty = memory.requested_at(tensor)
         head = recorder.head("aten::empty" if empty else "input", empty or place)
-        index = emit(recorder, self._torch, head, [tensor])
-        memory.written([tensor], index)
-        return index if memory.knows([tensor]) else []
+        index = recorder.emit(head, (), digests.take([tensor]))
+        return index if memory.written([tensor], index) else []
 
-    def _is_captured(self, recorder: Recorder) -> bool:
-        """Inside a CUDA graph nothing has a value yet."""
-        cuda = self._torch.cuda
-        captured = bool(cuda._initialized and cuda.is_current_stream_capturing())
-        if captured:
-            recorder.note("a CUDA graph was captured; what it replays is not recorded")
-        return captured
+    def _emit_rest(
+        self, recorder: Recorder, digests: Digests, place: Place, targets: list[Any]
+    ) -> None:
+        """What is about to be written in part, and nothing recorded wrote before."""
+        for tensor in targets:
+            whole = tensor if tensor._base is None else tensor._base
+            if tensor.numel() < whole.numel() and not self._memory.knows(whole):
+                self._emit_unwritten(recorder, digests, place, whole)
 
-    def _allows_tf32(self, signature: OperationSignature) -> bool:
-        """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
-        torch = self._torch
-        if not torch.cuda._initialized:
-            return False
-        backend = torch.backends.cudnn if signature.is_convolution else torch.backends.cuda.matmul
-        try:
-            return bool(backend.allow_tf32)
-        except RuntimeError:  # said in torch's newer way
-            newer = backend.conv if signature.is_convolution else backend
-            return str(newer.fp32_precision) == "tf32"
 
-    def _saved_before(
-        self, recorder: Recorder, signature: OperationSignature, args: Any, kwargs: Any
-    ) -> dict[str, Any] | None:
-        """The inputs of the one operation that is to be kept, before it may write over them."""
-        tensors = signature.inputs(args, kwargs)
-        if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
-            recorder.note("the inputs of the operation are too large to be kept")
-            return None
-        return {
-            "op": signature.overload,
-            "args": _detached(self._torch, args),
-            "kwargs": _detached(self._torch, kwargs),
-            "names": signature.arguments,
-        }
+def _allows_tf32(signature: OperationSignature) -> bool:
+    """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
+    if not torch.cuda._initialized:
+        return False
+    convolves, backends = signature.is_convolution, torch.backends
+    try:
+        if convolves:
+            return bool(torch._C._get_cudnn_allow_tf32())
+        return bool(torch._C._get_cublas_allow_tf32())
+    except RuntimeError:  # said in torch's newer way
+        newer = backends.cudnn.conv if convolves else backends.cuda.matmul
+        return str(newer.fp32_precision) == "tf32"
 
-    def _save(self, recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
-        """The tensors for torch; the other arguments, by name, for everybody."""
-        saved["outputs"] = [_detached(self._torch, tensor) for tensor in outputs]
-        path = Path(recorder.settings.out) / f"kept-{rank() or 0}.pt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        named = {**dict(zip(saved.pop("names"), saved["args"], strict=False)), **saved["kwargs"]}
-        values = {name: _spelled(value) for name, value in named.items()}
-        plain = {name: value for name, value in values.items() if value is not None}
-        path.with_suffix(".json").write_text(json.dumps(plain), encoding="utf-8")
-        self._torch.save(saved, path)
+
+# -- the one operation that is kept ----------------------------------------------------------------
+
+
+def _saved_before(
+    recorder: Recorder, signature: OperationSignature, args: Any, kwargs: Any
+) -> dict[str, Any] | None:
+    """What it is called with, before it may write over it."""
+    tensors = signature.inputs(args, kwargs)
+    if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
+        recorder.note("the inputs of the operation are too large to be kept")
+        return None
+    return {
+        "op": signature.overload,
+        "args": _detached(args),
+        "kwargs": _detached(kwargs),
+        "names": signature.arguments,
+    }
+
+
+def _save(recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
+    """The tensors for torch; the other arguments, by name, for everybody."""
+    saved["outputs"] = [_detached(tensor) for tensor in outputs]
+    path = Path(recorder.settings.out) / f"kept-{rank() or 0}.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = {**dict(zip(saved.pop("names"), saved["args"], strict=False)), **saved["kwargs"]}
+    values = {name: _spelled(value) for name, value in named.items()}
+    plain = {name: value for name, value in values.items() if value is not None}
+    path.with_suffix(".json").write_text(json.dumps(plain), encoding="utf-8")
+    torch.save(saved, path)
 
 
 def _spelled(value: Any) -> Any:
@@ -403,7 +407,7 @@ def _spelled(value: Any) -> Any:
     return None if value is None or hasattr(value, "untyped_storage") else str(value)
 
 
-def _detached(torch: Any, value: Any) -> Any:
+def _detached(value: Any) -> Any:
     plain = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
 
     def one(item: Any) -> Any:

@@ -29,7 +29,7 @@ class _AfterTorch:
 
             def run_and_start(module: ModuleType) -> None:
                 run(module)
-                importlib.import_module("aorta_recorder_torch").start(module)
+                importlib.import_module("aorta_recorder_torch").start()
 
             found.loader.exec_module = run_and_start  # type: ignore[method-assign]
         return found

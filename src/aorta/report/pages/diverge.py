@@ -1,8 +1,5 @@
-"""`aorta diverge`: the operation at which the numbers part, and how the difference grows behind
-it.
-"""
+"""`aorta diverge`: the operation at which the numbers part."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,21 +21,11 @@ from aorta.report.page import (
 from aorta.report.pages.common import list_section, usual_facts
 from aorta.report.run_reader import Document, OpenedRun, read_json
 
-_MOST_POINTS = 2000
 _TENSOR = ["", "shape", "type", "rms", "least", "most"]
 
 
 def gather(root: Path) -> dict[str, Any]:
-    curve = read_json(root / "curve.json").array("curve")
-    return {"result": read_json(root / "result.json"), "curve": _thinned(curve)}
-
-
-def _thinned(curve: Sequence[Any]) -> list[Any]:
-    """As many points as can be seen; of each stretch the largest difference."""
-    wide = max(1, math.ceil(len(curve) / _MOST_POINTS))
-    return [
-        max(curve[i : i + wide], key=lambda point: point[2]) for i in range(0, len(curve), wide)
-    ]
+    return {"result": read_json(root / "result.json")}
 
 
 def page(run: OpenedRun) -> Page:
@@ -49,7 +36,6 @@ def page(run: OpenedRun) -> Page:
         title=run.name,
         answer=_answer(run, result, first),
         facts=FactRows([*usual_facts(run), *_facts(result)]),
-        picture=_picture(run, first),
         sections=[
             *_operation(first),
             *_nonfinite(result),
@@ -116,20 +102,6 @@ def _facts(result: Document) -> list[tuple[str, object]]:
         found.append(("Compared", counted(int(compared), "operation")))
         found.append(("Without a partner", int(unmatched or 0)))
     return found
-
-
-def _picture(run: OpenedRun, first: Document) -> Figure | None:
-    curve = [(float(at), float(apart)) for at, _, apart in run.documents.array("curve")]
-    if not curve:
-        return None
-    here = [point for point in curve if point[0] == first.number("index")]
-    drawn = Curve([("clean", curve), ("reproduced", here)], "operation", log=True)
-    return Figure(
-        "How far the two runs are apart, operation by operation, on a logarithmic scale",
-        drawn.draw,
-        f"how far the two runs are apart after each of {counted(len(curve), 'operation')}",
-        legend=[("clean", "an operation"), ("reproduced", "where they part")] if here else (),
-    )
 
 
 def _operation(first: Document) -> list[Section]:
