@@ -145,8 +145,8 @@ class _Agent(DecidingAgent):
     def _is_measured(self) -> bool:
         return self._cycle is not None and self._cycle.start.cycle == _MEASURED
 
-    def begin_cycle(self, group: WorkerGroup) -> None:
-        super().begin_cycle(group)
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        super()._rendezvous(worker_group)
         self._seen.began[self._current().start.cycle][self._number] = time.monotonic()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

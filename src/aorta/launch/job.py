@@ -28,7 +28,13 @@ from torch.distributed.elastic.multiprocessing.errors import (
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
-from aorta.launch.agent import DecidingAgent
+from aorta.launch.agent import (
+    DecidingAgent,
+    event_log_handler,
+    raise_on_signals,
+    signals_to_handle,
+    where_known,
+)
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
@@ -36,12 +42,6 @@ from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ru
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import StoreLostError
 from aorta.launch.store_server import connect
-from aorta.launch.torch_elastic import (
-    event_log_handler,
-    raise_on_signals,
-    signals_to_handle,
-    where_known,
-)
 from aorta.reduce.files import watch_opened
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class _Launch:
         finally:
             _ignore_signals()
             agent.kill_leftovers()
-            self._log_dir.sign_off("interrupted" if agent.ending is None else "done")
+            self._log_dir.sign_off()
         return Finished(ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:

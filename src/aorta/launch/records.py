@@ -373,12 +373,13 @@ class LogDir:
     def __init__(self, base: Path) -> None:
         self._base = base
         self.path = base
+        self._lock = RunDir(base).lock
         self._signature = ""  # of this process, once it has led
 
     def begin(self, job_id: str) -> int:
         """For the leader of a job that begins: the number of its first cycle."""
         with suppress(OSError):
-            owner = Owner.from_label(RunDir(self._base).lock.read_text())
+            owner = Owner.from_label(self._lock.read_text())
             if owner is not None and not owner.is_gone():
                 self._step_aside(job_id)
         return next_cycle(self.path)
@@ -404,17 +405,16 @@ class LogDir:
         it lives, which cycle files alone do not show.
         """
         run, self._signature = RunDir(self.path), Owner.of_this_process().label
+        self._lock = run.lock
         with never_fatal(run.private):
-            run.describe(verb="launch", state="")
+            run.describe(verb="launch")
             write_atomically(run.lock, self._signature)
 
-    def sign_off(self, state: str) -> None:
-        """Record how it ended, if this process led last."""
-        run = RunDir(self.path)
-        with never_fatal(run.private), suppress(FileNotFoundError):  # it never led
-            if run.lock.read_text() == self._signature:
-                run.describe(state=state)
-                run.lock.unlink()
+    def sign_off(self) -> None:
+        """If this process led last: nobody leads any more."""
+        with never_fatal(self._lock), suppress(FileNotFoundError):  # it never led
+            if self._lock.read_text() == self._signature:
+                self._lock.unlink()
 
     def _step_aside(self, job_id: str) -> None:
         self.path = self._base / job_id

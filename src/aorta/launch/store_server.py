@@ -8,6 +8,7 @@ every cycle get a new, empty store: torch's `init_process_group` expects that of
 
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,7 +21,6 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from aorta.core.errors import UsageError
 from aorta.launch.store import JobStore, StoreCalls, StoreLostError
-from aorta.launch.torch_elastic import is_this_machine
 
 _DEFAULT_JOIN, _DEFAULT_LAST_CALL, _DEFAULT_READ = 600, 30, 60  # torch's own, in seconds
 _DEFAULT_INTERVAL, _DEFAULT_MISSED = 5, 3
@@ -83,7 +83,17 @@ def _hosts(parameters: RendezvousParameters) -> bool:
     if given is not None:
         return given
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
-    return is_this_machine(host)
+    return _is_of_this_machine(host)
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Whether a socket can be bound to one of its addresses."""
+    with suppress(OSError):  # a name that nobody knows
+        for family, *_, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
+            with suppress(OSError), socket.socket(family) as probe:
+                probe.bind(address)
+                return True
+    return False
 
 
 class WorkerStore:
