@@ -91,10 +91,6 @@ def signals_to_handle(config: LaunchConfig) -> str:
     return getattr(config, "signals_to_handle", _SIGNALS)
 
 
-def event_log_handler(config: LaunchConfig) -> str:
-    return getattr(config, "event_log_handler", "null")
-
-
 def raise_on_signals(names: str) -> None:
     """From the first moment on, as torch does it once workers run: one way out for every signal."""
     for name in names.split(","):
@@ -166,9 +162,6 @@ class AgentCycle:
         files = self.directory
         logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
         return CycleEvidence(
-            job_id=self.start.job_id,
-            cycle_id=self.start.cycle_id,
-            cycle=self.start.cycle,
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
             group_rank=self.group_rank,
@@ -203,6 +196,7 @@ class DecidingAgent(LocalElasticAgent):
         self._handler = rendezvous
         self._sources = sources
         self._hang_timeout = hang_timeout
+        self._pause = spec.monitor_interval
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
@@ -215,7 +209,8 @@ class DecidingAgent(LocalElasticAgent):
         except JobEndedError as ended:
             self.ending = ended.ending
             if self._cycle is None:
-                self._worker_group.workers = []  # torch would report about workers that never had a rank
+                # Torch would report about workers that never had a rank.
+                self._worker_group.workers = []
             if ended.ending.exit_code == Exit.OK:
                 return RunResult(WorkerState.SUCCEEDED)
             known = self._last_result.failures if self._last_result is not None else {}
@@ -224,7 +219,7 @@ class DecidingAgent(LocalElasticAgent):
     def _go_through_cycles(self) -> RunResult:
         self._initialize_workers(self._worker_group)
         while True:
-            time.sleep(self._worker_group.spec.monitor_interval)
+            time.sleep(self._pause)
             self._notice_dead_ranks()
             result = self._look()
             self._worker_group.state = result.state
@@ -294,12 +289,10 @@ class DecidingAgent(LocalElasticAgent):
         store, number = self._handler.job_store, cycle.start.cycle
         agents = len(cycle.start.nodes)
         self._logs.pump.stop()
-        store.give_evidence(self._evidence(cycle))
+        store.give_evidence(number, self._evidence(cycle))
         if store.finished(number, more=1) >= agents:
             store.announce_over(number)
-        while not (
-            cycle.is_over or store.is_over(number, self._worker_group.spec.monitor_interval)
-        ):
+        while not (cycle.is_over or store.is_over(number, self._pause)):
             if self._fails_elsewhere():
                 return False
         if self._fails_elsewhere() or store.finished(number) < agents:
@@ -324,7 +317,7 @@ class DecidingAgent(LocalElasticAgent):
         self._shutdown(signal.SIGKILL if hangs else signal.SIGTERM)
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
-        self._handler.job_store.give_evidence(cycle.evidence)
+        self._handler.job_store.give_evidence(cycle.start.cycle, cycle.evidence)
         cycle.is_recorded = True  # by the agent that decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
@@ -336,7 +329,7 @@ class DecidingAgent(LocalElasticAgent):
         store.dumped(number, more=1)
         deadline = time.monotonic() + COLLECT_WITHIN
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
-            time.sleep(self._worker_group.spec.monitor_interval)
+            time.sleep(self._pause)
 
     def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
         """The first moment this agent knows: all that can run in parallel starts here."""

@@ -128,9 +128,6 @@ class WorkerEnd:
 class CycleEvidence:
     """What one agent knows about a cycle that is over."""
 
-    job_id: str
-    cycle_id: str
-    cycle: int
     agent: str  # unique in the job
     node: str
     group_rank: int

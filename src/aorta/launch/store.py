@@ -23,7 +23,6 @@ that only one agent owns. Keys, below one prefix per job:
 | `cycle/<n>/quiet/<g>` | for how long the ranks of g have been silent |
 """
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -36,8 +35,6 @@ from torch.distributed import DistError, PrefixStore, Store  # type: ignore[attr
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Node, decode, encode
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -58,50 +55,29 @@ class StoreLostError(InfrastructureError):
 class StoreCalls:
     """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
     can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
-    hour.
-
-    A store that is silent for `say_after` seconds is named in the log; after `give_up_after`
-    seconds, or when it is gone, every call raises `StoreLostError`.
+    hour. After `give_up_after` seconds, or when the store is gone, every call raises
+    `StoreLostError`.
     """
 
-    def __init__(self, endpoint: str, say_after: float, give_up_after: float) -> None:
-        self._endpoint = endpoint
-        self._say_after = min(say_after, give_up_after)
+    def __init__(self, give_up_after: float | None) -> None:
         self._give_up_after = give_up_after
         self._thread = ThreadPoolExecutor(1, "aorta-store")
-        self._is_silent = False
         self._is_lost = False
 
     def make(self, call: Callable[[], T]) -> T:
         if self._is_lost:
             raise StoreLostError(_DOES_NOT_ANSWER)
         future = self._thread.submit(call)
-        if not _is_done_within(future, self._say_after):
-            self._say_silent()
-            self._is_lost = not _is_done_within(future, self._give_up_after - self._say_after)
-            if self._is_lost:
-                raise StoreLostError(_DOES_NOT_ANSWER)
-        if self._is_silent:
-            self._is_silent = False
-            log.warning("the rendezvous store at %s answers again", self._endpoint)
+        self._is_lost = not _is_done_within(future, self._give_up_after)
+        if self._is_lost:
+            raise StoreLostError(_DOES_NOT_ANSWER)
         try:
             return future.result()
         except DistError as lost:
             raise StoreLostError(_DOES_NOT_ANSWER) from lost
 
-    def _say_silent(self) -> None:
-        if not self._is_silent:
-            self._is_silent = True
-            log.warning(
-                "the rendezvous store at %s has not answered for %g s; its host may be frozen or "
-                "cut off. The workers here go on; they are stopped if it stays silent for %g s",
-                self._endpoint,
-                self._say_after,
-                self._give_up_after,
-            )
 
-
-def _is_done_within(future: Future[Any], seconds: float) -> bool:
+def _is_done_within(future: Future[Any], seconds: float | None) -> bool:
     return bool(wait([future], seconds).done)
 
 
@@ -257,10 +233,10 @@ class JobStore:
         """Ask the store, for the case that its word was lost on the way."""
         return bool(self._call("check", [f"cycle/{cycle}/over"]))
 
-    def give_evidence(self, evidence: CycleEvidence) -> None:
+    def give_evidence(self, cycle: int, evidence: CycleEvidence) -> None:
         """And say that it is there: who asks for everybody's then needs no question for each."""
-        self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
-        self._call("append", f"cycle/{evidence.cycle}/reported", f"{evidence.group_rank} ")
+        self._set(_evidence_key(cycle, evidence.group_rank), encode(evidence))
+        self._call("append", f"cycle/{cycle}/reported", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
         return len(self._reported(start.cycle)) == len(start.nodes)

@@ -134,13 +134,8 @@ def _served_at(host: str, port: int) -> TCPStore:
 def connect(meeting: Meeting) -> tuple[JobStore, WorkerStore]:
     """The agents' store, hosted here or elsewhere, and the workers'. Signals are heard."""
     try:
-        never = StoreCalls(meeting.endpoint, say_after=1e6, give_up_after=1e6)
-        store = never.make(lambda: _agents_store(meeting))
-        calls = StoreCalls(
-            meeting.endpoint,
-            say_after=meeting.keep_alive * max(1, meeting.most_missed - 1),
-            give_up_after=meeting.read_timeout,
-        )
+        store = StoreCalls(None).make(lambda: _agents_store(meeting))
+        calls = StoreCalls(meeting.read_timeout)
         another = partial(_client, store.host, store.port, meeting)
         return JobStore(store, another, meeting.run_id, calls), WorkerStore(meeting, store)
     except ValueError as wrong:

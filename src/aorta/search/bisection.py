@@ -281,37 +281,13 @@ class Bisection:
         if self.done:
             return 0
         if left := self._left:
-            halvings = (self._weight(left) - 1).bit_length()
-            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
-            more = halvings + checks * self.settings.confirm
+            checks = _SIDE_RUNS + self.settings.sanity_probes - len(self._probed)
+            more = (self._weight(left) - 1).bit_length() + max(1, checks) * self.settings.confirm
         else:
             best = self._most_telling(Counter())
             gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
             more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
-
-    @property
-    def _probes_left(self) -> int:
-        """States beside an answer that no trial contradicts, which are still to be tried."""
-        probes = self.settings.sanity_probes
-        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
-            return 0
-        return max(0, probes + 1 - len(self._probed))
-
-    def _checks_left(self, left: int) -> int:
-        """How often both sides of one change must agree with it once more until it is sure."""
-        trials, sides = self._counted(), self._sides(left)
-        for more in range(_SIDE_RUNS * UNSTEADY):
-            belief = Belief.after(
-                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
-            )
-            if belief.mass(left) >= self._wanted:
-                return more
-            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
-            hits, misses = trials.get(vector, (0, 0))
-            hit = int(vector == sides[1])
-            trials[vector] = (hits + hit, misses + 1 - hit)
-        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
@@ -427,9 +403,6 @@ class Bisection:
             halved = self._halving(left, waiting) if left and not self.is_sure else None
             is_new = halved and self.timeline.point(halved, Purpose.PROBE) not in self._recorded
             return (halved, Purpose.PROBE) if halved and is_new else None
-        stand_in = self._in_place_of_the_bad_end()
-        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
-            return stand_in, Purpose.PROBE
         if self.is_sure:
             return self._unseen_side(waiting) or (
                 self._confirmation(waiting) if self.settings.confirm else None
@@ -464,23 +437,6 @@ class Bisection:
             held = self.timeline.mask(vector)
             left &= held if hits else ~held if misses else left
         return left or None
-
-    def _in_place_of_the_bad_end(self) -> Vector | None:
-        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps:
-        if that passes, little is left to look at, and nobody builds half of a history that shows no
-        failure.
-        """
-        end = self.timeline.bad_end
-        if end not in self._untestable_ends or not self.settings.check_ends:
-            return None
-        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
-            return None
-        others = (state for state in self.timeline.every_state() if state != end)
-        states, step = sorted(others, key=self._size, reverse=True), 1
-        while step <= len(states) and states[step - 1] in self.untestable:
-            step *= 2
-        vector = states[step - 1] if step <= len(states) else None
-        return None if vector in self.trials else vector
 
     def _halving(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """The state nearest to half of the largest part that the running trials leave."""
