@@ -40,8 +40,7 @@ from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.output import CycleLogs, Shown
 from aorta.launch.records import Action, CycleStart, JobEnding, LogDir, SourceVerdict
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.store import JobStore, KeyWatch, StoreCalls
-from aorta.launch.store_server import Meeting, connect
+from aorta.launch.store import JobStore, KeyWatch, Meeting, StoreCalls, connect
 
 SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))
 PROCESSES = int(os.environ.get("AORTA_SCALE_PROCESSES", 16 * (os.cpu_count() or 1)))

@@ -37,8 +37,7 @@ from aorta.launch.options import Options, parse
 from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.store import StoreLostError
-from aorta.launch.store_server import connect
+from aorta.launch.store import StoreLostError, connect
 from aorta.reduce.files import watch_opened
 
 log = logging.getLogger(__name__)

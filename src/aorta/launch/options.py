@@ -23,7 +23,7 @@ from aorta.core.errors import UsageError
 from aorta.launch import ft_launcher
 from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
 from aorta.launch.output import Shown
-from aorta.launch.store_server import Meeting
+from aorta.launch.store import Meeting
 
 log = logging.getLogger(__name__)
 

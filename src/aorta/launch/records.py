@@ -404,7 +404,7 @@ class LogDir:
         run, self._signature = RunDir(self.path), Owner.of_this_process().label
         self._lock = run.lock
         with never_fatal(run.private):
-            run.describe(verb="launch")
+            run.describe(verb="launch", state="")
             write_atomically(run.lock, self._signature)
 
     def sign_off(self) -> None:
