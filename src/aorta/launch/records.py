@@ -154,11 +154,10 @@ class CycleEvidence:
     def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
-    def failure_documents(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+    def failure_documents(self) -> list[dict[str, Any]]:
         """Ranks that failed, and those stopped because of them; in a hang, who hung."""
         if self.hung:
-            blamed = hung if hung is not None else self._blamed
-            here = [rank for rank in self.ranks if rank in blamed]
+            here = [rank for rank in self.ranks if rank in self._blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
         return [end.document(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
