@@ -281,13 +281,37 @@ class Bisection:
         if self.done:
             return 0
         if left := self._left:
-            checks = _SIDE_RUNS + self.settings.sanity_probes - len(self._probed)
-            more = (self._weight(left) - 1).bit_length() + max(1, checks) * self.settings.confirm
+            halvings = (self._weight(left) - 1).bit_length()
+            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
+            more = halvings + checks * self.settings.confirm
         else:
             best = self._most_telling(Counter())
             gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
             more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
+
+    @property
+    def _probes_left(self) -> int:
+        """States beside an answer that no trial contradicts, which are still to be tried."""
+        probes = self.settings.sanity_probes
+        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
+            return 0
+        return max(0, probes + 1 - len(self._probed))
+
+    def _checks_left(self, left: int) -> int:
+        """How often both sides of one change must agree with it once more until it is sure."""
+        trials, sides = self._counted(), self._sides(left)
+        for more in range(_SIDE_RUNS * UNSTEADY):
+            belief = Belief.after(
+                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
+            )
+            if belief.mass(left) >= self._wanted:
+                return more
+            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
+            hits, misses = trials.get(vector, (0, 0))
+            hit = int(vector == sides[1])
+            trials[vector] = (hits + hit, misses + 1 - hit)
+        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
