@@ -40,8 +40,7 @@ from aorta.launch.decision import AttributionSources, LeaderDecides
 from aorta.launch.output import CycleLogs, Shown
 from aorta.launch.records import Action, CycleStart, JobEnding, LogDir, SourceVerdict
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.store import JobStore, KeyWatch, StoreCalls
-from aorta.launch.store_server import Meeting, connect
+from aorta.launch.store import JobStore, KeyWatch, Meeting, StoreCalls, connect
 
 SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))
 PROCESSES = int(os.environ.get("AORTA_SCALE_PROCESSES", 16 * (os.cpu_count() or 1)))
@@ -145,8 +144,8 @@ class _Agent(DecidingAgent):
     def _is_measured(self) -> bool:
         return self._cycle is not None and self._cycle.start.cycle == _MEASURED
 
-    def begin_cycle(self, group: WorkerGroup) -> None:
-        super().begin_cycle(group)
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        super()._rendezvous(worker_group)
         self._seen.began[self._current().start.cycle][self._number] = time.monotonic()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

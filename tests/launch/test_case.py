@@ -103,7 +103,6 @@ def drafted(
     note: str = "",
     finding: dict[str, object] | None = None,
     signal: int | None = None,
-    ranks: tuple[int, ...] = (0, 1),
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     from aorta.launch.case import draft_spec
@@ -111,7 +110,7 @@ def drafted(
 
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = CycleStart("job", 3, ("here",))
-    evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
+    evidence = CycleEvidence("a", "here", 0, ranks=(0, 1), ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
     options = parse(arguments or ("train.py",))
@@ -163,10 +162,6 @@ def test_a_hang_is_looked_for_as_a_hang_and_a_crash_by_its_signal(tmp_path: Path
     assert crash is not None
     assert crash.kind == "regex"
     assert re.search(crash.pattern, "  exitcode  : -11 (pid: 3)")
-    alone = drafted(tmp_path, "train.py", "--steps", "9", signal=11, ranks=(0,)).oracle
-    assert alone is not None
-    assert alone.kind == "exit_code"
-    assert alone.codes == (-11, 139)
     unknown = drafted(tmp_path).oracle
     assert unknown is not None
     assert unknown.kind == "exit_code"

@@ -35,7 +35,7 @@ EVENTS = """
 """
 
 
-def test_an_event_handler_hears_of_failed_and_terminated_workers_and_of_the_agent_s_end(
+def test_an_event_handler_hears_of_workers_that_start_and_fail(
     site: Site,
 ) -> None:
     job = script(
@@ -51,7 +51,7 @@ def test_an_event_handler_hears_of_failed_and_terminated_workers_and_of_the_agen
     assert end.code == 1, end.err
     told = [json.loads(line) for line in (site.folder / "events").read_text().splitlines()]
     seen = {(event["source"], event["metadata"]["state"]) for event in told}
-    assert {("WORKER", "START"), ("WORKER", "FAILED"), ("AGENT", "SUCCEEDED")} <= seen
+    assert {("WORKER", "START"), ("WORKER", "FAILED")} <= seen
     assert "Root Cause (first observed failure)" in end.err
 
 

@@ -48,7 +48,7 @@ def launched(cycles: list[Cycle]) -> JobProgress:
     start = CycleStart("job", 0, ("node",))
     now = JobProgress()
     for cycle in cycles:
-        heard = CycleEvidence("job", "job:0", 0, "a", "node", 0, step=cycle.heartbeat)
+        heard = CycleEvidence("a", "node", 0, step=cycle.heartbeat)
         verdict = SourceVerdict(Action.RESTART, "", finding=finding_document(cycle.finding))
         now = progress(start, (heard,), verdict, cycle.lived)
         start = CycleStart("job", 0, ("node",), best_step=now.best_step, idle_cycles=now.idle)

@@ -24,13 +24,13 @@ def _requests(agents: int, lost: int, monkeypatch: pytest.MonkeyPatch) -> int:
     from aorta.launch.store import JobStore, StoreCalls
 
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    calls = StoreCalls("here", say_after=60, give_up_after=60)
+    calls = StoreCalls(60)
     store = JobStore(host, lambda: host, "scale", calls)
     start = CycleStart("scale", 0, tuple(f"node{number}" for number in range(agents)))
     told = range(agents - lost)
     for group in told:
-        store.give_evidence(_evidence(start, group, "first"))
-        store.give_evidence(_evidence(start, group, "again"))
+        store.give_evidence(start.cycle, _evidence(start, group, "first"))
+        store.give_evidence(start.cycle, _evidence(start, group, "again"))
     made: list[object] = []
     make = StoreCalls.make
 
@@ -49,4 +49,4 @@ def _requests(agents: int, lost: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def _evidence(start: CycleStart, group: int, note: str) -> CycleEvidence:
     node = start.nodes[group]
-    return CycleEvidence("scale", start.cycle_id, start.cycle, f"{node}:1", node, group, note=note)
+    return CycleEvidence(f"{node}:1", node, group, note=note)

@@ -200,7 +200,7 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     """
     log = tmp_path / "rank_0.err"
     log.touch()
-    evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
+    evidence = CycleEvidence("a", "here", 0, (0,), log_paths=(str(log),))
     failed = FailedCycle(CycleStart("job", 0, ("here",)), (evidence,))
     with backend(Peer(slow_refusal=0.2).answer) as url:
         source = HttpSource(JsonClient(url), "http", 30.0)
@@ -218,7 +218,7 @@ def test_a_leader_that_asks_before_anybody_has_told_does_not_hold_up_the_telling
 ) -> None:
     log = tmp_path / "rank_0.err"
     log.touch()
-    evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
+    evidence = CycleEvidence("a", "here", 0, (0,), log_paths=(str(log),))
     failed = FailedCycle(CycleStart("job", 0, ("here",)), (evidence,))
     asked, told = threading.Event(), threading.Event()
 

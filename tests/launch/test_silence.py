@@ -1,10 +1,9 @@
-"""A store whose host is frozen, killed or slow: said in time, and never between a signal and its
-effect.
-"""
+"""A store whose host is frozen, killed or slow: never between a signal and its effect."""
 
 import math
 import os
 import signal
+import time
 from pathlib import Path
 
 from support.launching import Agent, Site, script
@@ -21,7 +20,7 @@ def worker_of(agent: Agent) -> int:
     return int(Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()[-1])
 
 
-def test_a_frozen_host_of_the_store_is_named_holds_no_signal_and_is_given_up(site: Site) -> None:
+def test_a_frozen_host_of_the_store_holds_no_signal_and_is_given_up(site: Site) -> None:
     """Of four agents with a worker each the one that hosts the store no longer runs, and nothing
     tells so. Two of the others are sent a signal, which a frozen host once held for 90 seconds.
     """
@@ -33,8 +32,8 @@ def test_a_frozen_host_of_the_store_is_named_holds_no_signal_and_is_given_up(sit
     workers = [worker_of(agent) for agent in others]
     os.kill(host.pid, signal.SIGSTOP)
     signals = (signal.SIGTERM, signal.SIGINT)
+    time.sleep(2)
     for agent, number in zip(others, signals, strict=False):
-        wait_until(lambda agent=agent: "has not answered for 2 s" in agent.err())  # type: ignore[misc]
         agent.signal(number)
     ends = [agent.wait() for agent in others[:2]]
     assert others[2].process.poll() is None, "signals are obeyed before the store is given up"
@@ -60,8 +59,7 @@ def test_a_job_goes_on_with_a_store_that_answers_again(site: Site) -> None:
     other = site.start_node(1, *how, str(job))
     wait_until(lambda: len(list(site.folder.glob("pid_*"))) == 2)
     os.kill(host.pid, signal.SIGSTOP)
-    wait_until(lambda: "has not answered" in other.err())
+    time.sleep(3)
     os.kill(host.pid, signal.SIGCONT)
-    wait_until(lambda: "answers again" in other.err())
     (site.folder / "go").touch()
     assert [host.wait().code, other.wait().code] == [0, 0]

@@ -65,4 +65,4 @@ def test_private_names_of_torch_stand_in_one_file() -> None:
     found = [
         path for path in (SOURCES / "launch").rglob("*.py") if private.search(path.read_text())
     ]
-    assert [path.name for path in found] == ["torch_elastic.py"]
+    assert [path.name for path in found] == ["agent.py"]

@@ -157,12 +157,3 @@ def test_a_window_shrinks_to_the_steps_that_matter(last: int, before: int, slots
 def test_an_axis_that_cannot_work_is_refused_by_name(declare: Callable[[], Axis]) -> None:
     with pytest.raises(UsageError, match="axis n"):
         declare()
-
-
-@pytest.mark.parametrize("also", [17, 5, 2])
-def test_small_values_are_tried_where_the_user_says_that_it_is_not_monotone(also: int) -> None:
-    axis = number("N", 1000, 1, monotone=False)
-    search = NumericSearch(Point.of({"N": 1000}), axis, 1000)
-    drive(search, lambda point: float(point["N"] in {also, 1000}))
-    assert search.best["N"] == also
-    assert search.monotone is False

@@ -4,26 +4,52 @@ The loop differs from torch's in four ways: cycle number and restart budget come
 failure anywhere is noticed everywhere because the store tells; evidence is collected and
 attribution triggered before anything is restarted; and the job ends only by what the store says.
 How processes are started, watched and stopped is torch's business.
+
+This is the one file that touches what torch elastic promises to nobody:
+
+| what | of | holds for |
+|---|---|---|
+| `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_assign_worker_ranks(store, rank, size, spec)` | `SimpleElasticAgent` | 2.4 to 2.15 |
+| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
+| `_stop_workers(group)` | `LocalElasticAgent` | since 2.9; in 2.4 `(group, is_restart)` |
+| `_shutdown(signal, timeout)` | `LocalElasticAgent` | since 2.12; older take fewer |
+| `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
+| `_terminate_process_handler` | `multiprocessing.api` | 2.4 to 2.15 |
 """
 
+import inspect
 import logging
 import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from torch.distributed.elastic.agent.server.api import (
+    DEFAULT_ROLE,
     RunResult,
+    Worker,
     WorkerGroup,
     WorkerSpec,
     WorkerState,
 )
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.api import (
+    SubprocessContext,
+    _terminate_process_handler,
+)
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import Exit
+from aorta.executors.process_tree import adopt_orphans, descendants
 from aorta.launch.decision import AttributionSources
 from aorta.launch.hangs import COLLECT_WITHIN, HangWatch, collect_dumps
 from aorta.launch.output import CycleLogs
@@ -34,20 +60,43 @@ from aorta.launch.records import (
     CycleStart,
     FailedCycle,
     JobEnding,
-    Node,
     WorkerEnd,
     is_there,
     write_cycle_info,
 )
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.torch_elastic import TorchAgent
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
 _MOST_TAILS = 8  # of failed ranks, sent along for readers on other machines
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
+_PATIENCE = 30  # seconds that workers have to end; before 2.12 torch knows no other
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # that torchrun hears; before 2.10 it has no option
+# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
+_ENOUGH = 5.0
+
+
+def where_known(config: LaunchConfig, taker: Any, *names: str) -> dict[str, Any]:
+    """Options of torchrun that this torch has; older ones have fewer."""
+    takes = inspect.signature(taker).parameters
+    known = {name: getattr(config, name, None) for name in names if name in takes}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def signals_to_handle(config: LaunchConfig) -> str:
+    return getattr(config, "signals_to_handle", _SIGNALS)
+
+
+def raise_on_signals(names: str) -> None:
+    """From the first moment on, as torch does it once workers run: one way out for every signal."""
+    for name in names.split(","):
+        number = getattr(signal, name.strip(), None)
+        if isinstance(number, signal.Signals):
+            signal.signal(number, _terminate_process_handler)
 
 
 @dataclass
@@ -113,9 +162,6 @@ class AgentCycle:
         files = self.directory
         logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
         return CycleEvidence(
-            job_id=self.start.job_id,
-            cycle_id=self.start.cycle_id,
-            cycle=self.start.cycle,
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
             group_rank=self.group_rank,
@@ -132,7 +178,7 @@ class AgentCycle:
         )
 
 
-class DecidingAgent(TorchAgent):
+class DecidingAgent(LocalElasticAgent):
     def __init__(
         self,
         spec: WorkerSpec,
@@ -143,33 +189,40 @@ class DecidingAgent(TorchAgent):
         **torch_options: Any,
     ) -> None:
         super().__init__(spec=spec, logs_specs=logs, **torch_options)
+        self._families = WorkerFamilies()
+        self._is_stopping = False
+        self._swept: object = None  # the processes of which nothing is left
         self._logs = logs
         self._handler = rendezvous
         self._sources = sources
         self._hang_timeout = hang_timeout
+        self._pause = spec.monitor_interval
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
 
-    def go(self) -> RunResult:
+    def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
+        """The whole job; called once, by torch's `run`."""
+        del role
         try:
             return self._go_through_cycles()
         except JobEndedError as ended:
             self.ending = ended.ending
             if self._cycle is None:
-                self.group.workers = []  # torch would report about workers that never had a rank
+                # Torch would report about workers that never had a rank.
+                self._worker_group.workers = []
             if ended.ending.exit_code == Exit.OK:
                 return RunResult(WorkerState.SUCCEEDED)
             known = self._last_result.failures if self._last_result is not None else {}
             return RunResult(WorkerState.FAILED, failures=known)
 
     def _go_through_cycles(self) -> RunResult:
-        self.start_first()
+        self._initialize_workers(self._worker_group)
         while True:
-            time.sleep(self.group.spec.monitor_interval)
+            time.sleep(self._pause)
             self._notice_dead_ranks()
-            result = self.look()
-            self.group.state = result.state
+            result = self._look()
+            self._worker_group.state = result.state
             if result.state is WorkerState.FAILED:
                 self._last_result = result
             if result.state is WorkerState.SUCCEEDED and self._every_agent_succeeded():
@@ -179,14 +232,14 @@ class DecidingAgent(TorchAgent):
             elif self._is_left_for_another():
                 log.info("the nodes of this job change; the workers restart with them")
                 self._handler.job_store.announce_over(self._current().start.cycle)
-                self.start_again()
+                self._restart_workers(self._worker_group)
 
     def _notice_dead_ranks(self) -> None:
         """Before torch looks: tell the others and attribution of a dead rank, stop its siblings."""
         dead = [end for end in self._ends() if end.failed]
         if dead:
             self._note_failure(", ".join(end.words for end in dead), dead)
-            self.stop()
+            self._shutdown()
 
     def _fails_elsewhere(self) -> bool:
         """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
@@ -236,10 +289,10 @@ class DecidingAgent(TorchAgent):
         store, number = self._handler.job_store, cycle.start.cycle
         agents = len(cycle.start.nodes)
         self._logs.pump.stop()
-        store.give_evidence(self._evidence(cycle))
+        store.give_evidence(number, self._evidence(cycle))
         if store.finished(number, more=1) >= agents:
             store.announce_over(number)
-        while not (cycle.is_over or store.is_over(number, self.group.spec.monitor_interval)):
+        while not (cycle.is_over or store.is_over(number, self._pause)):
             if self._fails_elsewhere():
                 return False
         if self._fails_elsewhere() or store.finished(number) < agents:
@@ -254,21 +307,21 @@ class DecidingAgent(TorchAgent):
         """From a failed cycle to the next one, or to the end of the job."""
         cycle = self._current()
         if not cycle.failure:
-            self._note_failure(f"the workers are {self.group.state.value}")
+            self._note_failure(f"the workers are {self._worker_group.state.value}")
         hangs = cycle.failure.startswith(HANG)
         if hangs:
             cycle.dumps = collect_dumps(cycle.directory, self._running())
             self._let_others_collect(cycle)
         self._trigger(cycle)
         # Neither a rank that hangs nor one that waits for it hears a polite signal.
-        self.stop(signal.SIGKILL if hangs else signal.SIGTERM)
+        self._shutdown(signal.SIGKILL if hangs else signal.SIGTERM)
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
-        self._handler.job_store.give_evidence(cycle.evidence)
+        self._handler.job_store.give_evidence(cycle.start.cycle, cycle.evidence)
         cycle.is_recorded = True  # by the agent that decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
-        self.start_again()
+        self._restart_workers(self._worker_group)
 
     def _let_others_collect(self, cycle: AgentCycle) -> None:
         """Ending a rank takes its peers out of their collective: let them dump first."""
@@ -276,7 +329,7 @@ class DecidingAgent(TorchAgent):
         store.dumped(number, more=1)
         deadline = time.monotonic() + COLLECT_WITHIN
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
-            time.sleep(self.group.spec.monitor_interval)
+            time.sleep(self._pause)
 
     def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
         """The first moment this agent knows: all that can run in parallel starts here."""
@@ -302,7 +355,7 @@ class DecidingAgent(TorchAgent):
         return FailedCycle(cycle.start, (cycle.evidence or self._evidence(cycle),))
 
     def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
-        ranks = [worker.global_rank for worker in self.group.workers]
+        ranks = [worker.global_rank for worker in self._worker_group.workers]
         return cycle.evidence_of(ranks, self._ends())
 
     def _ends(self) -> list[WorkerEnd]:
@@ -318,11 +371,15 @@ class DecidingAgent(TorchAgent):
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
-    def begin_cycle(self, group: WorkerGroup) -> None:
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        """A round is complete when torch's returns, and the ranks of the workers here are known."""
+        super()._rendezvous(worker_group)
         start = self._handler.start
         assert start is not None, "a round that was joined has an outcome"
-        self.set_restarts_so_far(start.cycle - start.first_cycle)
-        group_rank = group.group_rank or 0
+        # Torch derives TORCHELASTIC_RESTART_COUNT from what it believes to be left.
+        restarts = start.cycle - start.first_cycle
+        self._remaining_restarts = worker_group.spec.max_restarts - restarts
+        group_rank = worker_group.group_rank or 0
         directory = self._logs.prepare(start)
         watch = None
         if self._hang_timeout is not None:
@@ -332,15 +389,6 @@ class DecidingAgent(TorchAgent):
         if self._cycle.is_leader:
             self._logs.log_dir.lead()
             write_cycle_info(self._logs.log_dir.path, start, running=True)
-
-    def members(self) -> Sequence[Node]:
-        return self._handler.members
-
-    def job_mark(self) -> str:
-        return f"AORTA_JOB_ID={self._current().start.job_id}"
-
-    def after_stop(self) -> None:
-        self._logs.pump.stop()
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -368,3 +416,132 @@ class DecidingAgent(TorchAgent):
         if self._cycle is not None:
             self._cycle.is_over = True
             self._handler.job_store.announce_over(self._cycle.start.cycle)
+
+    # -- torch's agent
+
+    def _look(self) -> RunResult:
+        """How the workers here are. Torch reads the error files of ranks that failed; where one is
+        no JSON of torch's, or the disk does not answer, their return codes count.
+        """
+        try:
+            result: RunResult = self._monitor_workers(self._worker_group)
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            log.warning("what a rank reported of its failure cannot be read: %s", wrong)
+            return self._by_return_codes()
+        return result
+
+    def _by_return_codes(self) -> RunResult:
+        codes, pids = self.return_codes(), self.pids()
+        failed = {
+            rank: ProcessFailure(rank, pids[rank], code, "") for rank, code in codes.items() if code
+        }
+        if failed:
+            return RunResult(WorkerState.FAILED, failures=failed)
+        running = None in codes.values()
+        return RunResult(WorkerState.HEALTHY if running else WorkerState.SUCCEEDED)
+
+    def return_codes(self) -> dict[int, int | None]:
+        """The return code of every rank here; None while it runs."""
+        if not isinstance(self._pcontext, SubprocessContext):
+            return {}
+        workers = self._pcontext.subprocess_handlers
+        return self._by_rank({local: each.proc.poll() for local, each in workers.items()})
+
+    def pids(self) -> dict[int, int]:
+        return self._by_rank(self._pcontext.pids()) if self._pcontext is not None else {}
+
+    def _by_rank(self, values: dict[int, T]) -> dict[int, T]:
+        ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
+        return {ranks[local]: value for local, value in values.items() if local in ranks}
+
+    def _assign_worker_ranks(
+        self, store: object, group_rank: int, group_world_size: int, spec: WorkerSpec
+    ) -> list[Worker]:
+        """As torch does it, without asking: every member said how many workers it has."""
+        del store, group_world_size
+        nodes = self._handler.members
+        before, world = nodes[:group_rank], sum(node.workers for node in nodes)
+        first = sum(node.workers for node in before)
+        first_of_role = sum(node.workers for node in before if node.role == spec.role)
+        of_role = sum(node.workers for node in nodes if node.role == spec.role)
+        return [
+            Worker(local, first + local, first_of_role + local, world, of_role)
+            for local in range(spec.local_world_size)
+        ]
+
+    def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = True) -> None:
+        del worker_group, is_restart
+        self._shutdown()
+
+    def _shutdown(
+        self, death_sig: signal.Signals = signal.SIGTERM, *_: object, **__: object
+    ) -> None:
+        """End the workers; with SIGTERM they have the shutdown timeout to do so themselves."""
+        if self._is_stopping:  # a second signal: no more patience
+            self._kill_process_groups()
+        elif self._pcontext is not self._swept:
+            self._families.remember(self.pids().values())
+        self._is_stopping = True
+        takes = inspect.signature(super()._shutdown).parameters
+        patience = {"timeout": getattr(self, "_shutdown_timeout", _PATIENCE)}
+        super()._shutdown(death_sig, **(patience if "timeout" in takes else {}))
+        self._is_stopping = False
+        self.kill_leftovers()
+        self._logs.pump.stop()
+
+    def kill_leftovers(self) -> None:
+        """Nothing that the ranks started stays. Once a cycle: pids are reused later."""
+        self._kill_process_groups()
+        self._swept = self._pcontext
+
+    def _kill_process_groups(self) -> None:
+        if self._pcontext is not self._swept:
+            mark = f"AORTA_JOB_ID={self._current().start.job_id}"
+            self._families.kill(self.pids().values(), mark)
+
+
+class WorkerFamilies:
+    """Everything that ranks started ends with them, in whatever session it is.
+
+    The agent adopts orphans, so that what a rank put into a session of its own stays below the
+    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
+    while that lived.
+    """
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self._seen: set[int] = set()
+
+    def remember(self, ranks: Iterable[int]) -> None:
+        """Look who belongs to these ranks, before they are stopped."""
+        self._seen |= {child for rank in ranks for child in descendants(rank)}
+
+    def kill(self, ranks: Iterable[int], mark: str) -> None:
+        """Kill the ranks' process groups and their descendants. The ranks have exited."""
+        ended = set(ranks)
+        for pid in ended:
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(os.getpid()) != pid:
+                    os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _ENOUGH
+        killed: set[int] = set()
+        while (left := self._left(mark.encode()) - ended) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= left
+            time.sleep(0.01)
+        for pid in killed:  # orphans are this process's to reap
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._seen.clear()
+
+    def _left(self, mark: bytes) -> set[int]:
+        here = descendants(os.getpid())
+        return {pid for pid in here if pid in self._seen or _is_marked(pid, mark)}
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    with suppress(OSError):
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False

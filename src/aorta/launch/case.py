@@ -132,18 +132,6 @@ _HISTORY = 3  # cycles whose logs weigh in
 _STARTED_BY_SLURM = (
     '--nnodes "$SLURM_NNODES" --node-rank "$SLURM_PROCID" --master-addr "${AORTA_NODES%%,*}"'
 )
-_ALONE = {  # what a script may expect of its launcher; port 0 is a free one
-    "RANK": "0",
-    "LOCAL_RANK": "0",
-    "GROUP_RANK": "0",
-    "ROLE_RANK": "0",
-    "WORLD_SIZE": "1",
-    "LOCAL_WORLD_SIZE": "1",
-    "GROUP_WORLD_SIZE": "1",
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "0",
-    "TORCHELASTIC_RESTART_COUNT": "0",
-}
 
 
 def draft_spec(request: CaseRequest, file: Path, elsewhere: str) -> str:
@@ -169,25 +157,17 @@ def inside(folder: Path, word: str) -> str:
 
 
 def _spec(request: CaseRequest, python: str, command: Sequence[str]) -> dict[str, Any]:
-    """Under plain torchrun where there are several ranks, or nothing else may shrink: a reproducer
-    must not restart what it reproduces.
-    """
+    """Under plain torchrun: a reproducer must not restart what it reproduces."""
     ranks = sum(len(piece.ranks) for piece in request.failed.evidence)
     ranks = ranks or request.ranks_per_node
     if request.devices is not None:
         ranks = min(ranks, request.devices)
-    proposal = proposal_for(command, Path.cwd())
-    launched = ranks > 1 or not proposal.axes
-    if launched:
-        proposal = proposal_for(_under_torchrun(python, command, ranks), Path.cwd())
-    axes = [dict(axis) for axis in proposal.axes]
-    if launched and not any(axis["kind"] == "world_size" for axis in axes):
-        axes.append({"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1})
+    proposal = proposal_for(_under_torchrun(python, command, ranks), Path.cwd())
+    one_rank = {"name": "ranks", "kind": "world_size", "initial": 1, "floor": 1}
     return {
         "workload": {"command": proposal.command, "cwd": "."},
-        "oracle": _oracle(request, launched=launched),
-        "axes": axes,
-        **({} if launched else {"extra_env": _ALONE}),
+        "oracle": _oracle(request),
+        "axes": [dict(axis) for axis in proposal.axes] or [one_rank],
     }
 
 
@@ -236,7 +216,7 @@ def interpreter() -> str:
     return name if is_ours else sys.executable
 
 
-def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
+def _oracle(request: CaseRequest) -> dict[str, Any]:
     if any(piece.hung for piece in request.failed.evidence):
         return {"kind": "hang", "silent_for": f"{request.hang_timeout or 60:g}s"}
     # The line that shows the failure, with the numbers that differ from run to run left open.
@@ -249,9 +229,8 @@ def _oracle(request: CaseRequest, *, launched: bool) -> dict[str, Any]:
     signal = next((end.signal for end in failures if end.signal is not None), None)
     if signal is None:
         return {"kind": "exit_code"}
-    if launched:  # torchrun tells the signal a rank died of, whatever the rank itself wrote
-        return {"kind": "regex", "pattern": rf"exitcode\s*: -{signal}\b", "stream": "both"}
-    return {"kind": "exit_code", "codes": [-signal, 128 + signal]}
+    # Torchrun tells the signal a rank died of, whatever the rank itself wrote.
+    return {"kind": "regex", "pattern": rf"exitcode\s*: -{signal}\b", "stream": "both"}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution import Evidence, JobProgress, LogSource, LogTail, attribute
+from aorta.attribution import Evidence, JobProgress, LogSource, LogTail, RankEnd, attribute
 from aorta.attribution.client import JsonClient, token_for
 from aorta.attribution.documents import (
     REMEMBERED,
@@ -29,7 +29,7 @@ from aorta.attribution.documents import (
     finding_document,
     past_cycle,
 )
-from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
+from aorta.attribution.evidence import find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.http_source import HttpSource
@@ -387,13 +387,7 @@ def everything_known(failed: FailedCycle) -> Evidence:
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
-        failures=failures_of(
-            [
-                {**failure, "agent": piece.agent}
-                for piece in failed.evidence
-                for failure in piece.failure_documents(hung)
-            ]
-        ),
+        failures=tuple(end for piece in failed.evidence for end in _rank_ends(piece, hung)),
         flight_recorder=dumps,
         history=tuple(known for known in map(past_cycle, failed.start.history) if known),
         heartbeat_step=max(steps, default=None),
@@ -408,6 +402,26 @@ def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> fro
     named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
     everybody = {rank for piece in evidence for rank in piece.ranks}
     return frozenset(named or set(stragglers(read_dumps(dumps)).ranks) or everybody)
+
+
+def _rank_ends(piece: CycleEvidence, hung: frozenset[int]) -> list[RankEnd]:
+    """Ranks that failed, and those stopped because of them; in a hang, who hung."""
+    if piece.hung:
+        here = [rank for rank in piece.ranks if rank in hung]
+        return [RankEnd(rank, node=piece.node, agent=piece.agent, hung=True) for rank in here]
+    return [
+        RankEnd(
+            end.rank,
+            end.exit_code,
+            end.signal,
+            Path(end.error_file) if end.error_file else None,
+            end.time,
+            piece.node,
+            agent=piece.agent,
+        ).stopped_by_agent(end.stopped_by_agent)
+        for end in piece.ends
+        if end.failed or end.stopped_by_agent
+    ]
 
 
 def _logs(piece: CycleEvidence) -> list[LogSource]:

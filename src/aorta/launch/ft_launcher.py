@@ -15,42 +15,25 @@ log = logging.getLogger(__name__)
 
 # The first word of a command line that began with `ft_launcher`.
 NAMED_SO = "--ft-launcher-defaults"
-_TERMINATION = "ranks get SIGTERM, and SIGKILL after --shutdown-timeout"
-_PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
-# What stands here for its keys and flags.
-_INSTEAD: Mapping[str, str] = {
-    "start `aorta attrsvc` yourself and give --ft-attrsvc-url": "attribution_startup_timeout",
-    "no language model is asked": "attribution_llm_api_key_file "
-    "attribution_llm_base_url attribution_llm_model",
-    "name the sources with --ft-attribution-http-url or --ft-attribution-enable-mcp": ""
-    "attribution_analysis_backend attribution_backends",
-    "cycle_info.json lies in --log-dir, one in each cycle": "cycle_info_dir",
-    "the job's id is --rdzv-id": "cycle_info_job_id",
-    "this launcher speaks to stderr": "nvrx_logfile",
-    "every rank's output lies in --log-dir": "enable_log_server log_server_port "
-    "log_aggregator_count log_leaf_max_queue_chunks log_server_log_prefix "
-    "log_server_graceful_shutdown_timeout",
-    _PROGRESS: "min_progress_iterations checkpoint_iteration_file num_warmup_iterations",
-    "a hang is silence of all ranks or a missed heartbeat: --ft-hang-timeout": "safety_factor "
-    "rank_section_timeouts rank_out_of_section_timeout skip_section_response",
-    "use --monitor-interval": "workload_check_interval restart_check_interval",
-    _TERMINATION: "rank_termination_signal",
-    "any failed rank restarts the job": "restart_policy",
-    "what ranks leave behind is always ended": "check_remaining_processes",
-    "use --numa-binding": "numa_bind_strict",
-    "the agents meet on a store of their own": "rdzv_impl",
-    "it has no counterpart here": "attribution_log_level attribution_export_url segment "
-    "segment_health_check_dir node_health_check_endpoint node_health_check_interval "
-    "enable_nic_monitor enable_nic_healthcheck pci_topo_file link_down_path_template "
-    "link_state_path_template enable_dist_storage_healthcheck storage_health_check_path "
-    "storage_healthcheck_path gpu_memory_reclaim_timeout gpu_memory_tolerance_mb "
-    "gpu_memory_reclaim_tolerance_mb gpu_memory_poll_interval gpu_memory_reclaim_poll_interval "
-    "install_exception_hook log_level",
-}
-# Its name -> what stands for it here.
-_NOT_HERE: Mapping[str, str] = {
-    name: instead for instead, names in _INSTEAD.items() for name in names.split()
-}
+# Its keys and flags that nothing stands for here.
+_NAMES = """
+    attribution_analysis_backend attribution_backends attribution_export_url
+    attribution_llm_api_key_file attribution_llm_base_url attribution_llm_model
+    attribution_log_level attribution_startup_timeout check_remaining_processes
+    checkpoint_iteration_file cycle_info_dir cycle_info_job_id enable_dist_storage_healthcheck
+    enable_log_server enable_nic_healthcheck enable_nic_monitor gpu_memory_poll_interval
+    gpu_memory_reclaim_poll_interval gpu_memory_reclaim_timeout gpu_memory_reclaim_tolerance_mb
+    gpu_memory_tolerance_mb install_exception_hook link_down_path_template
+    link_state_path_template log_aggregator_count log_leaf_max_queue_chunks log_level
+    log_server_graceful_shutdown_timeout log_server_log_prefix log_server_port
+    min_progress_iterations node_health_check_endpoint node_health_check_interval
+    num_warmup_iterations numa_bind_strict nvrx_logfile pci_topo_file
+    rank_out_of_section_timeout rank_section_timeouts rank_termination_signal rdzv_impl
+    restart_check_interval restart_policy safety_factor segment segment_health_check_dir
+    skip_section_response storage_health_check_path storage_healthcheck_path
+    workload_check_interval
+"""
+_NOT_HERE = frozenset(_NAMES.split())
 # Its name -> the key of ours that it sets.
 _READ_AS: Mapping[str, str] = {
     "rank_heartbeat_timeout": "hang_timeout_seconds",
@@ -87,7 +70,7 @@ def add_flags(parser: ArgumentParser) -> None:
         ("--ft-initial-rank-heartbeat-timeout", seconds, "The same; the larger one counts."),
         ("--ft-attribution-stop-action", {"choices": ["log", "no-restart"]}, actions),
         ("--ft-no-restart-exit-code", {"metavar": "CODE"}, "93; no other code is used here."),
-        *((f"--ft-{name.replace('_', '-')}", {}, SUPPRESS) for name in _NOT_HERE),
+        *((f"--ft-{name.replace('_', '-')}", {}, SUPPRESS) for name in sorted(_NOT_HERE)),
         ("--ft-ignore-missing-cfg", {"action": "store_true"}, SUPPRESS),
     )
     for flag, how, help_text in flags:
@@ -121,7 +104,8 @@ def _in_our_words(theirs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     for name, value in theirs.items():
         key = _READ_AS.get(name, "")
         shown = f"{prefix}{name.replace('_', '-') if prefix.startswith('--') else name}"
-        log.warning("%s is ft_launcher's; %s", shown, _NOT_HERE.get(name, f"it is read as {key}"))
+        what = f"it is read as {key}" if key else "it has no counterpart here"
+        log.warning("%s is ft_launcher's; %s", shown, what)
         read = value
         if name == "attribution_endpoint":
             read = endpoint(str(value))
@@ -164,7 +148,7 @@ def flags_in_our_words(flags: Namespace) -> dict[str, Any]:
     """What its flags set, by key of ours."""
     for name in _NOT_OF_TORCHRUN:
         if getattr(flags, name) is not None:
-            log.warning("--%s is ft_launcher's; %s", name.replace("_", "-"), _TERMINATION)
+            log.warning("--%s is ft_launcher's; use --shutdown-timeout", name.replace("_", "-"))
     if flags.ft_no_restart_exit_code not in {None, "93"}:
         log.warning("--ft-no-restart-exit-code is ft_launcher's; a STOP always exits with 93 here")
     names = {*_NOT_HERE, *_READ_AS} - {"attribution_endpoint", "attribution_dry_run"}

@@ -48,7 +48,7 @@ class HttpSource:
             for evidence in failed.evidence:
                 ours = partial(self._post, _cycle_body(evidence, failed.start))
                 with self._triggers:
-                    self._speak(ours, partial(self._post_to_peer, evidence))
+                    self._speak(ours, partial(self._post_to_peer, evidence, failed.start))
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
 
@@ -66,13 +66,13 @@ class HttpSource:
                 return answer
         return peers()
 
-    def _post_to_peer(self, evidence: CycleEvidence) -> None:
+    def _post_to_peer(self, evidence: CycleEvidence, start: CycleStart) -> None:
         for path in _peer_paths(evidence):
             body = {
                 "log_path": path,
                 "user": "unknown",
-                "job_id": evidence.job_id,
-                "cycle_id": evidence.cycle,
+                "job_id": start.job_id,
+                "cycle_id": start.cycle,
                 "analysis_intent": "terminal",
             }
             self.client.call("POST", "/logs", self.timeout, body)
@@ -138,8 +138,8 @@ def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
     ended = evidence.ended
     stacks = [dump for dump in evidence.dumps if not dump.endswith(".json")]
     return {
-        "job_id": evidence.job_id,
-        "cycle_id": evidence.cycle_id,
+        "job_id": start.job_id,
+        "cycle_id": start.cycle_id,
         "agent": evidence.agent,
         "log_paths": [*evidence.log_paths, *stacks],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.events.api import Event
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import (
     ChildFailedError,
@@ -28,20 +26,18 @@ from torch.distributed.elastic.multiprocessing.errors import (
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
-from aorta.launch.agent import DecidingAgent
+from aorta.launch.agent import (
+    DecidingAgent,
+    raise_on_signals,
+    signals_to_handle,
+    where_known,
+)
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.store import StoreLostError
-from aorta.launch.store_server import connect
-from aorta.launch.torch_elastic import (
-    event_log_handler,
-    raise_on_signals,
-    signals_to_handle,
-    where_known,
-)
+from aorta.launch.store import StoreLostError, connect
 from aorta.reduce.files import watch_opened
 
 log = logging.getLogger(__name__)
@@ -124,20 +120,17 @@ class _Launch:
         agent = self._agent
         try:
             result = agent.run()
-            self._record(agent.get_event_succeeded())
             ending = agent.ending
             assert ending is not None, "an agent returns only after the job has ended"
             level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
             log.log(level, "%s", ending.reason)
             self._take_leave(opened)
         except SignalException as interrupted:
-            self._record(agent.get_event_failed())
             why = f"stopped by {interrupted.sigval.name}"
             agent.record_interruption(JobEnding(128 + interrupted.sigval, why))
             _without_waiting(lambda: agent.leave_job(f"was {why}"))
             raise
         except StoreLostError as lost:
-            self._record(agent.get_event_failed())
             what = (
                 f"the rendezvous store at {self._options.meeting.endpoint} was lost: the agent "
                 "that hosts it is gone or silent; the workers here were stopped"
@@ -145,17 +138,13 @@ class _Launch:
             agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
             raise StoreLostError(what) from lost
         except Exception as wrong:
-            self._record(agent.get_event_failed())
             self._end_for_everybody(wrong)
             raise
         finally:
             _ignore_signals()
             agent.kill_leftovers()
-            self._log_dir.sign_off("interrupted" if agent.ending is None else "done")
+            self._log_dir.sign_off()
         return Finished(ending, result, _name_of(self._options))
-
-    def _record(self, event: Event) -> None:
-        events.record(event, event_log_handler(self._options.torch))
 
     def _take_leave(self, opened: Collection[str]) -> None:
         """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
@@ -264,7 +253,6 @@ def _agent(
         merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
         bounded=options.log_dir is None,
-        users=options.users_logs,
     )
     return DecidingAgent(
         spec,

@@ -4,6 +4,7 @@ Torchrun's parser is used as it is, so that every option, default and `PET_*` va
 the installed torch. What the options mean together is checked here, before anything runs.
 """
 
+import logging
 import os
 import sys
 import uuid
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing import LogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
@@ -23,9 +23,13 @@ from aorta.core.errors import UsageError
 from aorta.launch import ft_launcher
 from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
 from aorta.launch.output import Shown
-from aorta.launch.store_server import Meeting
+from aorta.launch.store import Meeting
+
+log = logging.getLogger(__name__)
 
 _STATIC_PORT = 29500
+# Of torchrun, for logs in other places.
+_NOT_USED = ("logs-specs", "duplicate-stdout-filters", "duplicate-stderr-filters")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,6 @@ class Options:
     shown: Shown
     meeting: Meeting
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
-    users_logs: LogsSpecs | None = None  # what `--logs-specs` names
 
 
 class _Parser(ArgumentParser):
@@ -87,7 +90,6 @@ def parse(arguments: Sequence[str]) -> Options:
         shown=_shown(given),
         meeting=meeting,
         command=_user_command(given),
-        users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
     )
 
 
@@ -125,8 +127,10 @@ def _torch_config(given: Namespace) -> tuple[LaunchConfig, tuple[str, ...]]:
     given = Namespace(**{**vars(given), "run_path": False})
     if given.max_restarts < 0:  # of which older ones say nothing
         raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")
-    if given.logs_specs is None:  # torch's own would make a directory of its own
-        given.log_dir = os.devnull
+    for name in _NOT_USED:
+        if getattr(given, name.replace("-", "_"), None):
+            log.warning("--%s is not used here; the logs of every cycle lie in --log-dir", name)
+    given.log_dir = os.devnull  # torch's own would make a directory of its own
     try:
         config, entrypoint, arguments = torchrun.config_from_args(given)
     except (AssertionError, ValueError, RuntimeError, OSError) as wrong:
@@ -162,19 +166,8 @@ def _meeting(given: Namespace, config: LaunchConfig) -> Meeting:
 def _shown(given: Namespace) -> Shown:
     ranks = {int(rank) for rank in given.local_ranks_filter.split(",") if rank}
     prefix = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
-
-    def filters(stream: str) -> tuple[str, ...]:
-        words = getattr(given, f"duplicate_{stream}_filters", None) or ()
-        return tuple(filter(None, words.split(",") if isinstance(words, str) else words))
-
-    return Shown(
-        given.redirects,
-        given.tee,
-        frozenset(ranks),
-        **({"prefix": prefix} if prefix else {}),
-        out_filters=filters("stdout"),
-        err_filters=filters("stderr"),
-    )
+    shown = {"prefix": prefix} if prefix else {}
+    return Shown(given.redirects, given.tee, frozenset(ranks), **shown)
 
 
 def _user_command(given: Namespace) -> tuple[str, ...]:

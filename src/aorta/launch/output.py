@@ -15,7 +15,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,8 +47,6 @@ class Shown:
     tee: str = "0"
     only: frozenset[int] = frozenset()
     prefix: str = "[${role_name}${local_rank}]:"
-    out_filters: tuple[str, ...] = ()
-    err_filters: tuple[str, ...] = ()
 
     def tee_of(self, local_rank: int, world: int) -> Std:
         """Streams that are shown line by line behind a prefix."""
@@ -74,12 +72,6 @@ class _Sink:
 
     write: Callable[[bytes], object]
     prefix: bytes | None = None  # of every line; None: the stream is passed on as it comes
-    only: tuple[bytes, ...] = ()  # lines with one of these words
-
-    def lines(self, lines: Sequence[bytes]) -> bytes:
-        prefixed = [(self.prefix or b"") + line + b"\n" for line in lines]
-        kept = [line for line in prefixed if not self.only or any(w in line for w in self.only)]
-        return b"".join(kept)
 
 
 @dataclass
@@ -101,7 +93,9 @@ class _Stream:
         if any(sink.prefix is not None for sink in self.sinks):
             *lines, self.half_line = (self.half_line + chunk).split(b"\n")
         for sink in tuple(self.sinks):
-            content = chunk if sink.prefix is None else sink.lines(lines)
+            content = chunk
+            if sink.prefix is not None:
+                content = b"".join(sink.prefix + line + b"\n" for line in lines)
             try:
                 if content:
                     sink.write(content)
@@ -238,7 +232,6 @@ class CycleLogs(LogsSpecs):
     merged_prefix: str | None = None
     watch_hangs: bool = False
     bounded: bool = False
-    users: LogsSpecs | None = None  # the user's own `--logs-specs`: its files stand beside ours
     pump: OutputPump = field(default_factory=OutputPump)  # of the cycle that runs
     _start: CycleStart | None = None
     # Rank -> a file in memory that it writes its step into, and when that was made.
@@ -282,18 +275,15 @@ class CycleLogs(LogsSpecs):
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
         pump = OutputPump(LARGEST_TEMPORARY if self.bounded else None)
-        users = self.users.reify(envs) if self.users is not None else LogsDest()
         destination = LogsDest()
         for local_rank, env in envs.items():
             rank = int(env["RANK"])
             self._tell_worker(env, self._start, directory, rank)
-            for stream, paths, file, users_files in (
-                (Std.OUT, destination.stdouts, directory.out(rank), users.stdouts),
-                (Std.ERR, destination.stderrs, directory.err(rank), users.stderrs),
+            for stream, paths, file in (
+                (Std.OUT, destination.stdouts, directory.out(rank)),
+                (Std.ERR, destination.stderrs, directory.err(rank)),
             ):
-                sinks = self._sinks(stream, file, local_rank, env, len(envs))
-                if users_files.get(local_rank):
-                    sinks.append(_Sink(_to_file(Path(users_files[local_rank]))))
+                sinks = self._sinks(stream, local_rank, env, len(envs))
                 piped = _Stream(rank, file, *_pipe(), sinks)
                 pump.streams.append(piped)
                 paths[local_rank] = f"/proc/{os.getpid()}/fd/{piped.writes}"
@@ -303,11 +293,9 @@ class CycleLogs(LogsSpecs):
         return destination
 
     def _sinks(
-        self, stream: Std, path: Path, local_rank: int, env: Mapping[str, str], world: int
+        self, stream: Std, local_rank: int, env: Mapping[str, str], world: int
     ) -> list[_Sink]:
-        """Where a stream is shown, and the files of `--ft-per-cycle-applog-prefix` and of
-        torchrun's filters.
-        """
+        """Where a stream is shown, and the file of `--ft-per-cycle-applog-prefix`."""
         names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
         prefix = Template(self.shown.prefix).safe_substitute(names).encode()
         sinks = []
@@ -315,11 +303,6 @@ class CycleLogs(LogsSpecs):
             sinks.append(_Sink(_to_screen(stream)))
         if stream in self.shown.tee_of(local_rank, world):
             sinks.append(_Sink(_to_screen(stream), prefix))
-            words = self.shown.out_filters if stream is Std.OUT else self.shown.err_filters
-            if words:
-                filtered = path.with_name(f"filtered_{env['GROUP_RANK']}{path.suffix}")
-                only = tuple(word.encode() for word in words)
-                sinks.append(_Sink(_to_file(filtered), prefix, only))
         if self.merged_prefix is not None and self._start is not None:
             merged = Path(f"{self.merged_prefix}_cycle{self._start.cycle}.log")
             sinks.append(_Sink(_to_file(merged), f"{env['RANK']}: ".encode()))

@@ -128,9 +128,6 @@ class WorkerEnd:
 class CycleEvidence:
     """What one agent knows about a cycle that is over."""
 
-    job_id: str
-    cycle_id: str
-    cycle: int
     agent: str  # unique in the job
     node: str
     group_rank: int
@@ -157,11 +154,10 @@ class CycleEvidence:
     def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
-    def failure_documents(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+    def failure_documents(self) -> list[dict[str, Any]]:
         """Ranks that failed, and those stopped because of them; in a hang, who hung."""
         if self.hung:
-            blamed = hung if hung is not None else self._blamed
-            here = [rank for rank in self.ranks if rank in blamed]
+            here = [rank for rank in self.ranks if rank in self._blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
         return [end.document(self.node) for end in self.ends if end.failed or end.stopped_by_agent]
 
@@ -373,12 +369,13 @@ class LogDir:
     def __init__(self, base: Path) -> None:
         self._base = base
         self.path = base
+        self._lock = RunDir(base).lock
         self._signature = ""  # of this process, once it has led
 
     def begin(self, job_id: str) -> int:
         """For the leader of a job that begins: the number of its first cycle."""
         with suppress(OSError):
-            owner = Owner.from_label(RunDir(self._base).lock.read_text())
+            owner = Owner.from_label(self._lock.read_text())
             if owner is not None and not owner.is_gone():
                 self._step_aside(job_id)
         return next_cycle(self.path)
@@ -404,17 +401,16 @@ class LogDir:
         it lives, which cycle files alone do not show.
         """
         run, self._signature = RunDir(self.path), Owner.of_this_process().label
+        self._lock = run.lock
         with never_fatal(run.private):
             run.describe(verb="launch", state="")
             write_atomically(run.lock, self._signature)
 
-    def sign_off(self, state: str) -> None:
-        """Record how it ended, if this process led last."""
-        run = RunDir(self.path)
-        with never_fatal(run.private), suppress(FileNotFoundError):  # it never led
-            if run.lock.read_text() == self._signature:
-                run.describe(state=state)
-                run.lock.unlink()
+    def sign_off(self) -> None:
+        """If this process led last: nobody leads any more."""
+        with never_fatal(self._lock), suppress(FileNotFoundError):  # it never led
+            if self._lock.read_text() == self._signature:
+                self._lock.unlink()
 
     def _step_aside(self, job_id: str) -> None:
         self.path = self._base / job_id

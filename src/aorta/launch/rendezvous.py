@@ -28,8 +28,7 @@ from torch.distributed.elastic.rendezvous import (
 from aorta.core.errors import Exit, InfrastructureError
 from aorta.launch.decision import LeaderDecides
 from aorta.launch.records import CycleStart, JobEnding, Node
-from aorta.launch.store import JobStore, StoreLostError
-from aorta.launch.store_server import Meeting, WorkerStore
+from aorta.launch.store import JobStore, Meeting, StoreLostError, WorkerStore
 
 log = logging.getLogger(__name__)
 

@@ -29,6 +29,7 @@ from aorta.scrub.scrubber import Rules, Scrubbed, Scrubber
 
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
+_BY_SIGNAL = 128  # exit codes above it
 _LONGEST_TEXT = 600
 ATTRIBUTION = "aorta.attribution/"
 
@@ -191,7 +192,10 @@ def state_of(path: Path, verb: str) -> str:
 def _state_without_owner(run: RunDir, verb: str) -> str:
     if verb in {"launch", "attribution"}:
         infos = [read_json(file) for file in run.path.glob("cycle_*/cycle_info.json")]
-        return "running" if any(info and info.get("ended") is None for info in infos) else "done"
+        if any(info and info.get("ended") is None for info in infos):
+            return "running"
+        last = max(infos, key=lambda info: info.count("cycle"), default=Document())
+        return "interrupted" if last.section("ending").count("exit_code") > _BY_SIGNAL else "done"
     # What was shipped has no private state, and nothing runs in it.
     return "died" if run.private.is_dir() else "done"
 

@@ -46,7 +46,6 @@ from aorta.search.subset import SubsetSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
 _LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
-_SMALL_STEPS = 24  # from the floor up, each of them is tried there
 _UNTOLD = 3  # values that could not be told, such as for time, and none that could: it is left
 _FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
@@ -142,7 +141,7 @@ class Bracket(NamedTuple):
     rejected: frozenset[Number] = frozenset()
     # The user says it is monotone: nothing below a rejected value is worth a trial.
     promised: bool = False
-    # The user says it is not: small values are tried, whatever larger ones said.
+    # The user says it is not: smaller gaps are left unseen.
     doubted: bool = False
     # Rejected before, when other axes were larger: if it still is, all is as it was.
     suspect: Number | None = None
@@ -155,9 +154,6 @@ class Bracket(NamedTuple):
             return None
         if self.scale.floor not in below:
             return self.scale.floor
-        small = self._small(below) if self.doubted else None
-        if small is not None:
-            return small
         middle = self.scale.between(below[-1], self.accepted)
         return self._unseen(below) if middle is None else middle
 
@@ -175,14 +171,6 @@ class Bracket(NamedTuple):
     def above(self) -> list[Number]:
         """The rejected values above the answer: a smaller value reproduces where they do not."""
         return sorted(value for value in self.rejected if value > self.accepted)
-
-    def _small(self, below: list[Number]) -> Number | None:
-        """The smallest of the first steps above the floor that nobody tried."""
-        if self.scale.step is None:
-            return None
-        seen = set(below)
-        steps = (self.scale.floor + n * self.scale.step for n in range(1, _SMALL_STEPS + 1))
-        return next((value for value in steps if value < self.accepted and value not in seen), None)
 
     def _unseen(self, below: list[Number]) -> Number | None:
         if self.promised or len(below) < 2:

@@ -427,9 +427,6 @@ class Bisection:
             halved = self._halving(left, waiting) if left and not self.is_sure else None
             is_new = halved and self.timeline.point(halved, Purpose.PROBE) not in self._recorded
             return (halved, Purpose.PROBE) if halved and is_new else None
-        stand_in = self._in_place_of_the_bad_end()
-        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
-            return stand_in, Purpose.PROBE
         if self.is_sure:
             return self._unseen_side(waiting) or (
                 self._confirmation(waiting) if self.settings.confirm else None
@@ -464,23 +461,6 @@ class Bisection:
             held = self.timeline.mask(vector)
             left &= held if hits else ~held if misses else left
         return left or None
-
-    def _in_place_of_the_bad_end(self) -> Vector | None:
-        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps:
-        if that passes, little is left to look at, and nobody builds half of a history that shows no
-        failure.
-        """
-        end = self.timeline.bad_end
-        if end not in self._untestable_ends or not self.settings.check_ends:
-            return None
-        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
-            return None
-        others = (state for state in self.timeline.every_state() if state != end)
-        states, step = sorted(others, key=self._size, reverse=True), 1
-        while step <= len(states) and states[step - 1] in self.untestable:
-            step *= 2
-        vector = states[step - 1] if step <= len(states) else None
-        return None if vector in self.trials else vector
 
     def _halving(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """The state nearest to half of the largest part that the running trials leave."""

@@ -100,7 +100,8 @@ class CureSearch(StagedSearch):
                 yield splitting
                 items = _items_of(splitting.best)
             else:
-                if not _may_hide_a_cure(gone):
+                # One item may hide another's cure where all on failed in another way.
+                if gone.reproduces is False and not gone.tally.other:
                     return
                 singles = [Point.of({AXIS: (item,)}, replica=attempt) for item in sorted(universe)]
                 yield EveryPoint(singles)
@@ -117,11 +118,6 @@ class CureSearch(StagedSearch):
 
     def _known_cure_without(self, left_out: Items) -> Cure | None:
         return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
-
-
-def _may_hide_a_cure(verdict: Verdict) -> bool:
-    """All on failed in another way, or could not be told: one item may hide another's cure."""
-    return verdict.reproduces is None or verdict.tally.other > 0
 
 
 def _items_of(point: Point) -> tuple[int, ...]:
