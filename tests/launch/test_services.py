@@ -46,7 +46,7 @@ def counted(url: str) -> list[float]:
 
 
 def jobs_of(url: str) -> set[str]:
-    with opened(f"{url}/v1/jobs") as told:
+    with opened(f"{url}/metrics") as told:
         return {job["job_id"] for job in json.load(told)["jobs"]}
 
 

@@ -17,8 +17,8 @@ from aorta.attribution import attribute
 from aorta.attribution.client import HttpError, JsonClient
 from aorta.attribution.documents import attribution_document
 from aorta.attribution.evidence import failures_of, find_logs
-from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence
+from aorta.attribution.server import PathJail
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.version import __version__
 

@@ -6,7 +6,9 @@ about failures.
 """
 
 import io
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +18,6 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from aorta.attribution.jail import open_straight
 from aorta.attribution.logs.prefixes import LineFormat, LogLine, learn
 
 PIECE = 1 << 20
@@ -141,6 +142,29 @@ class ReadableLog:
             return self.path.open("rb") if self.follow_links else open_straight(self.path)
         except OSError:
             return io.BytesIO()
+
+
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not hold us up
+
+
+def open_straight(path: Path) -> BinaryIO:
+    """Open a regular file without following any link. Raises OSError for anything else."""
+    *parents, name = path.parts[1:]
+    directory = os.open("/", _WALK)
+    try:
+        for parent in parents:
+            inner = os.open(parent, _WALK, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    finally:
+        os.close(directory)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError("not a regular file")
+    return file
 
 
 class _Tolerant:
