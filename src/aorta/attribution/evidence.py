@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
 from aorta.attribution.nouns import Evidence, LogSource, RankEnd, signal_number
-from aorta.core.documents import validated
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
@@ -121,10 +121,10 @@ LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
 _Name = Annotated[str, Field(max_length=200)]
 
 
-class FailureReport(BaseModel):
+class FailureReport(StrictModel):
     """How one rank ended: in a file of `--failures`, a cycle_info.json, a report to the service."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore")
 
     rank: Rank
     exit_code: Annotated[int, Field(ge=-255, le=255), WHOLE] | None = None

@@ -34,9 +34,6 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--flight-recorder", type=_DIRECTORY, help="Directory of flight recorder dumps, JSON or pickle."
 )
 @click.option(
-    "--patterns", type=_FILE, help="Your own patterns (TOML), read before the built-in ones."
-)
-@click.option(
     "--max-no-progress-cycles",
     type=click.IntRange(min=0),
     default=3,

@@ -34,6 +34,8 @@ _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _ROW = re.compile(rb"[^\r\n]*(?:[\r\n]|\Z)")
+
+
 # A log of several runs: so many first lines are printed again after a failure, and so many lines
 # follow that the first run did not write (a clean-up may repeat what stands first).
 _MOST_OF_SEVERAL_RUNS = 16 << 20
@@ -231,13 +233,12 @@ class Piece:
 def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
     """The pieces of `source[begin:stop]`, cut at line ends, each seen with what surrounds it."""
     with source.opened() as stream:
-        if begin:
-            stream.seek(begin)
-        left = None if stop is None else stop - begin
+        stream.seek(begin)
+        left = source.size if stop is None else stop - begin
         data, offset, start = b"", begin, 0
         while True:
-            more = stream.read(PIECE if left is None else min(PIECE, left))
-            left = None if left is None else left - len(more)
+            more = stream.read(min(PIECE, left))
+            left -= len(more)
             data += more
             end = _cut(data, start) if more else len(data)
             if end > start:

@@ -15,7 +15,7 @@ from aorta.attribution.classify import (
     may_stop,
     said_by,
 )
-from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event, stable
 from aorta.attribution.logs import ReadableLog, line_numbers
 from aorta.attribution.nouns import (
     HOW_IT_SHOWS,
@@ -71,7 +71,7 @@ _STOPS_TOO = {
     FailureClass.CANCELLED,
 }
 _FOLLOWS = {Role.CASCADE, Role.WAITING}
-_BY_WORDS = {ANY_EXCEPTION, QUOTED, "last_words"}
+_BY_WORDS = {ANY_EXCEPTION, QUOTED}
 # The least confidence at which a user error that words alone name is one.
 _ENOUGH = 0.8
 _SPEECH = re.compile(r"[a-z]{2,}")  # closing brackets say nothing
@@ -163,7 +163,9 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
-    named = replace(cause, failure_class=guess.failure_class, words=_words(cause, facts))
+    words = _words(cause, facts)
+    signature = stable(words) if cause.unexplained else cause.signature
+    named = replace(cause, failure_class=guess.failure_class, words=words, signature=signature)
     if guess.failure_class not in USER_ERRORS:
         most = _ENOUGH - 0.05 if guess.failure_class in _STOPS_TOO else 0.99
         return named, min(most, guess.confidence) + min(0.0, surer), "words"
