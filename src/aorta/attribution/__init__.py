@@ -11,18 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aorta.attribution.classify import Said, named
-from aorta.attribution.events import Event, Reading
-from aorta.attribution.events.reading import read
-from aorta.attribution.evidence import (
-    failures_with_times,
-    kernel_sources,
-    read_dumps,
-    readable_sources,
-    stragglers,
-)
-from aorta.attribution.logs import ReadableLog
-from aorta.attribution.logs.prefixes import in_one_calendar
-from aorta.attribution.nouns import (
+from aorta.attribution.documents import (
     Action,
     Advice,
     Attribution,
@@ -39,6 +28,17 @@ from aorta.attribution.nouns import (
     RankEnd,
     Root,
 )
+from aorta.attribution.events import Event, Reading
+from aorta.attribution.events.reading import read
+from aorta.attribution.evidence import (
+    failures_with_times,
+    kernel_sources,
+    read_dumps,
+    readable_sources,
+    stragglers,
+)
+from aorta.attribution.logs import ReadableLog
+from aorta.attribution.logs.prefixes import in_one_calendar
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
 from aorta.attribution.progress import JobProgress, progress_of, world_size
 from aorta.attribution.timeline import Facts, is_quiet

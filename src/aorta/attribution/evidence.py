@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from aorta.attribution.documents import Evidence, LogSource, RankEnd, signal_number
 from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
-from aorta.attribution.nouns import Evidence, LogSource, RankEnd, signal_number
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 

@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.attribution import attribute as attributed
-from aorta.attribution.documents import finding_document, past_cycle
+from aorta.attribution.documents import (
+    Attribution,
+    Evidence,
+    LogSource,
+    PastCycle,
+    finding_document,
+    past_cycle,
+)
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures
-from aorta.attribution.nouns import Attribution, Evidence, LogSource, PastCycle
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT
 from aorta.core.errors import UsageError
 

@@ -49,8 +49,13 @@ def attribute(as_json: bool, **given: Any) -> None:
     before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
     line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution.documents import SCHEMA, attribution_document, described
-    from aorta.attribution.nouns import CycleState, FailureClass
+    from aorta.attribution.documents import (
+        SCHEMA,
+        CycleState,
+        FailureClass,
+        attribution_document,
+        described,
+    )
     from aorta.attribution.request import AttributeRequest, last_cycle
     from aorta.attribution.request import attribute as answered
     from aorta.core.errors import Exit

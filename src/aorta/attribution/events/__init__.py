@@ -39,9 +39,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.attribution.logs import Piece, ReadableLog
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.core.documents import StrictModel
 from aorta.core.raised import Frame, TracebackBlock
 from aorta.core.templates import shortened, template

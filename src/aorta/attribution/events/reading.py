@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice, zip_longest
 
+from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.events import (
     ANY_EXCEPTION,
     BLOCK,
@@ -40,7 +41,6 @@ from aorta.attribution.logs import (
     pieces,
 )
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role
 from aorta.core.raised import FRAME, Frame, TracebackBlock, read_traceback, type_and_message
 from aorta.core.templates import HEADER
 
@@ -363,7 +363,6 @@ def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -
 _IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _LOGGED = re.compile(r"\b(?:ERROR|CRITICAL|EXCEPTION)\b|^E\d{3,4} ")
 _LOUD = {"ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
-_GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _OTHER_PROGRAM = re.compile(r"(?:srun|slurmstepd\S*|sbatch|salloc|kernel): ")
 _LINKS = (  # to the traceback that is printed after it
     "The above exception was the direct cause of the following exception:",
@@ -416,7 +415,7 @@ def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | 
     if block is None:
         return None
     at = block.lines[1] - 1
-    line, text = own[at], _GROUP_MARGIN.sub("", own[at].text)
+    line, text = own[at], own[at].text
     rest, until, is_linked = _after(own[at + 1 :], line.offset)
     time = line.time if line.time is not None else header.time
     return Traceback(
@@ -461,7 +460,7 @@ def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, bool]:
     message: list[str] = []
     blank = 0
     for line in islice(lines, 40):
-        text = _GROUP_MARGIN.sub("", line.text)
+        text = line.text
         is_linked = text.strip() in _LINKS
         if is_linked or HEADER in text or _OTHER_PROGRAM.match(text):
             return message, until, is_linked

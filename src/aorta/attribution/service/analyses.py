@@ -29,9 +29,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution import attribute
-from aorta.attribution.documents import decision_document, finding_document, past_cycle
+from aorta.attribution.documents import (
+    Evidence,
+    LogSource,
+    LogTail,
+    PastCycle,
+    RankEnd,
+    decision_document,
+    finding_document,
+    past_cycle,
+)
 from aorta.attribution.evidence import WHOLE, FailureReport, LogPath, Rank, find_logs
-from aorta.attribution.nouns import Evidence, LogSource, LogTail, PastCycle, RankEnd
 from aorta.attribution.server import PathJail, PathRefusedError
 from aorta.attribution.service.store import Answer, CycleKey, Reported, Store
 from aorta.core.errors import UsageError

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from aorta.attribution.documents import Certainty, CycleState, FailureClass, RankEnd, Role
 from aorta.attribution.events import Event, Reading
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import ReadableLog, lines_after, pieces, tail_of
-from aorta.attribution.nouns import Certainty, CycleState, FailureClass, RankEnd, Role
 from aorta.attribution.progress import Progress, steps_in
 
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from aorta.attribution.documents import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.timeline import (
     Facts,
     FoundCause,

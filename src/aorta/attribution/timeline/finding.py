@@ -15,9 +15,7 @@ from aorta.attribution.classify import (
     may_stop,
     said_by,
 )
-from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event, stable
-from aorta.attribution.logs import ReadableLog, line_numbers
-from aorta.attribution.nouns import (
+from aorta.attribution.documents import (
     HOW_IT_SHOWS,
     USER_ERRORS,
     Advice,
@@ -31,6 +29,8 @@ from aorta.attribution.nouns import (
     Role,
     Root,
 )
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event, stable
+from aorta.attribution.logs import ReadableLog, line_numbers
 from aorta.attribution.timeline import Facts, FoundCause, states_a_failure, without_failure
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.core.failure import Failure, digest_of
@@ -215,33 +215,10 @@ def speaks_of_a_failure(said: Said) -> bool:
 
 
 def _root(cause: FoundCause, facts: Facts) -> Root:
-    """Who began it; where its lines do not say, the first that the launcher saw fail."""
-    end = next((end for end in facts.failures if end.rank == cause.rank), None)
-    if cause.rank is None:
-        end = _first_to_fail(cause, facts)
-    rank = cause.rank if end is None else end.rank
-    node = cause.node or (facts.places.get(rank) if rank is not None else None)
-    if end is None:
-        return Root(rank, node, cause.device)
-    return Root(rank, node or end.node, cause.device or end.device)
-
-
-def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
-    if not cause.events or cause.events[0].is_outside:
-        return None
-    line = cause.events[0]
-    if line.role is Role.WAITING:  # the first of them to end had waited for another
-        return None
-    if line.source.rank is not None or line.stream:
-        return None
-    fits = [
-        end
-        for end in facts.reading.ends
-        if end.failed
-        and not end.ended_by_launcher
-        and (end.fits_an_exception if line.is_exception else end.fits(line.failure_class))
-    ]
-    return fits[0] if fits else None
+    """Who began it."""
+    end = next((end for end in facts.failures if end.rank == cause.rank), RankEnd(-1))
+    node = cause.node or (facts.places.get(cause.rank) if cause.rank is not None else None)
+    return Root(cause.rank, node or end.node, cause.device or end.device)
 
 
 def _basis(cause: FoundCause) -> str:
