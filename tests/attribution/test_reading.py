@@ -20,9 +20,9 @@ from aorta.attribution.events.reading import (
 from aorta.attribution.logs import (
     MARGIN,
     PIECE,
+    Piece,
     ReadableLog,
     cleaned,
-    line_at,
     line_numbers,
     pieces,
 )
@@ -98,7 +98,7 @@ def test_in_the_file_of_one_rank_a_bare_number_is_no_prefix() -> None:
 
 def test_a_carriage_return_ends_a_line_like_a_line_feed() -> None:
     data = b"50%|###   |\r100%|######|\rValueError: x\n"
-    assert line_at(data, data.index(b"Value"), ReadableLog("x")).text == "ValueError: x"
+    assert Piece(ReadableLog("x"), data).line_at(data.index(b"Value")).text == "ValueError: x"
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"bb\n", b"\n"]), max_size=30), st.data())

@@ -53,10 +53,6 @@ _SAVED = re.compile(
     r"global_step)[-_ =:/]*(?P<step>\d{1,12})\b",
     re.IGNORECASE,
 )
-_COLLECTIVE = re.compile(
-    r"(?:SeqNum=|last enqueued (?:NCCL )?work: |SequenceNumber=)(?P<number>\d{1,12})"
-)
-_MANY_COLLECTIVES = 1000  # building and loading a model takes some hundreds
 _BEFORE = 40  # characters before a step that may say it is something else
 _NOT_PROGRESS = re.compile(
     r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|"
@@ -256,8 +252,6 @@ def _seen(text: str) -> _Seen:
     for line in re.split(r"[\r\n]+", text):
         if line and not _OF_A_STACK.search(line[:_LONGEST]):
             _look_at(line[:_LONGEST], seen)
-    numbers = [int(found["number"]) for found in _COLLECTIVE.finditer(text)]
-    seen.made |= max(numbers, default=0) > _MANY_COLLECTIVES
     return seen
 
 

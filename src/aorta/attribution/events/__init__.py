@@ -31,7 +31,7 @@ origin     "injected": seen in a failure that was really made; otherwise the pub
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib import resources
@@ -40,7 +40,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role, signal_number
-from aorta.attribution.logs import Piece, ReadableLog
+from aorta.attribution.logs import ReadableLog
 from aorta.attribution.logs.prefixes import LogLine
 from aorta.core.documents import StrictModel
 from aorta.core.raised import Frame, TracebackBlock
@@ -111,10 +111,6 @@ class Pattern(StrictModel):
         places = ((self.source, raised.source), (self.stack, raised.stack))
         return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
-    def fits_after(self, lines: Iterable[str]) -> bool:
-        """Whether the lines before a match are those this pattern asks for."""
-        return self.before is None or any(re.search(self.before, line) for line in lines)
-
 
 class _PatternFile(StrictModel):
     pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)]
@@ -153,7 +149,6 @@ def registry() -> Registry:
     return Registry([pattern for file in files for pattern in file.pattern])
 
 
-_MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
 RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
     r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|"
@@ -161,7 +156,6 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
 )
 _DIGITS = re.compile(r"\d+")
 _LONGEST_TEXT = 500
-BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 # Events whose class no pattern knows: an exception, and one that a wrapper or a watchdog quotes.
 ANY_EXCEPTION, QUOTED = "python.exception", "python.quoted"
 _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
@@ -261,23 +255,6 @@ class Reading:
         return tuple(told)
 
 
-def occurrences(piece: Piece, literal: bytes) -> list[int]:
-    """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
-    forward: list[int] = []
-    position = piece.data.find(literal, piece.start, piece.end)
-    while position >= 0 and len(forward) < _MOST_OCCURRENCES:
-        forward.append(position)
-        position = piece.data.find(literal, position + len(literal), piece.end)
-    backward: list[int] = []
-    end = piece.end
-    while position >= 0 and len(backward) < _MOST_OCCURRENCES:
-        end = piece.data.rfind(literal, position, end)
-        if end < 0:
-            break
-        backward.append(end)
-    return forward + backward[::-1]
-
-
 def event_of(
     row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
@@ -285,23 +262,16 @@ def event_of(
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
-    event = Event(
-        failure_class=row.failure_class,
+    signature = f"{row.id} {stable(groups.get('key', ''))}".strip()
+    event = replace(
+        weak_event(line, source, row.id, row.failure_class, line.text, signature),
         role=row.role,
         certainty=row.certainty,
-        pattern=row.id,
-        text=shortened(line.text, _LONGEST_TEXT),
-        signature=f"{row.id} {stable(groups.get('key', ''))}".strip(),
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        source=source,
-        offset=line.offset,
         advice=(row.advice.kind, row.advice.text) if row.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
         blamed=int(blamed) if blamed else None,
         ends_the_rest=row.ends_the_rest,
     )

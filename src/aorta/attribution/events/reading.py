@@ -19,7 +19,6 @@ from itertools import chain, islice, zip_longest
 from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role
 from aorta.attribution.events import (
     ANY_EXCEPTION,
-    BLOCK,
     QUOTED,
     Event,
     Pattern,
@@ -27,19 +26,11 @@ from aorta.attribution.events import (
     Reading,
     Traceback,
     event_of,
-    occurrences,
     registry,
     stable,
     weak_event,
 )
-from aorta.attribution.logs import (
-    Piece,
-    ReadableLog,
-    line_at,
-    line_start,
-    lines_after,
-    pieces,
-)
+from aorta.attribution.logs import BLOCK, Piece, ReadableLog, pieces
 from aorta.attribution.logs.prefixes import LogLine
 from aorta.core.raised import FRAME, Frame, TracebackBlock, read_traceback, type_and_message
 from aorta.core.templates import HEADER
@@ -116,7 +107,7 @@ def _read(source: ReadableLog, begin: int) -> tuple[Event, ...]:
         if not present:
             continue
         found = [literals[index] for index in sorted(present)]
-        for event in sorted(_events(piece, found, source), key=lambda event: event.offset):
+        for event in sorted(_events(piece, found), key=lambda event: event.offset):
             _keep(kept, event)
     return chained(sorted(chain.from_iterable(kept.values()), key=lambda event: event.offset))
 
@@ -141,52 +132,47 @@ def _keep(kept: _Kept, event: Event) -> None:
     group.append(event)
 
 
-def _events(piece: Piece, literals: list[bytes], source: ReadableLog) -> Iterator[Event]:
-    told = exceptions(piece, literals, source)
+def _events(piece: Piece, literals: list[bytes]) -> Iterator[Event]:
+    told = exceptions(piece, literals)
     yield from told.events
     for literal in literals:
-        rows = registry().by_trigger.get(literal.decode(), ())
-        if not rows:
-            continue
-        for position in occurrences(piece, literal):
-            line = line_at(piece.data, position, source, piece.offset, literal.decode())
-            for row in rows:
-                text = whole_text(piece, line, source) if row.whole_message else line.text
-                covered = told.covers(line, by_launcher=row.on == "exit" or row.ends_the_rest)
-                match = None if covered else row.match(text)
-                if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
-                    event = event_of(row, match, line, source)
-                    if event is not None:
-                        yield _with_crash_frames(event, piece, source)
+        patterns = registry().by_trigger.get(literal.decode(), ())
+        for position in piece.occurrences(literal) if patterns else ():
+            line = piece.line_at(position, literal.decode())
+            for pattern in patterns:
+                by_launcher = pattern.on == "exit" or pattern.ends_the_rest
+                event = None
+                if not told.covers(line, by_launcher=by_launcher):
+                    event = _event_in(line, pattern, piece)
+                if event is not None:
+                    yield _with_crash_frames(event, line, piece)
     if _TORCHRUN_FAILURE in literals:
-        yield from _torchrun_failures(piece, source)
+        yield from _torchrun_failures(piece)
 
 
-def _lines_before(row: Pattern, line: LogLine, piece: Piece, source: ReadableLog) -> Iterator[str]:
-    """What the same rank wrote just before, where a row asks for it."""
-    if row.before is None:
-        return
-    end = line.offset - piece.offset
-    begin = line_start(piece.data, max(0, end - BLOCK))
-    for earlier in lines_after(piece.data[:end], begin, source, piece.offset):
-        if earlier.who == line.who:
-            yield earlier.text
+def _event_in(line: LogLine, pattern: Pattern, piece: Piece) -> Event | None:
+    match = pattern.match(whole_text(piece, line) if pattern.whole_message else line.text)
+    if match is None:
+        return None
+    if pattern.before is not None:
+        above = [other.text for other in piece.same_writer_above(line)]
+        if not any(re.search(pattern.before, text) for text in above):
+            return None
+    return event_of(pattern, match, line, piece.source)
 
 
-def _with_crash_frames(event: Event, piece: Piece, source: ReadableLog) -> Event:
+def _with_crash_frames(event: Event, line: LogLine, piece: Piece) -> Event:
     """Two crashes or hangs are the same bug if they happened in the same place."""
     if event.failure_class not in _SHOW_A_STACK:
         return event
-    under = lines_after(piece.data, event.offset - piece.offset, source, piece.offset)
-    frames = crash_frames(line for line in under if line.who == event.who)
+    frames = crash_frames(piece.same_writer_from(line))
     return replace(event, signature=" > ".join([event.signature, *frames]))
 
 
-def _torchrun_failures(piece: Piece, source: ReadableLog) -> Iterator[Event]:
+def _torchrun_failures(piece: Piece) -> Iterator[Event]:
     """torchrun's table of who failed, with host, code and time of each."""
-    for position in occurrences(piece, _TORCHRUN_FAILURE):
-        begin = line_start(piece.data, max(0, position - 300))
-        above = lines_after(piece.data[: position + 80], begin, source, piece.offset)
+    for position in piece.occurrences(_TORCHRUN_FAILURE):
+        above = piece.lines_from(piece.line_start(max(0, position - 300)), position + 80)
         block = [line for line in above if line.text.strip()]
         text = "\n".join(line.text for line in block)
         ranks, codes = TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
@@ -202,7 +188,7 @@ def _torchrun_failures(piece: Piece, source: ReadableLog) -> Iterator[Event]:
         )
         kind, certainty = end.meaning
         yield Event(kind, Role.END, certainty, "elastic.table", block[-1].text, end.words, end.rank,
-                    source, piece.offset + position, ended=(end,))  # fmt: skip
+                    piece.source, piece.offset + position, ended=(end,))  # fmt: skip
 
 
 # ---- exceptions
@@ -257,71 +243,62 @@ class ExceptionsFound:
         return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
 
 
-def exceptions(piece: Piece, literals: list[bytes], source: ReadableLog) -> ExceptionsFound:
+def exceptions(piece: Piece, literals: list[bytes]) -> ExceptionsFound:
     told = ExceptionsFound((), ())
     if _HEADER in literals:
-        told = _with_tracebacks(piece, source)
+        told = _with_tracebacks(piece)
     found = {event.offset: event for event in told.events}
     for literal in (each for each in _IN_A_LINE if each in literals):
-        for position in occurrences(piece, literal):
-            line = line_at(piece.data, position, source, piece.offset, literal.decode())
+        for position in piece.occurrences(literal):
+            line = piece.line_at(position, literal.decode())
             covered = literal != _WHAT and told.covers(line)
             if line.offset not in found and not covered:
-                event = _in_a_line(line, position, literal, piece, source)
+                event = _in_a_line(line, literal, piece)
                 if event is not None:
                     found[event.offset] = event
     return replace(told, events=tuple(found.values()))
 
 
-def _in_a_line(
-    line: LogLine,
-    position: int,
-    literal: bytes,
-    piece: Piece,
-    source: ReadableLog,
-) -> Event | None:
+def _in_a_line(line: LogLine, literal: bytes, piece: Piece) -> Event | None:
     """The exception that one line shows: its last line where the traceback was cut off, what the
     C++ runtime says of one that nobody caught, or what a wrapper or a watchdog quotes.
     """
     if literal == _WHAT:
-        return _of_message(line.text.partition(_WHAT.decode())[2], line, source)
+        return _of_message(line.text.partition(_WHAT.decode())[2], line, piece.source)
     if _ALONE.match(line.text):
-        return _headless(line, position, piece, source) if literal in _NAMES else None
+        return _headless(line, piece) if literal in _NAMES else None
     quoted = _INSIDE.search(line.text) if literal in _QUOTES else None
     if quoted is None or line.level in _QUIET or _HARMLESS.search(line.text):
         return None
     message = quoted["message"] or quoted["device"] or quoted["check"]
-    event = _of_message(message, line, source)
+    event = _of_message(message, line, piece.source)
     if event is None:
         return None
     certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
     return replace(event, certainty=certainty)
 
 
-def _with_tracebacks(piece: Piece, source: ReadableLog) -> ExceptionsFound:
+def _with_tracebacks(piece: Piece) -> ExceptionsFound:
     events: list[Event] = []
     extents: list[tuple[int, int, tuple[int | None, str]]] = []
     headlines: set[int] = set()
-    for position in occurrences(piece, _HEADER):
-        traceback = _traceback_at(piece, position, source)
+    for position in piece.occurrences(_HEADER):
+        traceback = _traceback_at(piece, position)
         if traceback is None:
             continue
         extents.append((traceback.begins, traceback.until, traceback.line.who))
         headlines.add(traceback.line.offset)
-        event = None if traceback.ignored else _exception_event(traceback, source)
+        event = None if traceback.ignored else _exception_event(traceback, piece.source)
         if event is not None:
             events.append(event)
     return ExceptionsFound(tuple(events), tuple(extents), frozenset(headlines))
 
 
-def _headless(line: LogLine, position: int, piece: Piece, source: ReadableLog) -> Event | None:
+def _headless(line: LogLine, piece: Piece) -> Event | None:
     """An exception line whose traceback was cut off, with the frames that are left above it."""
-    begin = line_start(piece.data, position)
-    above = line_start(piece.data, max(0, begin - BLOCK))
-    lines = lines_after(piece.data[:begin], above, source, piece.offset)
-    message = whole_text(piece, line, source)
+    message = whole_text(piece, line)
     headline = message.partition("\n")[0]
-    frames = _frames_above([above for above in lines if above.who == line.who])
+    frames = _frames_above(piece.same_writer_above(line))
     traceback = Traceback(
         exception=message,
         block=TracebackBlock(frames, *type_and_message(headline)),
@@ -330,13 +307,12 @@ def _headless(line: LogLine, position: int, piece: Piece, source: ReadableLog) -
         until=line.offset,
         survived=bool(line.level),
     )
-    return _exception_event(traceback, source)
+    return _exception_event(traceback, piece.source)
 
 
-def whole_text(piece: Piece, line: LogLine, source: ReadableLog) -> str:
+def whole_text(piece: Piece, line: LogLine) -> str:
     """The line and a few that follow it, which may belong to its message."""
-    under = lines_after(piece.data, line.offset - piece.offset, source, piece.offset)
-    own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]
+    own = [other.text for other in islice(piece.same_writer_from(line), 12)]
     rest = own[own.index(line.text) + 1 :] if line.text in own else []
     return "\n".join([line.text, *rest[:6]])
 
@@ -375,13 +351,11 @@ _MOST_CRASH_LINES = 40
 _CRASH_FRAMES = 3
 
 
-def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:
-    begin = line_start(piece.data, position)
-    header = line_at(piece.data, position, source, piece.offset)
-    before = None
-    if begin > 1:
-        before = line_at(piece.data, begin - 2, source, piece.offset)
-    told = _traceback(lines_after(piece.data, begin, source, piece.offset), before)
+def _traceback_at(piece: Piece, position: int) -> Traceback | None:
+    begin = piece.line_start(position)
+    header = piece.line_at(position)
+    before = piece.line_at(begin - 2) if begin > 1 else None
+    told = _traceback(piece.lines_from(begin), before)
     if told is None:
         return None
     spawned = None if before is None else _SPAWNED.match(before.text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aorta.attribution.documents import Certainty, CycleState, FailureClass, RankEnd, Role
 from aorta.attribution.events import Event, Reading
 from aorta.attribution.evidence import Stragglers
-from aorta.attribution.logs import ReadableLog, lines_after, pieces, tail_of
+from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
 
 
@@ -138,7 +138,7 @@ def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = 
     data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     lines: list[str] = []
     is_own = True
-    for line in lines_after(data, 0, event.source):
+    for line in Piece(event.source, data).lines_from(0):
         if line.who != (None, ""):
             is_own = line.who == event.who
         if is_own and line.text.strip():

@@ -215,10 +215,33 @@ def speaks_of_a_failure(said: Said) -> bool:
 
 
 def _root(cause: FoundCause, facts: Facts) -> Root:
-    """Who began it."""
-    end = next((end for end in facts.failures if end.rank == cause.rank), RankEnd(-1))
-    node = cause.node or (facts.places.get(cause.rank) if cause.rank is not None else None)
-    return Root(cause.rank, node or end.node, cause.device or end.device)
+    """Who began it; where its lines do not say, the first that the launcher saw fail."""
+    end = next((end for end in facts.failures if end.rank == cause.rank), None)
+    if cause.rank is None:
+        end = _first_to_fail(cause, facts)
+    rank = cause.rank if end is None else end.rank
+    node = cause.node or (facts.places.get(rank) if rank is not None else None)
+    if end is None:
+        return Root(rank, node, cause.device)
+    return Root(rank, node or end.node, cause.device or end.device)
+
+
+def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
+    if not cause.events or cause.events[0].is_outside:
+        return None
+    line = cause.events[0]
+    if line.role is Role.WAITING:  # the first of them to end had waited for another
+        return None
+    if line.source.rank is not None or line.stream:
+        return None
+    fits = [
+        end
+        for end in facts.reading.ends
+        if end.failed
+        and not end.ended_by_launcher
+        and (end.fits_an_exception if line.is_exception else end.fits(line.failure_class))
+    ]
+    return fits[0] if fits else None
 
 
 def _basis(cause: FoundCause) -> str:
@@ -361,7 +384,7 @@ def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
     unheard -= beside
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
-    return followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
+    return followers | facts.progress.ranks | unheard | finished
 
 
 def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
@@ -386,12 +409,3 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
         and (rank in facts.empty or end.ended_by_launcher)
         and (end.time is None or first is None or end.time - first <= OUTLIVED)
     }
-
-
-def _outlived(guilty: set[int], facts: Facts) -> set[int]:
-    """Ranks that lived on so long after these had died that they must have come past it."""
-    times = {f.rank: f.time for f in facts.failures if f.time is not None}
-    died = max((times[rank] for rank in guilty if rank in times), default=None)
-    if died is None:
-        return set()
-    return {rank for rank, moment in times.items() if moment - died > OUTLIVED}
