@@ -29,7 +29,7 @@ from aorta.attribution.documents import (
     finding_document,
     past_cycle,
 )
-from aorta.attribution.evidence import failures_of, find_logs, read_dumps, stragglers
+from aorta.attribution.evidence import FailureReport, find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.http_source import HttpSource
@@ -387,12 +387,10 @@ def everything_known(failed: FailedCycle) -> Evidence:
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
-        failures=failures_of(
-            [
-                {**failure, "agent": piece.agent}
-                for piece in failed.evidence
-                for failure in piece.failure_documents(hung)
-            ]
+        failures=tuple(
+            FailureReport.model_validate({**failure, "agent": piece.agent}).end
+            for piece in failed.evidence
+            for failure in piece.failure_documents(hung)
         ),
         flight_recorder=dumps,
         history=tuple(known for known in map(past_cycle, failed.start.history) if known),

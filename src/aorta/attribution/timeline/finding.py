@@ -13,6 +13,7 @@ from aorta.attribution.classify import (
     comes_and_goes,
     last_lines,
     may_stop,
+    normalised,
     said_by,
 )
 from aorta.attribution.documents import (
@@ -188,9 +189,12 @@ def said(facts: Facts) -> Said:
 
 
 def _said(cause: FoundCause, facts: Facts) -> Said:
-    """Where only the end of a rank is known, what its own logs say."""
+    """Where only the end of a rank is known, what its own logs say, their last statement first."""
     event = cause.events[0] if cause.events else None
-    return said_by(event, _logs_of(cause, facts), cause.rank)
+    spoken = said_by(event, _logs_of(cause, facts), cause.rank)
+    words = _words(cause, facts)
+    stated = cause.unexplained and words != cause.words
+    return replace(spoken, message=normalised(words)) if stated else spoken
 
 
 def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
@@ -199,9 +203,12 @@ def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
 
 
 def _words(cause: FoundCause, facts: Facts) -> str:
-    """Its words; where only an end is known, the last line of its logs that states a failure."""
+    """Its words; where only an end is known, the last of its last few lines that states a
+    failure.
+    """
     lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
-    return next((line.strip() for line in reversed(lines) if states_a_failure(line)), cause.words)
+    spoken = [line.strip() for line in lines if _SPEECH.search(line)][-_LAST_FEW:]
+    return next((line for line in reversed(spoken) if states_a_failure(line)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
