@@ -35,7 +35,7 @@ from aorta.attribution.classify import (
     said_of,
     shares_of,
 )
-from aorta.attribution.nouns import USER_ERRORS, FailureClass
+from aorta.attribution.documents import USER_ERRORS, FailureClass
 from aorta.attribution.policy import SURE
 from aorta.attribution.timeline.finding import speaks_of_a_failure
 from benchmarks.faults.corpus import cases

@@ -11,6 +11,7 @@ import gc
 import gzip
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,7 @@ class Service:
     host: str
     port: int
     pid: int
+    database: Path
 
     def ask(self, path: str, content: object = None) -> Any:
         data = None if content is None else json.dumps(content).encode()
@@ -123,12 +125,10 @@ def measure(running: Service, beside: Path, requests: list[bytes]) -> Load:
     server = running.processor_seconds() - server
     gc.enable()
     reading = running.ask("/v1/cycles/large/large:0/decision")["status"] == "pending"
-    jobs = [job for job in running.ask("/v1/jobs?limit=1000")["jobs"] if job["job_id"] != "large"]
-    cycles = [
-        (job["job_id"], cycle["cycle_id"])
-        for job in jobs
-        for cycle in running.ask(f"/v1/jobs/{job['job_id']}")["cycles"]
-    ]
+    with sqlite3.connect(running.database) as database:
+        query = "SELECT job_id, cycle_id FROM aorta_cycles WHERE job_id <> 'large'"
+        cycles = database.execute(query).fetchall()
+    database.close()
     answers = [running.ask(f"/v1/cycles/{job}/{cycle}/decision?wait=60") for job, cycle in cycles]
     decided = sum(answer["status"] == "decided" for answer in answers)
     return Load(sorted(times), elapsed, server, client, decided, reading)
@@ -222,8 +222,9 @@ def service(database: Path, scratch: Path) -> Iterator[Service]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        host, port = process.stderr.readline().split()[-1].removeprefix("http://").split(":")
-        yield Service(host, int(port), process.pid)
+        ready = next(line for line in process.stderr if "attribution service at" in line)
+        host, port = ready.split()[-1].removeprefix("http://").split(":")
+        yield Service(host, int(port), process.pid, database)
     finally:
         process.terminate()
         process.wait(60)

@@ -59,7 +59,6 @@ FORMATS: dict[str, Format] = {
     "python-json-logger": lambda i, text: _json(asctime=f"2026-11-15 {_at(i)},123", levelname="ERROR", message=text),
     "structlog JSON": lambda i, text: _json(event=text, level="error", timestamp=f"2026-11-15T{_at(i)}Z"),
     "cloud JSON": lambda i, text: _json(severity="ERROR", message=text, timestamp=f"2026-11-15T{_at(i)}Z"),
-    "logfmt": lambda i, text: f'time="2026-11-15T{_at(i)}Z" level=error msg={json.dumps(text)}',
     "pod over rank": lambda i, text: f"2026-11-15T{_at(i)}Z node7: [rank1]: {text}",
     "nobody's": lambda i, text: f"@job{i % 3}~{i:03d}@ {text}",
 }  # fmt: skip

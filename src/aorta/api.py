@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from aorta.attribution.nouns import Attribution
+from aorta.attribution.documents import Attribution
 from aorta.attribution.request import AttributeRequest
 from aorta.attribution.request import attribute as _attribute
 from aorta.bisect.findings import Findings

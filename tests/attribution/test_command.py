@@ -235,32 +235,6 @@ def test_a_wrong_command_line_is_one_line_and_code_2(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_users_own_pattern_comes_before_the_built_in_ones(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(
-        '[[pattern]]\nid = "site.licence"\nclass = "bad_config"\non = "line"\n'
-        'triggers = ["licence server"]\ncertainty = "certain"\n'
-        "regex = 'licence server .* refused'\norigin = \"our site\"\n"
-        'hits = ["licence server lic7 refused"]\nmisses = ["licence server is up"]\n'
-    )
-    log = tmp_path / "rank_0.err"
-    log.write_text("licence server lic7 refused the seat\n")
-    finding = attributed("--patterns", own, log)["finding"]
-    assert finding["class"] == "bad_config"
-
-
-def test_a_users_pattern_that_fails_its_own_test_is_refused_with_its_place(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(
-        '[[pattern]]\nid = "x"\nclass = "bad_config"\non = "line"\ntriggers = ["licence"]\n'
-        'certainty = "certain"\nregex = "refused"\norigin = "o"\nhits = ["licence '
-        'granted"]\nmisses = ["y"]\n'
-    )
-    done = aorta("attribute", "--patterns", own, CORPUS / "import_error")
-    assert done.exit_code == 2
-    assert "pattern[0]: pattern 'x' does not match its hit 'licence granted'" in done.stderr
-
-
 def cycle_directory(log_dir: Path, number: int, case: str) -> Path:
     """What `aorta launch` leaves behind for one cycle, with real logs in it."""
     cycle = log_dir / f"cycle_{number}"

@@ -89,7 +89,7 @@ def test_a_real_failure_keeps_its_fingerprint_on_another_host(tmp_path: Path) ->
 
 
 def test_most_failures_of_the_corpus_can_be_told_apart() -> None:
-    """Those that share one left nothing but a signal or the scheduler's word, or waited for
+    """Those that share one left nothing but a signal or the scheduler's word, hung, or waited for
     somebody in the same collective.
     """
     prints: dict[str, set[str]] = {}
@@ -98,7 +98,7 @@ def test_most_failures_of_the_corpus_can_be_told_apart() -> None:
         prints.setdefault(told(case).finding.fingerprint, set()).add(name)
     shared = {name for names in prints.values() if len(names) > 1 for name in names}
     silent = {"killed", "unknown", "segfault", "collective_timeout", "rendezvous_error", "host_oom"}
-    silent.add("time_limit")
+    silent |= {"time_limit", "hang"}
     assert {case.failure_class for case in CASES if case.name in shared} <= silent
 
 

@@ -3,6 +3,7 @@ chains, noise.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
-from aorta.attribution.events import Pattern, built_in
+from aorta.attribution.events import Pattern, registry
 from aorta.attribution.progress import steps_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'
@@ -57,13 +58,20 @@ _SOURCE = {
 
 
 def test_every_pattern_passes_its_own_tests() -> None:
-    for row in built_in().patterns:
-        assert row.failing_test() is None, row.id
+    for row in registry().patterns:
+        compiled = re.compile(row.regex)
+        texts = [text if row.whole_message else text.partition("\n")[0] for text in row.hits]
+        assert all(map(compiled.search, texts)), row.id
+        assert not any(map(compiled.search, row.misses)), row.id
+        assert (row.on == "exception") != bool(row.triggers), row.id
+        # shorter literals would be found everywhere, and make the fast pass slow
+        assert all(len(trigger) >= 4 for trigger in row.triggers), row.id
+        assert not row.triggers or all(any(t in hit for t in row.triggers) for hit in row.hits)
         assert row.origin == "injected" or row.origin.startswith("documented: "), row.id
 
 
 def test_every_hit_is_recognised_as_its_class_in_a_log() -> None:
-    for row in built_in().patterns:
+    for row in registry().patterns:
         result = of_tails(_log_with(row)).finding
         told = result.failure_class
         if row.on == "exit":
@@ -181,9 +189,6 @@ def test_nccl_ranks_that_all_waited_blame_the_one_that_came_least_far() -> None:
         (("Training:  12%|█▏   | 120/1000 [00:12<01:00]\rTraining:  13%|█▏   | 130/1000 "
          "[00:13<01:00]"), [120, 130]),
         ("max_steps: 5000\nloaded checkpoint at iteration 400\nresuming from step 400\n", []),
-        (("samples seen 100 ok\nsamples seen 200 ok\nsamples seen 300 ok\nsamples seen 400 "
-         "ok\nsamples seen 500 ok\n"),
-         [100, 200, 300, 400, 500]),
         ("nothing\nto see\n", []),
     ],
 )  # fmt: skip

@@ -183,26 +183,6 @@ def test_the_last_run_of_a_log_says_why_it_ended(log: str, failure_class: str) -
     assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
 
 
-def test_an_error_long_before_the_steps_with_which_a_log_ends_is_not_its_end() -> None:
-    shell = "CondaError: Run 'conda init' before 'conda deactivate'\n"
-    steps = LONG.replace("step", "[Rank 0] step")
-    running = attribute(Evidence(tails=(LogTail(shell + steps),)))
-    assert running.finding.failure_class == "unknown"
-    assert "still be running" in running.finding.summary
-    stated = "[ERROR] task_exception_handler.cc:585: a task of the collective run failed.\n"
-    reason = "EI0002: the wait of the Notify register times out: no record from remote rank [3].\n"
-    failed = attribute(Evidence(tails=(LogTail(shell + steps + stated + reason),)))
-    assert "still be running" not in failed.finding.summary
-
-
-def test_what_several_ranks_write_into_one_line_is_read_as_one_exception() -> None:
-    line = '  File "train.py", line 232\n' * 2
-    text = f"{line}SyntaxErrorSyntaxError: : invalid syntaxinvalid syntax\n"
-    result = attribute(Evidence(tails=(LogTail(text),)))
-    assert result.finding.failure_class == "syntax_error"
-    assert result.finding.summary.endswith("SyntaxError: invalid syntax")
-
-
 def test_the_exit_of_some_process_far_above_an_exception_is_not_its_cause() -> None:
     installer = "  git version did not run successfully.\n  │ exit code: -4\n"
     text = installer + "answering\n" * 2000 + f"{TRACE}TypeError: f() missing 1 argument: 'x'\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta.attribution.jail import PathJail, PathRefusedError, open_straight
+from aorta.attribution.logs import open_straight
+from aorta.attribution.server import PathJail, PathRefusedError
 
 
 @pytest.fixture

@@ -11,20 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import logs
-from aorta.attribution.events import built_in
-from aorta.attribution.events.scanning import (
+from aorta.attribution.events.reading import (
     fastest_scanner,
     hyperscan_scanner,
     plain_scanner,
-    read_ends,
-    read_whole,
+    read,
 )
 from aorta.attribution.logs import (
     MARGIN,
     PIECE,
+    Piece,
     ReadableLog,
     cleaned,
-    line_at,
     line_numbers,
     pieces,
 )
@@ -100,7 +98,7 @@ def test_in_the_file_of_one_rank_a_bare_number_is_no_prefix() -> None:
 
 def test_a_carriage_return_ends_a_line_like_a_line_feed() -> None:
     data = b"50%|###   |\r100%|######|\rValueError: x\n"
-    assert line_at(data, data.index(b"Value"), ReadableLog("x")).text == "ValueError: x"
+    assert Piece(ReadableLog("x"), data).line_at(data.index(b"Value")).text == "ValueError: x"
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"bb\n", b"\n"]), max_size=30), st.data())
@@ -127,8 +125,8 @@ def test_a_failure_far_from_the_end_of_a_large_log_is_still_found(tmp_path: Path
     failure = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
     log.write_bytes(b"quiet line\n" * 1000 + failure + b"quiet line\n" * 5_000_000)
     source = ReadableLog("job.log", path=log)
-    assert not read_ends([source], built_in()).events
-    (event,) = read_whole([source], built_in()).events
+    assert not read([source], ends_only=True).events
+    (event,) = read([source]).events
     assert (event.failure_class, event.text) == ("host_oom", "MemoryError")
 
 
@@ -136,7 +134,7 @@ def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) 
     log = tmp_path / "rank_0.err"
     storm = b"".join(b"RuntimeError: number %d\n" % number for number in range(60_000))
     log.write_bytes(storm)
-    events = read_whole([ReadableLog("rank_0.err", 0, path=log)], built_in()).events
+    events = read([ReadableLog("rank_0.err", 0, path=log)]).events
     assert len(events) <= 20
     assert (events[0].text, events[-1].text) == (
         "RuntimeError: number 0",

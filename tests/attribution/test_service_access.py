@@ -35,7 +35,7 @@ except urllib.error.HTTPError as refused:
 
 def asked_by_another_user(url: str, *token: str) -> int:
     done = subprocess.run(
-        [sys.executable, "-I", "-c", ASK, str(NOBODY), f"{url}/v1/jobs", *token],
+        [sys.executable, "-I", "-c", ASK, str(NOBODY), f"{url}/metrics", *token],
         capture_output=True, text=True, timeout=patience(), check=True,
     )  # fmt: skip
     return int(done.stdout)
@@ -81,7 +81,7 @@ def test_callers_need_the_token_that_was_made_and_this_users_find_it(
         assert asked_by_another_user(service.url, "a-guess-of-a-token") == 401
         assert asked_by_another_user(service.url, kept.read_text().strip()) == 200
         with service.client() as mine:
-            assert mine.get("/v1/jobs").status_code == 200
+            assert mine.get("/metrics").status_code == 200
     assert not kept.exists()
 
 
@@ -103,9 +103,9 @@ def test_who_asks_too_fast_is_told_to_wait_and_guesses_of_a_token_count(tmp_path
         service.client("wrong") as guesser,
         service.client("correct horse battery") as friend,
     ):
-        guesses = [guesser.get("/v1/jobs").status_code for _ in range(30)]
-        wait_until(lambda: friend.get("/v1/jobs").status_code == 200, "another turn")
-        answers = [friend.get("/v1/jobs") for _ in range(30)]
+        guesses = [guesser.get("/metrics").status_code for _ in range(30)]
+        wait_until(lambda: friend.get("/metrics").status_code == 200, "another turn")
+        answers = [friend.get("/metrics") for _ in range(30)]
     assert set(guesses) == {401, 429}
     refused = [answer for answer in answers if answer.status_code == 429]
     assert refused
@@ -117,31 +117,6 @@ def test_the_database_is_this_users_alone(named: Service, database: Path) -> Non
         client.post("/v1/cycles", json=report("private"))
         modes = {stat.S_IMODE(file.stat().st_mode) for file in database.parent.glob("s.sqlite*")}
     assert modes == {0o600}
-
-
-def test_jobs_are_forgotten_when_they_were_kept_long_enough(tmp_path: Path) -> None:
-    database = tmp_path / "s.sqlite"
-    with running_service(CORPUS, database) as service, service.client() as client:
-        for job in ("older", "old", "young"):
-            client.post("/v1/cycles", json=report(job))
-            client.get(f"/v1/cycles/{job}/{job}:0/decision", params={"wait": 60})
-    with sqlite3.connect(database) as connection:
-        for days, job in ((5, "older"), (3, "old")):
-            connection.execute(
-                "UPDATE aorta_cycles SET created = ? WHERE job_id = ?",
-                [time.time() - days * 86400, job],
-            )
-    connection.close()
-
-    def jobs(client: httpx.Client) -> list[str]:
-        return [job["job_id"] for job in client.get("/v1/jobs").json()["jobs"]]
-
-    kept = ("--keep-days", "4")
-    with running_service(CORPUS, database, *kept) as service, service.client() as client:
-        wait_until(lambda: "older" not in jobs(client), "forgetting")
-        assert jobs(client) == ["old", "young"]
-        assert client.get("/v1/jobs/old").json()["cycles"][0]["status"] == "decided"
-    assert b'"job_id":"older"' not in database.read_bytes()
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "KILL", "9", 9, "Killed"])

@@ -66,10 +66,10 @@ def test_every_operation_keeps_to_its_description(service: Service, kind: str) -
             case.call_and_validate(timeout=patience(60), excluded_checks=peer)
 
         keeps_to_it()
-    assert len(operations) == 8
+    assert len(operations) == 6
 
 
 def test_the_description_names_both_wires(service: Service) -> None:
     with service.client() as client:
         paths = set(client.get("/openapi.json").json()["paths"])
-    assert {"/v1/cycles", "/v1/jobs", "/logs", "/healthz", "/metrics"} <= paths
+    assert {"/v1/cycles", "/logs", "/healthz", "/metrics"} <= paths

@@ -68,7 +68,7 @@ LINES = {
     "attribute": (
         f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} "
         "--flight-recorder . "
-        f"--patterns {__file__} --max-no-progress-cycles 2"
+        f"--max-no-progress-cycles 2"
     ),
 }  # fmt: skip
 NOT_ON_A_COMMAND_LINE = {

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sqlite3
 import threading
 import time
 import urllib.request
@@ -25,10 +26,14 @@ IMPORTS_NOTHING_THERE = "import surely_not_installed"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service") / "svc.sqlite"
+
+
+@pytest.fixture(scope="module")
+def service(database: Path) -> Iterator[str]:
     """One that may read the logs of all jobs here."""
-    folder = tmp_path_factory.mktemp("service")
-    with running_service(folder.parent, folder / "svc.sqlite") as running:
+    with running_service(database.parents[1], database) as running:
         yield running.url
 
 
@@ -45,9 +50,9 @@ def counted(url: str) -> list[float]:
     return [float(rows[f"aorta_{what}_total"]) for what in ("triggers", "analyses")]
 
 
-def jobs_of(url: str) -> set[str]:
-    with opened(f"{url}/v1/jobs") as told:
-        return {job["job_id"] for job in json.load(told)["jobs"]}
+def jobs_in(database: Path) -> set[str]:
+    with sqlite3.connect(database) as connection:
+        return {job for (job,) in connection.execute("SELECT job_id FROM aorta_cycles")}
 
 
 def test_the_real_service_hears_every_agent_analyses_once_and_stops_the_job(
@@ -92,21 +97,21 @@ def test_what_the_mcp_server_would_answer_stops_the_job(site: Site) -> None:
 
 
 def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(
-    site: Site, service: str
+    site: Site, service: str, database: Path
 ) -> None:
     """Outside Slurm every job without a name of its own is called `none`."""
     fails = script(site.folder, IMPORTS_NOTHING_THERE)
     where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{site.port}")
     same = ("--nnodes", "1", *where, "--rdzv-id", "none", "--max-restarts", "1")
-    before = jobs_of(service)
+    before = jobs_in(database)
     first = site.run(*same, "--ft-attrsvc-url", service, str(fails))
     dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
     second = site.run(*same, "--ft-attrsvc-url", service, str(dies))
     assert (first.code, second.code) == (93, 1)
     assert "surely_not_installed" not in second.err
     # A busy service writes the last report down after the job has ended.
-    assert eventually(lambda: len(jobs_of(service) - before) == 2)
-    assert all(name.startswith("none-") for name in jobs_of(service) - before)
+    assert eventually(lambda: len(jobs_in(database) - before) == 2)
+    assert all(name.startswith("none-") for name in jobs_in(database) - before)
 
 
 class Backend(BaseHTTPRequestHandler):

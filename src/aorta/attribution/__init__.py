@@ -11,18 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aorta.attribution.classify import Said, named
-from aorta.attribution.events import Event, Reading, Registry, built_in
-from aorta.attribution.events.scanning import read_ends, read_whole
-from aorta.attribution.evidence import (
-    failures_with_times,
-    kernel_sources,
-    read_dumps,
-    readable_sources,
-    stragglers,
-)
-from aorta.attribution.logs import ReadableLog
-from aorta.attribution.logs.prefixes import in_one_calendar
-from aorta.attribution.nouns import (
+from aorta.attribution.documents import (
     Action,
     Advice,
     Attribution,
@@ -39,9 +28,20 @@ from aorta.attribution.nouns import (
     RankEnd,
     Root,
 )
+from aorta.attribution.events import Event, Reading
+from aorta.attribution.events.reading import read
+from aorta.attribution.evidence import (
+    failures_with_times,
+    kernel_sources,
+    read_dumps,
+    readable_sources,
+    stragglers,
+)
+from aorta.attribution.logs import ReadableLog
+from aorta.attribution.logs.prefixes import in_one_calendar
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
 from aorta.attribution.progress import JobProgress, progress_of, world_size
-from aorta.attribution.timeline import Facts, is_quiet, last_words
+from aorta.attribution.timeline import Facts, is_quiet
 from aorta.attribution.timeline.finding import conclude, said
 
 __all__ = [
@@ -69,15 +69,12 @@ TOLD_ENOUGH = 0.6
 
 
 def attribute(
-    evidence: Evidence,
-    *,
-    registry: Registry | None = None,
-    no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
+    evidence: Evidence, *, no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT
 ) -> Attribution:
     """What killed this cycle, and whether to restart. Never raises for what a log may hold."""
     started = time.perf_counter()
     finding = replace(
-        _find(evidence, registry or built_in()),
+        _find(evidence),
         heartbeat_step=evidence.heartbeat_step,
         lived_sec=evidence.lived_sec,
     )
@@ -89,22 +86,21 @@ def attribute(
     return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
 
 
-def _find(evidence: Evidence, registry: Registry) -> Finding:
+def _find(evidence: Evidence) -> Finding:
     """From the ends of the logs if they tell enough, else from all of them."""
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
-    reading = read_ends(everything, registry)
-    facts = _facts(evidence, logs, reading)
-    finding = conclude(facts)
+    reading = read(everything, ends_only=True)
+    finding = conclude(_facts(evidence, logs, reading))
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
-    return conclude(_facts(evidence, logs, read_whole(everything, registry)))
+    return conclude(_facts(evidence, logs, read(everything)))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
     logs = readable_sources(evidence)
-    reading = read_whole([*logs, *kernel_sources(evidence)], built_in())
+    reading = read([*logs, *kernel_sources(evidence)])
     return said(_facts(evidence, logs, reading))
 
 
@@ -128,7 +124,6 @@ def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Fac
         heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
-        last_words=last_words(logs, events),
         logs=tuple(logs),
         world=world_size(logs),
         began=min((placed[moment] for moment in began), default=None),

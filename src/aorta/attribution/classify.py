@@ -18,10 +18,10 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
+from aorta.attribution.documents import USER_ERRORS, Certainty, FailureClass
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.logs import ReadableLog, cleaned, tail_of
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.attribution.nouns import USER_ERRORS, Certainty, FailureClass
 from aorta.core.raised import FRAME, Frame
 
 WEIGHTS = "model.tsv"

@@ -10,14 +10,18 @@ import ast
 import json
 import pickle
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from aorta.attribution.documents import Evidence, LogSource, RankEnd, signal_number
 from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
-from aorta.attribution.nouns import Evidence, LogSource, RankEnd, signal_number
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
@@ -90,38 +94,54 @@ def read_failures(path: Path) -> tuple[RankEnd, ...]:
 
 
 def failures_of(rows: Sequence[Any], where: str = "failures") -> tuple[RankEnd, ...]:
-    return tuple(_failure(row, f"{where}: [{index}]") for index, row in enumerate(rows))
+    return tuple(
+        validated(FailureReport, row, file=where, at=f"[{index}]").end
+        for index, row in enumerate(rows)
+    )
 
 
-def _failure(row: Any, where: str) -> RankEnd:
-    if not isinstance(row, dict) or type(row.get("rank")) is not int:
-        raise SpecError('expected an object with an integer "rank"', where=where)
-    code, told = row.get("exit_code"), row.get("signal")
-    if code is not None and type(code) is not int:
-        raise SpecError(f"'exit_code' is {code!r}; expected an integer or null", where=where)
-    number = signal_number(told) if isinstance(told, (int, str)) and told is not True else None
-    if told is not None and number is None:
-        raise SpecError(
-            f"'signal' is {told!r}; expected a number or a name such as SIGKILL, or null",
-            where=where,
-        )
-    moment = row.get("time")
-    error_file = row.get("error_file")
-    return RankEnd(
-        rank=row["rank"],
-        exit_code=row.get("exit_code"),
-        signal=number,
-        error_file=Path(error_file) if isinstance(error_file, str) and error_file else None,
-        time=float(moment) if isinstance(moment, (int, float)) else None,
-        node=_text(row.get("node")),
-        device=_text(row.get("device")),
-        agent=_text(row.get("agent")),
-        hung=row.get("hung") is True,
-    ).stopped_by_agent(row.get("stopped_by_agent") is True)
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is 3 there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _signal(value: object) -> object:
+    """9, 9.0, "9", "SIGKILL" and "Killed" are one signal."""
+    number = signal_number(value) if isinstance(value, str) else None
+    return _whole(value) if number is None else number
+
+
+WHOLE = BeforeValidator(_whole)
+_NUMBER = Annotated[int, Field(ge=1, le=64)]
+_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
+_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
+_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
+Rank = Annotated[int, Field(ge=0, lt=1 << 31), WHOLE]
+LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
+_Name = Annotated[str, Field(max_length=200)]
+
+
+class FailureReport(StrictModel):
+    """How one rank ended: in a file of `--failures`, a cycle_info.json, a report to the service."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    rank: Rank
+    exit_code: Annotated[int, Field(ge=-255, le=255), WHOLE] | None = None
+    signal: _Signal | None = None
+    error_file: LogPath | None = None
+    time: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    node: _Name | None = None
+    device: _Name | None = None
+    agent: _Name | None = None
+    hung: bool = False
+    stopped_by_agent: bool = False
+
+    @property
+    def end(self) -> RankEnd:
+        told = self.model_dump(exclude={"error_file", "stopped_by_agent"})
+        error_file = Path(self.error_file) if self.error_file else None
+        return RankEnd(**told, error_file=error_file).stopped_by_agent(self.stopped_by_agent)
 
 
 def _logs_in(directory: Path) -> list[Path]:

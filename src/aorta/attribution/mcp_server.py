@@ -4,10 +4,10 @@ It reads only files under its allowed roots and, for decisions that a service ke
 service.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from mcp.server import MCPServer
@@ -15,15 +15,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from aorta.attribution import attribute
 from aorta.attribution.client import HttpError, JsonClient
-from aorta.attribution.documents import attribution_document
+from aorta.attribution.documents import Evidence, attribution_document
 from aorta.attribution.evidence import failures_of, find_logs
-from aorta.attribution.jail import PathJail
-from aorta.attribution.nouns import Evidence
+from aorta.attribution.server import PathJail
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.version import __version__
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _INSTRUCTIONS = (
     "Says what killed a training job's cycle and whether a restart can help. Start with "
@@ -38,7 +34,7 @@ def create_server(roots: Sequence[Path], service: JsonClient | None = None) -> M
     jail = PathJail(roots)
 
     @server.tool()
-    @in_a_sentence
+    @in_a_sentence()
     def attribute_log(
         log_paths: list[str], failures: list[dict[str, Any]] | None = None
     ) -> dict[str, Any]:
@@ -53,7 +49,7 @@ def create_server(roots: Sequence[Path], service: JsonClient | None = None) -> M
         return attribution_document(attribute(evidence))
 
     @server.tool()
-    @in_a_sentence
+    @in_a_sentence()
     def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
         """The decision the service gave for a cycle; waits up to `wait` seconds for it."""
         if service is None:
@@ -68,14 +64,10 @@ def create_server(roots: Sequence[Path], service: JsonClient | None = None) -> M
     return server
 
 
-def in_a_sentence(tool: Callable[P, T]) -> Callable[P, T]:
+@contextmanager
+def in_a_sentence() -> Iterator[None]:
     """What the caller did wrong is told to the caller; everything else is a crash of ours."""
-
-    @functools.wraps(tool)
-    def told(*arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return tool(*arguments, **named)
-        except AortaError as wrong:
-            raise ToolError(str(wrong)) from None
-
-    return told
+    try:
+        yield
+    except AortaError as wrong:
+        raise ToolError(str(wrong)) from None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aorta.attribution.nouns import (
+from aorta.attribution.documents import (
     USER_ERRORS,
     Action,
     Advice,

@@ -6,13 +6,12 @@ attribution, the service and the launcher.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from aorta.attribution.documents import FailureClass, Finding, PastCycle
 from aorta.attribution.logs import ReadableLog, ends_of
-from aorta.attribution.nouns import FailureClass, Finding, PastCycle
 
 # Seconds a cycle must live to count as progress where it reported no step.
 LONG_CYCLE = 300.0
@@ -54,10 +53,6 @@ _SAVED = re.compile(
     r"global_step)[-_ =:/]*(?P<step>\d{1,12})\b",
     re.IGNORECASE,
 )
-_COLLECTIVE = re.compile(
-    r"(?:SeqNum=|last enqueued (?:NCCL )?work: |SequenceNumber=)(?P<number>\d{1,12})"
-)
-_MANY_COLLECTIVES = 1000  # building and loading a model takes some hundreds
 _BEFORE = 40  # characters before a step that may say it is something else
 _NOT_PROGRESS = re.compile(
     r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|"
@@ -76,27 +71,17 @@ _OTHER_WORK = re.compile(
     r"flatten|group|channel|nccl|worker|init|graph|attempt|retr",
     re.IGNORECASE,
 )
-_CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
-_NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
 _OF_A_STACK = re.compile(
     r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
-_NO_COUNT = re.compile(
-    r"\b(?:job|time|timestamp|ts|date|pid|process|port|id|uid|seed|address|size|bytes|rank|"
-    r"worker|node|host|gpu|device)[ _=:#]*$",
-    re.IGNORECASE,
-)
-_NO_STEP = 10**9  # seconds since the epoch, or bytes
 _WORLD = re.compile(
     r"\bworld[_ -]?size\W{1,3}(\d{1,6})\b|\bStarting with (\d{1,6}) processes|"
     r"\bMEMBER: \d+/(\d{1,6})\b|\bnranks (\d{1,6})\b",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"(?<!local )(?<!\w)rank[ _:=#]{0,2}(\d{1,6})\b", re.IGNORECASE)
-_ENOUGH_LINES = 5
 _COUNTED = ("step", "iter", "update", "batch")
 _LONGEST = 1000
-_LOOKED_AT = 300  # lines
 
 
 @dataclass(frozen=True)
@@ -211,7 +196,7 @@ def progress_of(sources: Iterable[ReadableLog]) -> Progress:
                 spoken |= {rank} if rank is not None else set()
                 named |= {int(told) for told in _RANK.findall(text)}
             seen = _seen(text)
-            steps = seen.grown() or growing_number(text)
+            steps = seen.grown()
             here = bool(steps) or seen.made
             if rank is not None and here:
                 ranks.add(rank)
@@ -259,7 +244,7 @@ def world_size(sources: Iterable[ReadableLog]) -> int | None:
 
 def steps_in(text: str) -> list[int]:
     """The steps reported in `text`, in order: of the wording used most often."""
-    return _seen(text).counted() or growing_number(text)
+    return _seen(text).counted()
 
 
 def _seen(text: str) -> _Seen:
@@ -267,8 +252,6 @@ def _seen(text: str) -> _Seen:
     for line in re.split(r"[\r\n]+", text):
         if line and not _OF_A_STACK.search(line[:_LONGEST]):
             _look_at(line[:_LONGEST], seen)
-    numbers = [int(found["number"]) for found in _COLLECTIVE.finditer(text)]
-    seen.made |= max(numbers, default=0) > _MANY_COLLECTIVES
     return seen
 
 
@@ -323,49 +306,3 @@ def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
         sure |= re.search(r"train|epoch|step|iter", what, re.IGNORECASE) is not None
         seen.count("bar", at, sure)
         seen.made |= sure
-
-
-def growing_number(text: str) -> list[int]:
-    """The values of the one number that grows from line to line in lines otherwise alike."""
-    alike: dict[str, list[str]] = {}
-    for line in re.split(r"[\r\n]+", text)[-_LOOKED_AT:]:
-        if (shape := _shape_of(line)) is not None:
-            alike.setdefault(shape, []).append(line)
-    columns = {
-        shape: [_numbers_of(line) for line in lines if not _tells_of_other_work(line)]
-        for shape, lines in alike.items()
-        if len(lines) >= _ENOUGH_LINES
-    }
-    shapes = Counter({shape: len(rows) for shape, rows in columns.items()})
-    for shape, count in shapes.most_common(5):
-        if count < _ENOUGH_LINES:
-            break
-        rising = (
-            list(column)
-            for column in zip(*columns[shape], strict=True)
-            if column[-1] < _NO_STEP and all(one < two for one, two in pairwise(column))
-        )
-        if (found := next(rising, None)) is not None:
-            return found
-    return []
-
-
-def _shape_of(line: str) -> str | None:
-    """A line without its numbers; None where it has none. Columns are padded."""
-    plain = _CLOCK.sub("~", line)
-    shape, numbers = _NUMBER.subn("#", plain)
-    return " ".join(shape.split()) if numbers else None
-
-
-def _numbers_of(line: str) -> tuple[int, ...]:
-    """Its numbers; those that are named as something else count as what never grows."""
-    plain = _CLOCK.sub("~", line)
-    return tuple(
-        -1 if _NO_COUNT.search(plain[: found.start()]) else int(found[0])
-        for found in _NUMBER.finditer(plain)
-    )
-
-
-def _tells_of_other_work(line: str) -> bool:
-    others = (_OF_A_STACK, _OTHER_WORK, _ELSEWHERE)
-    return any(other.search(line) is not None for other in others)

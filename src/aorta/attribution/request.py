@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.attribution import attribute as attributed
-from aorta.attribution.documents import finding_document, past_cycle
-from aorta.attribution.events import built_in, with_user_file
+from aorta.attribution.documents import (
+    Attribution,
+    Evidence,
+    LogSource,
+    PastCycle,
+    finding_document,
+    past_cycle,
+)
 from aorta.attribution.evidence import find_dumps, find_logs, read_failures
-from aorta.attribution.nouns import Attribution, Evidence, LogSource, PastCycle
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT
 from aorta.core.errors import UsageError
 
@@ -29,15 +34,13 @@ class AttributeRequest:
     history: Path | None = None  # a directory of the job's earlier cycle_<n> directories
     kernel_log: tuple[Path, ...] = ()
     flight_recorder: Path | None = None  # a directory of dumps
-    patterns: Path | None = None  # the user's own, read before the built-in ones
     max_no_progress_cycles: int = DEFAULT_NO_PROGRESS_LIMIT
 
 
 def attribute(request: AttributeRequest) -> Attribution:
     """What killed this cycle, and should it restart?"""
     evidence = collect(request)
-    registry = with_user_file(request.patterns) if request.patterns else built_in()
-    return attributed(evidence, registry=registry, no_progress_limit=request.max_no_progress_cycles)
+    return attributed(evidence, no_progress_limit=request.max_no_progress_cycles)
 
 
 CYCLE_INFO = "cycle_info.json"

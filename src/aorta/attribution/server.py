@@ -1,4 +1,5 @@
-"""An ASGI application on a socket until it is told to stop: who may ask, how often and how much.
+"""An ASGI application on a socket until it is told to stop: who may ask, how often, how much, and
+for which files.
 
 The attribution service and the MCP server both run on it. Nothing here ever repeats a token to the
 caller.
@@ -10,11 +11,13 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -22,7 +25,7 @@ import uvicorn
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from aorta.core.errors import InfrastructureError
+from aorta.core.errors import InfrastructureError, UsageError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -138,6 +141,63 @@ class _Body:
 
 def _too_large() -> ApiError:
     return ApiError(413, "too_large", f"the body is larger than {LARGEST_BODY} bytes")
+
+
+class PathRefusedError(UsageError):
+    """`code` is for machines: `invalid_path` or `outside_root`."""
+
+    kind = "path"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PathJail:
+    """Log paths are served only from under the allowed roots, by their true name."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        given = [str(root.absolute()).rstrip("/") for root in roots]
+        real = [os.path.realpath(root).rstrip("/") for root in roots]
+        # A root may itself be a link, its owner chose it: both of its names open the same files.
+        self._roots = tuple({*zip(given, real, strict=True), *zip(real, real, strict=True)})
+
+    def admit(self, text: str) -> Path:
+        """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
+        root, inside = self.check_name(text)
+        if self.leads_through_a_link(text):
+            raise PathRefusedError("outside_root", "a log path may not lead through a link")
+        return Path(f"{root}/{inside}")
+
+    def leads_through_a_link(self, text: str) -> bool:
+        """Whether any part of a path below its root is a link, as far as the path exists."""
+        path, inside = self.check_name(text)
+        with suppress(OSError):
+            for part in inside.split("/") if inside else ():
+                path = f"{path}/{part}"
+                if stat.S_ISLNK(os.lstat(path).st_mode):
+                    return True
+        return False
+
+    def is_allowed(self, text: str) -> bool:
+        """Whether a path lies under a root by its name."""
+        try:
+            self.check_name(text)
+        except PathRefusedError:
+            return False
+        return True
+
+    def check_name(self, text: str) -> tuple[str, str]:
+        """The root a path lies under by its name, and the rest of it. Looks at no file."""
+        if "\0" in text or not text.startswith("/") or ".." in text.split("/"):
+            raise PathRefusedError(
+                "invalid_path", "a log path must be absolute and hold no '..' and no NUL"
+            )
+        path = os.path.normpath(text)
+        for given, real in self._roots:
+            if path == given or path.startswith(given + "/"):
+                return real, path[len(given) + 1 :]
+        raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
 
 
 _BACKLOG = 4096  # a whole cluster may report at once

@@ -34,9 +34,6 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--flight-recorder", type=_DIRECTORY, help="Directory of flight recorder dumps, JSON or pickle."
 )
 @click.option(
-    "--patterns", type=_FILE, help="Your own patterns (TOML), read before the built-in ones."
-)
-@click.option(
     "--max-no-progress-cycles",
     type=click.IntRange(min=0),
     default=3,
@@ -52,8 +49,13 @@ def attribute(as_json: bool, **given: Any) -> None:
     before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
     line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution.documents import SCHEMA, attribution_document, described
-    from aorta.attribution.nouns import CycleState, FailureClass
+    from aorta.attribution.documents import (
+        SCHEMA,
+        CycleState,
+        FailureClass,
+        attribution_document,
+        described,
+    )
     from aorta.attribution.request import AttributeRequest, last_cycle
     from aorta.attribution.request import attribute as answered
     from aorta.core.errors import Exit
@@ -126,13 +128,6 @@ server_token_options = stacked(
 @click.option(
     "--db", default="attrsvc.sqlite", show_default=True, help="SQLite file, or a database URL."
 )
-@click.option(
-    "--keep-days",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    show_default=True,
-    help="Forget a job this long after its last report; 0: never.",
-)
 @server_token_options
 @click.option(
     "--rate-limit",
@@ -147,7 +142,6 @@ def attrsvc(
     port: int,
     roots: tuple[Path, ...],
     db: str,
-    keep_days: float,
     token_file: Path | None,
     no_token: bool,
     rate_limit: float,
@@ -155,8 +149,8 @@ def attrsvc(
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
-    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics,
-    /docs; and the /logs wire of NVIDIA's resiliency extension. Callers need a token: the one of
+    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /healthz, /metrics, /docs; and
+    the /logs wire of NVIDIA's resiliency extension. Callers need a token: the one of
     --token-file, or one that is made and kept where only you can read it, and where `aorta launch`
     and `aorta mcp` look for it.
     Exit codes: 0 stopped, 2 the command line is wrong, 5 the database cannot be opened, the port is
@@ -177,14 +171,11 @@ def attrsvc(
         database_url(db),
         access.token,
         rate_limit,
-        keep_days,
         max_no_progress_cycles,
     )
     app = create_app(settings)
     listener = listen(host, port)
     with access.told(host, listener.getsockname()[1]):
-        if keep_days:
-            say(f"aorta: a job is forgotten {keep_days:g} days after its last report (--keep-days)")
         say(f"aorta: attribution service at {url_of(listener)}")
         serve(app, listener)
     leave()

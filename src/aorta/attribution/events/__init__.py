@@ -1,9 +1,9 @@
 """Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
 whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
-Patterns are data, what failures look like in the words of each system; a user's file may add some.
-A rule file is one TOML file in `rules/`. Each pattern carries lines it must match (`hits`) and must
-not (`misses`), which tests run.
+Patterns are data, what failures look like in the words of each system: one TOML file in `rules/`
+for each. Every pattern carries lines it must match (`hits`) and must not (`misses`), which tests
+run.
 
 on         "exception": the last line of a Python traceback and what follows it ("Type: message"),
            or the message of a C++ one
@@ -31,20 +31,18 @@ origin     "injected": seen in a failure that was really made; otherwise the pub
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib import resources
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from aorta.attribution.logs import Piece, ReadableLog
+from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role, signal_number
+from aorta.attribution.logs import ReadableLog
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.attribution.nouns import Certainty, FailureClass, RankEnd, Role, signal_number
-from aorta.core.documents import StrictModel, validated
-from aorta.core.errors import RegistryError, SpecError, UsageError
+from aorta.core.documents import StrictModel
 from aorta.core.raised import Frame, TracebackBlock
 from aorta.core.templates import shortened, template
 
@@ -58,7 +56,7 @@ def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-_Literal = Annotated[str, Field(min_length=4)]
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 
 
 class PatternAdvice(StrictModel):
@@ -75,43 +73,29 @@ class RaisedAt:
 
 
 class Pattern(StrictModel):
-    """One pattern. `hits` and `misses` are its own tests: loading a user's file runs them."""
+    """One pattern, as the head of this module explains its keys."""
 
-    id: str = Field(min_length=1)
+    id: str
     failure_class: FailureClass = Field(alias="class", strict=False)
     on: Literal["exception", "line", "exit"]
-    regex: str = Field(min_length=1)
+    regex: str
     role: Role = Field(default=Role.ROOT, strict=False)
     certainty: Certainty = Field(strict=False)
-    # Shorter literals would be found everywhere, and make the fast pass slow.
-    triggers: Annotated[tuple[_Literal, ...], BeforeValidator(_tuple)] = ()
-    stack: str | None = None  # must match somewhere in the frames, outermost first
-    source: str | None = None  # must match the program's own source line in the traceback
-    before: str | None = None  # must match one of the lines just before; for patterns on `line`
-    ends_the_rest: bool = False  # whether a launcher says here that it now ends who is left
-    whole_message: bool = False  # whether more than an exception's first line is its own word
-    hits: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)
-    misses: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)
+    triggers: _Texts = ()
+    stack: str | None = None
+    source: str | None = None
+    before: str | None = None
+    ends_the_rest: bool = False
+    whole_message: bool = False
+    hits: _Texts
+    misses: _Texts
     advice: PatternAdvice | None = None
     origin: str
-
-    @model_validator(mode="after")
-    def _usable(self) -> "Pattern":
-        for expression in (self.regex, self.stack, self.source, self.before):
-            try:
-                re.compile(expression or "")
-            except re.error as wrong:
-                raise UsageError(f"{expression!r} is not a regular expression: {wrong}") from None
-        if (self.on == "exception") == bool(self.triggers):
-            raise UsageError(
-                "a pattern on `line` or `exit` needs triggers; one on `exception` has none"
-            )
-        return self
 
     @cached_property
     def says(self) -> tuple[int, bool]:
         """How much it says: of patterns as sure, one that also knows the place says more."""
-        return self.certainty.weight, self._asks_where
+        return self.certainty.weight, not (self.source is None and self.stack is None)
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -119,50 +103,30 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        return self._found_in(text) if self._fits_there(raised or RaisedAt()) else None
-
-    @cached_property
-    def _asks_where(self) -> bool:
-        return not (self.source is None and self.stack is None)
+        if not self._fits_there(raised or RaisedAt()):
+            return None
+        return self.compiled.search(text if self.whole_message else text.partition("\n")[0])
 
     def _fits_there(self, raised: RaisedAt) -> bool:
         places = ((self.source, raised.source), (self.stack, raised.stack))
         return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
-    def fits_after(self, lines: Iterable[str]) -> bool:
-        """Whether the lines before a match are those this pattern asks for."""
-        return self.before is None or any(re.search(self.before, line) for line in lines)
-
-    def failing_test(self) -> str | None:
-        """The first of its own tests that this pattern does not pass, or None."""
-        for text in self.hits:
-            if not self._found_in(text):
-                return f"does not match its hit {text!r}"
-            if self.triggers and not any(trigger in text for trigger in self.triggers):
-                return f"none of its triggers occurs in its hit {text!r}"
-        wrong = next((text for text in self.misses if self._found_in(text)), None)
-        return None if wrong is None else f"matches its miss {wrong!r}"
-
-    def _found_in(self, text: str) -> re.Match[str] | None:
-        return self.compiled.search(text if self.whole_message else text.partition("\n")[0])
-
 
 class _PatternFile(StrictModel):
-    pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)] = Field(min_length=1)
+    pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)]
 
 
 class Registry:
-    """All patterns, a user's own first: the first pattern of the best certainty wins."""
+    """All patterns: the first pattern of the best certainty wins."""
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         by_weight = sorted(self.patterns, key=lambda pattern: pattern.says, reverse=True)
         self.on_exception = tuple(pattern for pattern in by_weight if pattern.on == "exception")
-        by_trigger: dict[str, list[Pattern]] = {}
+        self.by_trigger: dict[str, list[Pattern]] = {}
         for pattern in self.patterns:
             for trigger in pattern.triggers:
-                by_trigger.setdefault(trigger, []).append(pattern)
-        self.by_trigger = {trigger: tuple(patterns) for trigger, patterns in by_trigger.items()}
+                self.by_trigger.setdefault(trigger, []).append(pattern)
 
         # What ended one rank ended many, and is asked for more than once of each.
         self.exception = lru_cache(maxsize=4096)(self._exception)
@@ -178,48 +142,13 @@ class Registry:
 
 
 @cache
-def built_in() -> Registry:
+def registry() -> Registry:
     folder = resources.files("aorta.attribution").joinpath("rules")
-    names = [f"{name}.toml" for name in RULE_FILES]
-    texts = [(folder.joinpath(name).read_text(encoding="utf-8"), name) for name in names]
-    return Registry([pattern for text, name in texts for pattern in _patterns(text, name)])
+    texts = (folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in RULE_FILES)
+    files = (_PatternFile.model_validate(tomllib.loads(text)) for text in texts)
+    return Registry([pattern for file in files for pattern in file.pattern])
 
 
-def with_user_file(path: Path) -> Registry:
-    """The built-in patterns behind those of a user's file, which must pass their own tests."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise SpecError(f"cannot be read: {wrong}", where=str(path)) from None
-    own = _patterns(text, str(path))
-    for index, pattern in enumerate(own):
-        problem = pattern.failing_test()
-        if problem:
-            raise SpecError(f"pattern {pattern.id!r} {problem}", where=f"{path}: pattern[{index}]")
-    known = {pattern.id for pattern in built_in().patterns}
-    twice = next((pattern.id for pattern in own if pattern.id in known), None)
-    if twice is not None:
-        raise RegistryError(f"pattern {twice!r} is built in; choose another id", where=str(path))
-    return Registry((*own, *built_in().patterns))
-
-
-def _patterns(text: str, name: str) -> tuple[Pattern, ...]:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
-        raise SpecError(f"is not TOML: {wrong}", where=name) from None
-    patterns = validated(_PatternFile, data, file=name).pattern
-    seen: set[str] = set()
-    for index, pattern in enumerate(patterns):
-        if pattern.id in seen:
-            raise RegistryError(
-                f"pattern {pattern.id!r} is defined twice", where=f"{name}: pattern[{index}]"
-            )
-        seen.add(pattern.id)
-    return patterns
-
-
-_MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
 RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
     r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|"
@@ -227,7 +156,6 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
 )
 _DIGITS = re.compile(r"\d+")
 _LONGEST_TEXT = 500
-BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 # Events whose class no pattern knows: an exception, and one that a wrapper or a watchdog quotes.
 ANY_EXCEPTION, QUOTED = "python.exception", "python.quoted"
 _SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
@@ -326,26 +254,6 @@ class Reading:
             told += [replace(end, ended_by_launcher=late and end.by_force) for end in event.ended]
         return tuple(told)
 
-    def __add__(self, more: "Reading") -> "Reading":
-        return Reading(self.events + more.events, self.complete and more.complete)
-
-
-def occurrences(piece: Piece, literal: bytes) -> list[int]:
-    """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
-    forward: list[int] = []
-    position = piece.data.find(literal, piece.start, piece.end)
-    while position >= 0 and len(forward) < _MOST_OCCURRENCES:
-        forward.append(position)
-        position = piece.data.find(literal, position + len(literal), piece.end)
-    backward: list[int] = []
-    end = piece.end
-    while position >= 0 and len(backward) < _MOST_OCCURRENCES:
-        end = piece.data.rfind(literal, position, end)
-        if end < 0:
-            break
-        backward.append(end)
-    return forward + backward[::-1]
-
 
 def event_of(
     row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
@@ -354,23 +262,16 @@ def event_of(
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
-    event = Event(
-        failure_class=row.failure_class,
+    signature = f"{row.id} {stable(groups.get('key', ''))}".strip()
+    event = replace(
+        weak_event(line, source, row.id, row.failure_class, line.text, signature),
         role=row.role,
         certainty=row.certainty,
-        pattern=row.id,
-        text=shortened(line.text, _LONGEST_TEXT),
-        signature=f"{row.id} {stable(groups.get('key', ''))}".strip(),
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        source=source,
-        offset=line.offset,
         advice=(row.advice.kind, row.advice.text) if row.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
         blamed=int(blamed) if blamed else None,
         ends_the_rest=row.ends_the_rest,
     )

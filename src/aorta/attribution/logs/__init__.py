@@ -6,7 +6,9 @@ about failures.
 """
 
 import io
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,18 +16,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from gzip import GzipFile
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
-from aorta.attribution.jail import open_straight
 from aorta.attribution.logs.prefixes import LineFormat, LogLine, learn
 
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
+BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
+_MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
 _MOST_SAMPLED = 100  # lines
-# A packed file may hold any number of zeros: it is read so far, and its two ends are kept.
+# A packed file may hold any number of zeros: it is read so far, and its end is kept.
 _MOST_INFLATED = 4 << 30
 MOST_KEPT = 32 << 20
 
@@ -33,6 +36,8 @@ _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _ROW = re.compile(rb"[^\r\n]*(?:[\r\n]|\Z)")
+
+
 # A log of several runs: so many first lines are printed again after a failure, and so many lines
 # follow that the first run did not write (a clean-up may repeat what stands first).
 _MOST_OF_SEVERAL_RUNS = 16 << 20
@@ -41,12 +46,6 @@ _DATED = re.compile(rb"\d\d:\d\d|\d{4}-\d\d-\d\d|\d{10}")
 _LETTERS = re.compile(rb"[A-Za-z]{2}")
 _FAILED = re.compile(rb"Traceback|[Ee]rror|CANCELLED")
 _DIGITS = re.compile(rb"\d+")
-
-
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-    def seek(self, offset: int, /) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class ReadableLog:
         if self.path is None:
             return len(self.text)
         if self._inflated is not None:
-            return len(self._inflated.data)
+            return len(self._inflated[0])
         try:
             return self.path.stat().st_size
         except OSError:
@@ -109,16 +108,18 @@ class ReadableLog:
         return data.rfind(banner) if len(later - known) >= _NEW_LINES else 0
 
     @contextmanager
-    def opened(self) -> Iterator[Readable]:
+    def opened(self) -> Iterator["_Tolerant"]:
         if self._inflated is not None:
-            yield io.BytesIO(self._inflated.data)
+            yield _Tolerant(io.BytesIO(self._inflated[0]))
             return
         with self._file() as file:
             yield _Tolerant(file)
 
     @cached_property
-    def _inflated(self) -> "_Inflated | None":
-        """A gzipped file, inflated once; None where it is not packed."""
+    def _inflated(self) -> tuple[bytes, int] | None:
+        """The end of a gzipped file, and how many lines stand before it; None where it is not
+        packed.
+        """
         if self.path is None:
             return None
         with self._file() as file:
@@ -126,12 +127,12 @@ class ReadableLog:
             if packed.read(2) != _GZIP:
                 return None
             packed.seek(0)
-            return _inflated(packed, self.most_kept // 8, self.most_kept // 2)
+            return _inflated(packed, self.most_kept // 2)
 
-    def lines_left_out_before(self, offset: int) -> int:
-        """Lines that are not among those that can be read, of a large packed file."""
-        inflated = self._inflated
-        return inflated.lines_left_out if inflated is not None and offset > inflated.gap else 0
+    @property
+    def lines_left_out(self) -> int:
+        """Lines before those that can be read, of a large packed file."""
+        return self._inflated[1] if self._inflated is not None else 0
 
     def _file(self) -> BinaryIO:
         """Empty where the file is gone or closed to us: the other ranks' logs still count."""
@@ -141,6 +142,29 @@ class ReadableLog:
             return self.path.open("rb") if self.follow_links else open_straight(self.path)
         except OSError:
             return io.BytesIO()
+
+
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not hold us up
+
+
+def open_straight(path: Path) -> BinaryIO:
+    """Open a regular file without following any link. Raises OSError for anything else."""
+    *parents, name = path.parts[1:]
+    directory = os.open("/", _WALK)
+    try:
+        for parent in parents:
+            inner = os.open(parent, _WALK, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    finally:
+        os.close(directory)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError("not a regular file")
+    return file
 
 
 class _Tolerant:
@@ -162,62 +186,100 @@ class _Tolerant:
             return 0
 
 
-@dataclass(frozen=True)
-class _Inflated:
-    """What a gzip file holds; of a large one both ends."""
-
-    data: bytes
-    gap: int = 0  # where something was left out
-    lines_left_out: int = 0
-
-
-def _inflated(packed: Readable, most_head: int, most_tail: int) -> _Inflated:
-    head, tail = bytearray(), bytearray()
-    left_out = 0
-    for block in _inflated_blocks(packed):
-        room = most_head - len(head)
-        head += block[:room] if room > 0 else b""
-        tail += block[room:] if room > 0 else block
-        if len(tail) > 2 * most_tail:
-            at = tail.find(b"\n", len(tail) - most_tail) + 1 or len(tail) - most_tail
-            left_out += tail.count(b"\n", 0, at)
-            del tail[:at]
-    return _Inflated(bytes(head + tail), len(head), left_out)
-
-
-def _inflated_blocks(packed: Readable) -> Iterator[bytes]:
-    """What a gzip file holds up to its end or damage: a crashed job rarely closes its log."""
-    left = _MOST_INFLATED
+def _inflated(packed: "_Tolerant", most: int) -> tuple[bytes, int]:
+    """The last bytes of what a gzip file holds up to its end or damage, and how many lines stand
+    before them. A crashed job rarely closes its log.
+    """
+    kept = bytearray()
+    left_out, left = 0, _MOST_INFLATED
     with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
         while left > 0 and (block := unpacked.read1(PIECE)):
-            yield block
             left -= len(block)
+            kept += block
+            if len(kept) > 2 * most:
+                at = kept.find(b"\n", len(kept) - most) + 1 or len(kept) - most
+                left_out += kept.count(b"\n", 0, at)
+                del kept[:at]
+    return bytes(kept), left_out
 
 
 @dataclass(frozen=True)
 class Piece:
-    """`data[start:end]` is this piece's own part; the margins belong to its neighbours."""
+    """A part of a log: `data[start:end]` is its own; the margins belong to its neighbours."""
 
+    source: ReadableLog
     data: bytes
-    offset: int  # of data[0] in the source
-    start: int
-    end: int
+    offset: int = 0  # of data[0] in the source
+    start: int = 0
+    end: int = 0
+
+    def occurrences(self, literal: bytes) -> list[int]:
+        """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
+        found: list[int] = []
+        position, end = self.data.find(literal, self.start, self.end), self.end
+        while position >= 0 and len(found) < _MOST_OCCURRENCES:
+            found.append(position)
+            position = self.data.find(literal, position + len(literal), self.end)
+        last: list[int] = []
+        while position >= 0 and len(last) < _MOST_OCCURRENCES and end >= 0:
+            end = self.data.rfind(literal, position, end)
+            last += [end] if end >= 0 else []
+        return found + last[::-1]
+
+    def line_start(self, position: int) -> int:
+        return max(self.data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
+
+    def line_at(self, position: int, holding: str = "") -> LogLine:
+        """The whole line around `position`, cleaned; a very long one is cut around it.
+
+        Where a logger folded several lines into one, that of them which is `holding` the text
+        looked for.
+        """
+        data = self.data
+        low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
+        begin = max(low, max(data.rfind(end, low, position) for end in _LINE_ENDS) + 1)
+        if data.startswith(b"{", begin):
+            high = min(len(data), begin + MARGIN)
+        stops = [at for at in (data.find(end, position, high) for end in _LINE_ENDS) if at >= 0]
+        lines = cleaned(data[begin : min(stops, default=high)], self.source, self.offset + begin)
+        return next((line for line in lines if holding and holding in line.text), lines[0])
+
+    def lines_from(self, position: int, stop: int | None = None) -> Iterator[LogLine]:
+        """The lines from `position`, a line's beginning, on; at most one margin of them."""
+        stop = min(position + MARGIN, len(self.data) if stop is None else stop)
+        for found in _ROW.finditer(self.data, position, stop):
+            raw = found[0]
+            own = raw.rstrip(b"\r\n")
+            longest = MARGIN if own.startswith(b"{") else LONGEST_LINE
+            yield from cleaned(own[:longest], self.source, self.offset + found.start())
+            if len(own) == len(raw):
+                return  # the last, which no line end closes
+
+    def same_writer_above(self, line: LogLine) -> list[LogLine]:
+        """What whoever wrote a line wrote just before it."""
+        end = line.offset - self.offset
+        above = self.lines_from(self.line_start(max(0, end - BLOCK)), end)
+        return [other for other in above if other.who == line.who]
+
+    def same_writer_from(self, line: LogLine) -> Iterator[LogLine]:
+        """The line, and what whoever wrote it wrote after it."""
+        below = self.lines_from(line.offset - self.offset)
+        return (other for other in below if other.who == line.who)
 
 
 def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
     """The pieces of `source[begin:stop]`, cut at line ends, each seen with what surrounds it."""
     with source.opened() as stream:
-        if begin:
-            stream.seek(begin)
-        left = None if stop is None else stop - begin
+        stream.seek(begin)
+        left = source.size if stop is None else stop - begin
         data, offset, start = b"", begin, 0
         while True:
-            more = stream.read(PIECE if left is None else min(PIECE, left))
-            left = None if left is None else left - len(more)
+            more = stream.read(min(PIECE, left))
+            left -= len(more)
             data += more
             end = _cut(data, start) if more else len(data)
             if end > start:
-                yield Piece(data, offset, start, end)
+                yield Piece(source, data, offset, start, end)
             if not more:
                 return
             keep = max(0, end - MARGIN)
@@ -233,37 +295,6 @@ def _cut(data: bytes, start: int) -> int:
     return at + 1 if at >= 0 else (latest if latest - start >= PIECE // 2 else start)
 
 
-def line_at(
-    data: bytes, position: int, source: ReadableLog, offset: int = 0, holding: str = ""
-) -> LogLine:
-    """The whole line around `position`, cleaned; a very long one is cut around it.
-
-    Where a logger folded several lines into one, that of them which is `holding` the text looked
-    for.
-    """
-    low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
-    begin = max(data.rfind(end, low, position) for end in _LINE_ENDS)
-    begin = low if begin < 0 else begin + 1
-    if data.startswith(b"{", begin):
-        high = min(len(data), begin + MARGIN)
-    stops = [at for at in (data.find(end, position, high) for end in _LINE_ENDS) if at >= 0]
-    lines = cleaned(data[begin : min(stops, default=high)], source, offset + begin)
-    return next((line for line in lines if holding and holding in line.text), lines[0])
-
-
-def lines_after(
-    data: bytes, position: int, source: ReadableLog, offset: int = 0
-) -> Iterator[LogLine]:
-    """The lines from `position`, a line's beginning, on; at most one margin of them."""
-    for found in _ROW.finditer(data, position, position + MARGIN):
-        raw = found[0]
-        own = raw.rstrip(b"\r\n")
-        longest = MARGIN if own.startswith(b"{") else LONGEST_LINE
-        yield from cleaned(own[:longest], source, offset + found.start())
-        if len(own) == len(raw):
-            return  # the last, which no line end closes
-
-
 def _banner(data: bytes) -> bytes:
     """The first lines of a log that stay the same from run to run; empty where it has none."""
     lines: list[bytes] = []
@@ -275,10 +306,6 @@ def _banner(data: bytes) -> bytes:
             banner = b"\n".join(lines)
             return banner if _LETTERS.search(banner) else b""
     return b""
-
-
-def line_start(data: bytes, position: int) -> int:
-    return max(data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
 
 def cleaned(raw: bytes, source: ReadableLog, offset: int) -> list[LogLine]:
@@ -309,7 +336,7 @@ def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
                 count += block.count(b"\n")
                 at += len(block)
-            numbers[offset] = count + source.lines_left_out_before(offset)
+            numbers[offset] = count + source.lines_left_out
     return numbers
 
 

@@ -1,6 +1,6 @@
 """The attribution service: agents report a failed cycle, one analysis runs, every reader gets the
-one answer. `store` keeps what must survive, `analyses` makes reports into one decision a cycle,
-`workers` run an analysis. Needs the extra `service`.
+one answer. `store` keeps what must survive, `analyses` makes reports into one decision a cycle.
+Needs the extra `service`.
 
 Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
 so that its launcher can use this service unchanged. There a cycle is known by the path of its log.
@@ -27,11 +27,16 @@ from pydantic import BaseModel, Field, StrictInt
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from aorta.attribution.jail import PathJail, PathRefusedError
-from aorta.attribution.server import ERROR_RESPONSES, ApiError, Guard, RateLimit
-from aorta.attribution.service.analyses import Analyses, Metrics
+from aorta.attribution.server import (
+    ERROR_RESPONSES,
+    ApiError,
+    Guard,
+    PathJail,
+    PathRefusedError,
+    RateLimit,
+)
+from aorta.attribution.service.analyses import Analyses, CycleReport, Id, Metrics, Workers
 from aorta.attribution.service.store import CycleKey, Store
-from aorta.attribution.service.workers import CycleReport, Id, Workers
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
@@ -49,8 +54,8 @@ class Accepted(BaseModel):
 
 class DecisionAnswer(BaseModel):
     status: Literal["pending", "decided"]
-    decision: dict[str, Any] | None
-    finding: dict[str, Any] | None
+    decision: dict[str, Any] | None = None
+    finding: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,6 @@ class Settings:
     database_url: str
     token: str | None = None
     rate_limit: float = 5000.0  # requests a second from one address
-    keep_days: float = 30.0  # after a job's last report; 0: for good
     no_progress_limit: int = 3
 
 
@@ -71,10 +75,7 @@ def database_url(database: str) -> str:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    workers = Workers(jail, settings.no_progress_limit)
-    analyses = Analyses(store, workers, metrics, settings.keep_days)
-    own = _routes(store, jail, analyses, metrics)
-    peer = _peer_routes(store, jail, workers, analyses)
+    analyses = Analyses(store, Workers(jail, settings.no_progress_limit), metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -86,8 +87,8 @@ def create_app(settings: Settings) -> Guard:
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
     for kind in _REFUSALS:
         app.add_exception_handler(kind, _refused)
-    for router in (own, peer):
-        app.include_router(router)
+    app.include_router(_routes(store, jail, analyses, metrics))
+    app.include_router(_peer_routes(store, jail, analyses))
     return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
 
 
@@ -114,28 +115,8 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
     ) -> DecisionAnswer:
         """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
-        return _answer(await analyses.answer(CycleKey(job_id, cycle_id), wait))
-
-    @routes.get("/v1/jobs")
-    async def list_jobs(
-        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-        after: Annotated[str, Query(max_length=200, pattern=r"^[ -~]*$")] = "",
-    ) -> dict[str, Any]:
-        """Jobs by name; `after` is the last name of the page before."""
-        return {"jobs": await asyncio.wrap_future(store.jobs(limit, after))}
-
-    @routes.get("/v1/jobs/{job_id}")
-    async def read_job(job_id: _JobId) -> dict[str, Any]:
-        """All cycles of a job, oldest first."""
-        rows = await asyncio.wrap_future(store.cycles_of(job_id))
-        if not rows:
-            raise ApiError(404, "not_found", "nobody has reported a cycle of this job")
-        cycles = [
-            _answer(row.answer).model_dump()
-            | {"cycle_id": row.key.cycle_id, "created": row.created, "decided_at": row.decided}
-            for row in rows
-        ]
-        return {"job_id": job_id, "cycles": cycles}
+        answer = await analyses.answer(CycleKey(job_id, cycle_id), wait)
+        return DecisionAnswer(status="pending" if answer is None else "decided", **(answer or {}))
 
     @routes.get("/healthz")
     async def health() -> dict[str, Any]:
@@ -148,14 +129,6 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     return routes
-
-
-def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
-    if answer is None:
-        return DecisionAnswer(status="pending", decision=None, finding=None)
-    return DecisionAnswer(
-        status="decided", decision=answer["decision"], finding=answer.get("finding")
-    )
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
@@ -208,14 +181,14 @@ class LogSubmission(BaseModel):
     analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
 
 
-def _peer_routes(store: Store, jail: PathJail, workers: Workers, analyses: Analyses) -> APIRouter:
+def _peer_routes(store: Store, jail: PathJail, analyses: Analyses) -> APIRouter:
     routes = APIRouter(responses=ERROR_RESPONSES)
 
     async def analyse(path: Path, key: CycleKey) -> None:
         report = CycleReport(
             job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
         )
-        await analyses.report(report, written=lambda: workers.written(str(path)))
+        await analyses.report(report, growing=True)
 
     @routes.post("/logs")
     async def submit_log(submission: LogSubmission) -> dict[str, Any]:
@@ -249,7 +222,7 @@ def _peer_routes(store: Store, jail: PathJail, workers: Workers, analyses: Analy
         key = await asyncio.wrap_future(store.owner_of(str(path)))
         if key is None:
             raise ApiError(404, "not_found", "nobody has reported this log")
-        if not await analyses.is_reported(key):
+        if not await asyncio.wrap_future(store.is_reported(key)):
             await analyse(path, key)
         answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
         return _peer_result(answer, wl_restart or 0)

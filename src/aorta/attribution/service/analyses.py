@@ -3,32 +3,289 @@ changes.
 
 An analysis starts when the reports are complete: all expected agents are heard, or, uncounted, none
 came for a moment. What comes while it runs starts it once more before the decision is given; what
-comes later is kept and changes nothing.
+comes later is kept and changes nothing. It runs in a process beside the one that answers agents:
+neither a large log nor a file system that hangs nor a crash is felt there.
 """
 
 import asyncio
 import hashlib
+import json
 import logging
+import multiprocessing
+import os
+import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.service.store import CycleKey, Store
-from aorta.attribution.service.workers import AnalysisLostError, CycleReport, Workers, paths_in
+from aorta.attribution import attribute
+from aorta.attribution.documents import (
+    Evidence,
+    LogSource,
+    LogTail,
+    PastCycle,
+    RankEnd,
+    decision_document,
+    finding_document,
+    past_cycle,
+)
+from aorta.attribution.evidence import WHOLE, FailureReport, LogPath, Rank, find_logs
+from aorta.attribution.server import PathJail, PathRefusedError
+from aorta.attribution.service.store import Answer, CycleKey, Reported, Store
+from aorta.core.errors import UsageError
+from aorta.executors.process_tree import die_with_parent
+
+_logger = logging.getLogger(__name__)
+
+# ---- what is reported
+
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
+_Moment = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class TailReport(_Body):
+    rank: Rank | None = None
+    text: Annotated[str, Field(max_length=4 << 20)]
+
+
+class CycleReport(_Body):
+    """What one agent knows about a failed cycle."""
+
+    job_id: Id
+    cycle_id: Id
+    agent: Annotated[str, Field(min_length=1, max_length=200)]
+    log_paths: Annotated[list[LogPath], Field(max_length=4096)] = []
+    tails: Annotated[list[TailReport], Field(max_length=4096)] = []
+    failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
+    agents_expected: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
+    # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
+    lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
+    started: _Moment | None = None
+    ended: _Moment | None = None
+    # Beyond this a JSON number is not exact, and a description would promise what is refused.
+    heartbeat_step: Annotated[int, Field(ge=0, le=1 << 53), WHOLE] | None = None
+
+    @property
+    def lifetime(self) -> float | None:
+        """Seconds; None where the agent did not say."""
+        if self.lived_sec is not None or self.started is None or self.ended is None:
+            return self.lived_sec
+        return max(0.0, self.ended - self.started)
+
+
+# ---- in the process of an analysis
+
+_NICENESS = 10  # beside the process that answers agents
+_ANSWERS_WITHIN = 5.0  # seconds after which a path that does not answer is left out
+_LOOKS_AT_ONCE = 256
+_LOOK_AGAIN = 0.25  # seconds between two looks at a log's size
+_STILL = 1.5  # seconds: the peer's log server writes once a second
+_STILL_AT_MOST = 10.0
+N = TypeVar("N", int, float)
+
+
+def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: int) -> Answer:
+    """Finding and decision of a cycle, as they are stored and sent. `growing`: its logs may still
+    be written.
+    """
+    reports = [CycleReport.model_validate_json(body) for body in told.reports]
+    silent = _silent({path for path in _paths_in(reports) if jail.is_allowed(path)})
+    if growing:
+        _wait_until_still(_paths_in(reports) - silent)
+    evidence = _gather(reports, told, silent, jail)
+    result = attribute(evidence, no_progress_limit=no_progress_limit)
+    decision = decision_document(result.decision)
+    if silent:
+        words = f"{len(silent)} of the files reported did not answer: a mount may hang"
+        decision["advice"].append({"kind": "storage", "text": words})
+    return {"finding": finding_document(result.finding), "decision": decision}
+
+
+def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
+    """Every path that an analysis of these reports would look at."""
+    told = {path for report in reports for path in report.log_paths}
+    return told | {f.error_file for r in reports for f in r.failures if f.error_file}
+
+
+def _silent(paths: Iterable[str]) -> set[str]:
+    """Which of these paths do not answer in time. Who looks there waits on until this process is
+    killed.
+    """
+    pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
+    looks = {pool.submit(os.path.exists, path): path for path in paths}
+    return {looks[late] for late in wait(looks, _ANSWERS_WITHIN).not_done}
+
+
+def _wait_until_still(paths: Iterable[str]) -> None:
+    began = still_since = time.monotonic()
+    sizes: list[int] = []
+    while (now := time.monotonic()) - began < _STILL_AT_MOST:
+        before, sizes = sizes, [path.stat().st_size for path in map(Path, paths) if path.is_file()]
+        if sizes != before:
+            still_since = now
+        if any(sizes) and now - still_since >= _STILL:
+            return
+        time.sleep(_LOOK_AGAIN)
+
+
+def _gather(
+    reports: Sequence[CycleReport], told: Reported, silent: set[str], jail: PathJail
+) -> Evidence:
+    failures = {
+        failure.rank: replace(_failure(failure, silent, jail), agent=report.agent)
+        for report in reports
+        for failure in report.failures
+    }
+    nodes = {rank: failure.node for rank, failure in failures.items()}
+    paths = {path for report in reports for path in report.log_paths}
+    logs = tuple(_logs(paths - silent, jail, nodes))
+    return Evidence(
+        logs=logs,
+        tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
+        failures=tuple(failures.values()),
+        history=tuple(_history(told.earlier)),
+        heartbeat_step=_most(report.heartbeat_step for report in reports),
+        lived_sec=_most(report.lifetime for report in reports),
+        follow_links=False,
+    )
+
+
+def _most(values: Iterable[N | None]) -> N | None:
+    """The largest of what agents told; None where none told."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def _failure(report: FailureReport, silent: set[str], jail: PathJail) -> RankEnd:
+    """Without its error file where that may not be read, or does not answer."""
+    if report.error_file and report.error_file not in silent:
+        with suppress(PathRefusedError):
+            return replace(report.end, error_file=jail.admit(report.error_file))
+    return replace(report.end, error_file=None)
+
+
+def _logs(
+    paths: Iterable[str], jail: PathJail, nodes: Mapping[int, str | None]
+) -> Iterator[LogSource]:
+    """What is there of the paths that may be read. An empty or missing one is no error."""
+    for path in sorted(paths):
+        try:
+            found = find_logs([jail.admit(path)])
+        except (UsageError, OSError):
+            continue
+        for log in found:
+            yield log if log.rank is None else replace(log, node=nodes.get(log.rank))
+
+
+def _tails(
+    reports: Iterable[CycleReport], nodes: Mapping[int, str | None], at_hand: set[int | None]
+) -> Iterator[LogTail]:
+    for report in reports:
+        for tail in report.tails:
+            if tail.rank in at_hand:
+                continue  # the log itself says more than its end
+            node = None if tail.rank is None else nodes.get(tail.rank)
+            yield LogTail(tail.text, tail.rank, node, f"tail from {report.agent}")
+
+
+def _history(earlier: Iterable[tuple[str, str]]) -> Iterator[PastCycle]:
+    for name, answer in earlier:
+        finding = json.loads(answer).get("finding")
+        cycle = past_cycle(finding, name) if finding else None
+        if cycle is not None:
+            yield cycle
+
+
+# ---- who runs them
+
+_LONGEST = 180.0  # seconds
+_ATTEMPTS = 2
+_AT_ONCE = 8
+_context = multiprocessing.get_context("forkserver")
+
+
+class Workers:
+    """Runs analyses, each in a process of its own, forked from a server that has everything loaded;
+    a few at once.
+    """
+
+    def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
+        self._jail, self._no_progress_limit = jail, no_progress_limit
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    def start(self) -> None:
+        """Have what every analysis needs loaded before the first, by a server that forks."""
+        _context.set_forkserver_preload(["__main__", __name__])
+        forkserver.ensure_running()
+
+    async def analyse(self, told: Reported, growing: bool) -> Answer:
+        """UNKNOWN where it takes too long, or is killed again and again."""
+        async with self._turns:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return await self._in_a_process(told, growing)
+                except TimeoutError:
+                    return _no_answer(f"the analysis took longer than {_LONGEST:.0f} s")
+                except EOFError:
+                    _logger.warning("the process of an analysis died in the middle of it")
+        return _no_answer("the analysis was killed")
+
+    async def _in_a_process(self, told: Reported, growing: bool) -> Answer:
+        """TimeoutError: it is not done in time; EOFError: it died."""
+        receiver, sender = _context.Pipe(duplex=False)
+        arguments = (sender, told, growing, self._jail, self._no_progress_limit)
+        process = _context.Process(target=_run, args=arguments, daemon=True)
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        with receiver:
+            with sender:
+                await asyncio.to_thread(process.start)
+            loop.add_reader(receiver.fileno(), ready.set)
+            try:
+                await asyncio.wait_for(ready.wait(), _LONGEST)
+                return dict(receiver.recv())
+            finally:
+                loop.remove_reader(receiver.fileno())
+                process.kill()
+
+
+def _run(sender: Connection, *arguments: Any) -> None:
+    """In the new process: leave Ctrl-C to the service, die with it, and stay behind it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(os.getppid())
+    os.nice(_NICENESS)
+    sender.send(analyse(*arguments))
+
+
+def _no_answer(why: str) -> Answer:
+    decision = {
+        "action": "UNKNOWN",
+        "reason": f"{why}; restarting is the safe answer",
+        "rule": "analysis_failed",
+        "advice": [],
+    }
+    return {"finding": None, "decision": decision}
+
+
+# ---- one decision a cycle
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
 _REMEMBERED = 20_000
 _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
-_TIDY = 3600.0  # seconds between two looks for jobs kept long enough
-_DAY = 86_400.0
-_logger = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -56,7 +313,7 @@ class _Cycle:
     """What is known about one cycle in memory; the store knows the rest."""
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: dict[str, Any] | None = None
+    answer: Answer | None = None
     reports: int = 0  # that this process has kept
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
@@ -64,7 +321,7 @@ class _Cycle:
     first_report: float = 0.0
     last_report: float = 0.0
     task: asyncio.Task[None] | None = None
-    written: Callable[[], Awaitable[None]] | None = None  # returns when its logs are whole
+    growing: bool = False  # its logs may still be written
 
     def hear(self, agent: str, expected: int | None) -> None:
         self.agents.add(agent)
@@ -74,7 +331,7 @@ class _Cycle:
         self.last_report = time.monotonic()
         self.first_report = self.first_report or self.last_report
 
-    def decided(self, answer: dict[str, Any]) -> None:
+    def decided(self, answer: Answer) -> None:
         self.answer = answer
         self.answered.set()
 
@@ -94,16 +351,8 @@ class _Cycle:
 class Analyses:
     """The cycles that are reported to this service. Belongs to the event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        workers: Workers,
-        metrics: Metrics,
-        keep_days: float = 0.0,
-    ) -> None:
+    def __init__(self, store: Store, workers: Workers, metrics: Metrics) -> None:
         self._store, self._workers, self._metrics = store, workers, metrics
-        self._keep_days = keep_days
-        self._tidying: asyncio.Task[None] | None = None
         self._cycles: dict[CycleKey, _Cycle] = {}
 
     async def start(self) -> None:
@@ -111,24 +360,16 @@ class Analyses:
         self._workers.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
-        if self._keep_days:
-            self._tidying = asyncio.create_task(self._keep_tidy())
 
     async def close(self) -> None:
-        running = (self._tidying, *(cycle.task for cycle in self._cycles.values()))
-        tasks = [task for task in running if task is not None]
+        tasks = [cycle.task for cycle in self._cycles.values() if cycle.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def report(
-        self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
-    ) -> tuple[bool, bool]:
+    async def report(self, report: CycleReport, growing: bool = False) -> tuple[bool, bool]:
         """Keep a report and see that its cycle is analysed. Returns (is decided, was known
-        already).
-
-        `written` is awaited before the first look at the logs, where a report may come before their
-        last lines.
+        already). `growing`: it comes before the last lines of the logs.
         """
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
@@ -139,23 +380,11 @@ class Analyses:
         cycle.reports += is_new
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
-            cycle.written = cycle.written or written
+            cycle.growing |= growing
             self._ensure_running(key, cycle)
         return cycle.answer is not None, not is_new
 
-    async def _keep_tidy(self) -> None:
-        while True:
-            with suppress(SQLAlchemyError):
-                before = time.time() - self._keep_days * _DAY
-                gone = await asyncio.wrap_future(self._store.forget_before(before))
-                if gone:
-                    self._forget_decided()
-                    _logger.warning(
-                        "%d jobs last heard of %g days ago are forgotten", gone, self._keep_days
-                    )
-            await asyncio.sleep(_TIDY)
-
-    async def answer(self, key: CycleKey, wait: float = 0.0) -> dict[str, Any] | None:
+    async def answer(self, key: CycleKey, wait: float = 0.0) -> Answer | None:
         """The answer, the moment it is known; None when `wait` seconds were not enough.
 
         A cycle that nobody has reported yet is waited for like any other: a leader may ask before
@@ -167,22 +396,15 @@ class Analyses:
                 await asyncio.wait_for(cycle.answered.wait(), wait)
         return cycle.answer
 
-    async def is_reported(self, key: CycleKey) -> bool:
-        return await asyncio.wrap_future(self._store.cycle(key)) is not None
-
     async def _cycle(self, key: CycleKey) -> _Cycle:
         cycle = self._cycles.get(key)
         if cycle is None:
-            row = await asyncio.wrap_future(self._store.cycle(key))
+            known = await asyncio.wrap_future(self._store.answer(key))
             cycle = self._cycles.setdefault(key, _Cycle())
-            if row is not None and row.answer is not None and cycle.answer is None:
-                cycle.decided(row.answer)
+            if known is not None and cycle.answer is None:
+                cycle.decided(known)
             self._forget_old()
         return cycle
-
-    def _forget_decided(self) -> None:
-        for key in [key for key, cycle in self._cycles.items() if cycle.answer is not None]:
-            del self._cycles[key]
 
     def _forget_old(self) -> None:
         """Decided cycles can be read from the store again; unreported ones are only questions."""
@@ -208,35 +430,20 @@ class Analyses:
                 await asyncio.sleep(_TRY_AGAIN)
         self._metrics.decisions.labels(action=cycle.answer["decision"]["action"]).inc()
 
-    async def _last_analysis(self, key: CycleKey, cycle: _Cycle) -> dict[str, Any]:
+    async def _last_analysis(self, key: CycleKey, cycle: _Cycle) -> Answer:
         """The analysis during which no further report came, or that of the last round."""
-        if cycle.written is not None:
-            await cycle.written()
         for _ in range(_ROUNDS):
             await cycle.settled()
             read = cycle.reports
-            answer = await self._analyse(key)
+            told = await asyncio.wrap_future(self._store.reported(key))
+            self._metrics.analyses.inc()
+            with self._metrics.seconds.time():
+                answer = await self._workers.analyse(told, cycle.growing)
             if read == cycle.reports:
                 break
         return answer
 
-    async def _analyse(self, key: CycleKey) -> dict[str, Any]:
-        told = await asyncio.wrap_future(self._store.reported(key))
-        paths = await asyncio.to_thread(paths_in, told.reports)
-        silent = await self._workers.silent(paths)
-        self._metrics.analyses.inc()
-        with self._metrics.seconds.time():
-            try:
-                return await self._workers.analyse(told, silent)
-            except AnalysisLostError as lost:
-                return _no_answer(str(lost))
 
-
-def _no_answer(why: str) -> dict[str, Any]:
-    decision = {
-        "action": "UNKNOWN",
-        "reason": f"{why}; restarting is the safe answer",
-        "rule": "analysis_failed",
-        "advice": [],
-    }
-    return {"finding": None, "decision": decision}
+# Whoever imports this, the server that forks included, has its patterns compiled (300 ms).
+_RAISED = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
+attribute(Evidence(tails=(LogTail(_RAISED),)))

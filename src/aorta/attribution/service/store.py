@@ -8,13 +8,12 @@ again.
 
 import functools
 import json
-import os
-import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -24,6 +23,7 @@ from aorta.core.errors import InfrastructureError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Answer = dict[str, Any]
 
 _LAST_COMMIT = 10.0  # seconds
 
@@ -73,16 +73,7 @@ _DECIDE = sa.text(
     "UPDATE aorta_cycles SET decided = :now, answer = :answer"
     " WHERE job_id = :job_id AND cycle_id = :cycle_id AND decided IS NULL"
 )
-_CYCLES = (
-    "SELECT job_id, cycle_id, created, decided, answer FROM aorta_cycles WHERE job_id = :job_id"
-)
-_CYCLE = sa.text(f"{_CYCLES} AND cycle_id = :cycle_id")
-_CYCLES_OF = sa.text(f"{_CYCLES} ORDER BY created, cycle_id")
-_OLD_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
-_FORGET = [
-    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
-    for table in METADATA.sorted_tables
-]
+_CYCLE = sa.text("SELECT answer FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id")
 _UNDECIDED = sa.text(
     "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
 )
@@ -90,10 +81,6 @@ _ANSWERS_BEFORE = sa.text(
     "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
-)
-_JOBS = sa.text(
-    "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
-    " FROM aorta_cycles WHERE job_id > :after GROUP BY job_id ORDER BY job_id LIMIT :limit"
 )
 _BODIES = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
@@ -118,14 +105,6 @@ class Reported:
 
     reports: Sequence[str]
     earlier: Sequence[tuple[str, str]] = ()  # name and answer of the job's decided cycles before
-
-
-@dataclass(frozen=True)
-class CycleRow:
-    key: CycleKey
-    created: float
-    decided: float | None
-    answer: dict[str, Any] | None  # {"finding": ..., "decision": ...}, once and for all
 
 
 def _queued(
@@ -196,43 +175,24 @@ class Store:
         )
 
     @_queued
-    def decide(
-        self, connection: sa.Connection, key: CycleKey, answer: dict[str, Any]
-    ) -> dict[str, Any]:
+    def decide(self, connection: sa.Connection, key: CycleKey, answer: Answer) -> Answer:
         """Set the answer unless there is one; either way return the one that stands."""
         values = {**key.values, "now": time.time(), "answer": json.dumps(answer)}
         connection.execute(_DECIDE, values)
-        rows = _rows(connection.execute(_CYCLE, key.values))
-        return rows[0].answer or answer if rows else answer
+        return _answer(connection, key) or answer
 
     @_queued
-    def forget_before(self, connection: sa.Connection, before: float) -> int:
-        """Delete the jobs whose last cycle was reported before this moment, whole: a job's next
-        cycle is compared with all before it. Returns how many there were.
-        """
-        old = connection.execute(_OLD_JOBS, {"before": before}).scalars()
-        jobs = [{"job_id": name} for name in old]
-        for delete in _FORGET if jobs else ():
-            connection.execute(delete, jobs)
-        return len(jobs)
+    def answer(self, connection: sa.Connection, key: CycleKey) -> Answer | None:
+        """{"finding": ..., "decision": ...}, once and for all; None while it is undecided."""
+        return _answer(connection, key)
 
     @_queued
-    def cycle(self, connection: sa.Connection, key: CycleKey) -> CycleRow | None:
-        return next(iter(_rows(connection.execute(_CYCLE, key.values))), None)
-
-    @_queued
-    def cycles_of(self, connection: sa.Connection, job_id: str) -> list[CycleRow]:
-        """Oldest first."""
-        return _rows(connection.execute(_CYCLES_OF, {"job_id": job_id}))
+    def is_reported(self, connection: sa.Connection, key: CycleKey) -> bool:
+        return connection.execute(_CYCLE, key.values).first() is not None
 
     @_queued
     def undecided(self, connection: sa.Connection) -> list[CycleKey]:
         return [CycleKey(row.job_id, row.cycle_id) for row in connection.execute(_UNDECIDED)]
-
-    @_queued
-    def jobs(self, connection: sa.Connection, limit: int, after: str) -> list[dict[str, Any]]:
-        rows = connection.execute(_JOBS, {"limit": limit, "after": after})
-        return [dict(row) for row in rows.mappings()]
 
     @_queued
     def add_log(self, connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
@@ -250,16 +210,9 @@ def _owner(connection: sa.Connection, path: str) -> CycleKey | None:
     return None if row is None else CycleKey(row.job_id, row.cycle_id)
 
 
-def _rows(found: Iterable[Any]) -> list[CycleRow]:
-    return [
-        CycleRow(
-            CycleKey(row.job_id, row.cycle_id),
-            row.created,
-            row.decided,
-            None if row.answer is None else json.loads(row.answer),
-        )
-        for row in found
-    ]
+def _answer(connection: sa.Connection, key: CycleKey) -> Answer | None:
+    found = connection.execute(_CYCLE, key.values).scalar()
+    return None if found is None else dict(json.loads(found))
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:
@@ -273,23 +226,13 @@ def _connect_arguments(url: str) -> dict[str, Any]:
 
 def _keep_private(database: str | None) -> None:
     """Reports hold what jobs wrote. SQLite gives the files beside the database the same mode."""
-    if not database or database == ":memory:":
-        return
-    descriptor = os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+    if database and database != ":memory:":
+        Path(database).touch(0o600)
+        Path(database).chmod(0o600)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=NORMAL",
-        "busy_timeout=10000",
-        "secure_delete=ON",
-    ):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

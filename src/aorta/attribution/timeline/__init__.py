@@ -1,29 +1,18 @@
 """Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
 
 Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? Then
-that is noise, whatever it shouts. And what did a process say last that it had never said before?
-That is a hint, for failures that no rule file knows. `causes` orders all of it, `finding` says how
-sure the answer is.
+that is noise, whatever it shouts. And did the cycle fail at all? `causes` orders all of it,
+`finding` says how sure the answer is.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from aorta.attribution.classify import classified, said_of
-from aorta.attribution.events import Event, Reading, stable, weak_event
+from aorta.attribution.documents import Certainty, CycleState, FailureClass, RankEnd, Role
+from aorta.attribution.events import Event, Reading
 from aorta.attribution.evidence import Stragglers
-from aorta.attribution.logs import ReadableLog, cleaned, lines_after, pieces, tail_of
-from aorta.attribution.logs.prefixes import LogLine
-from aorta.attribution.nouns import (
-    HOW_IT_SHOWS,
-    Certainty,
-    CycleState,
-    FailureClass,
-    RankEnd,
-    Role,
-)
+from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
 
 
@@ -57,7 +46,6 @@ class Facts:
     nodes: dict[int, str]  # of the ranks, as the launcher says
     heard: frozenset[int] | None = None  # ranks whose output is known; None: they share a log
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
-    last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     logs: tuple[ReadableLog, ...] = ()
     world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
@@ -150,7 +138,7 @@ def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = 
     data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     lines: list[str] = []
     is_own = True
-    for line in lines_after(data, 0, event.source):
+    for line in Piece(event.source, data).lines_from(0):
         if line.who != (None, ""):
             is_own = line.who == event.who
         if is_own and line.text.strip():
@@ -168,11 +156,10 @@ def _bytes(event: Event, begin: int, stop: int) -> bytes:
     )
 
 
-# ---- what was said last
+# ---- whether it failed at all
 
 
 _TAIL = 32 << 10
-_LINES = 15
 _STATEMENT = re.compile(
     r"\b(?:errors?|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
     r"refused|denied|unhealthy|terminat\w+|cannot|"
@@ -185,13 +172,7 @@ _STATEMENT = re.compile(
     re.IGNORECASE,
 )
 _OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
-_HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
 _WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
-# A launcher that ends the others (with another signal it passes on what it was sent itself), and a
-# runtime that names the type of what ended a process.
-_AFTERMATH = re.compile(r"\bSending process \d+ closing signal SIGTERM|^terminate called after ")
-_VARYING = re.compile(r"\d+|0x[0-9a-f]+")
-_FRAME = re.compile(r'\bFile "[^"]+", line \d+')  # what stands below it is code
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
@@ -214,63 +195,12 @@ _COUNT_OF = re.compile(
     r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
-_TELLS = 0.4  # confidence below which a line says nothing worth a word
-
-
-def last_words(
-    sources: Iterable[ReadableLog], known: Iterable[Event] = ()
-) -> dict[tuple[int | None, str], Event]:
-    """For each process the most telling of its last words, where plain words say what failed."""
-    told: dict[tuple[int | None, str], Event] = {}
-    read = {(event.source, event.offset) for event in known}
-    for source in sources:
-        event = _told_by(source, read) if source.size else None
-        if event is not None:
-            told.setdefault(event.who, event)
-    return told
-
-
-def _told_by(source: ReadableLog, read: Collection[tuple[ReadableLog, int]]) -> Event | None:
-    text = tail_of(source, _TAIL)
-    rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
-    before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
-    offset = source.size - len(text.encode())
-    found: list[tuple[float, Event]] = []
-    for above, row in pairwise(["", *rows][-_LINES - 1 :]):
-        at = offset + len(text[: text.rfind(row)].encode())
-        is_frame = _FRAME.search(row) or _FRAME.search(above)
-        if _VARYING.sub("#", row) in before or (source, at) in read or is_frame:
-            continue
-        for line in cleaned(row.encode(), source, max(0, at)):
-            told = _statement(line, source)
-            if told is not None:
-                found.append(told)
-    best = max(found, key=lambda told: (told[0], -told[1].offset), default=None)
-    return None if best is None else best[1]
-
-
-def _statement(line: LogLine, source: ReadableLog) -> tuple[float, Event] | None:
-    """The failure a line states in plain words, and how sure that is; never more than a hint."""
-    if line.level in _QUIET or _HARMLESS.search(line.text) or _ended_well(line.text):
-        return None
-    if _STATEMENT.search(line.text) is None or _AFTERMATH.search(line.text):
-        return None
-    guess = classified(said_of(line.text, raised=False))
-    if guess.failure_class in HOW_IT_SHOWS or guess.confidence < _TELLS:
-        return None
-    words = (line.text, stable(line.text))
-    event = weak_event(line, source, "last_words", guess.failure_class, *words)
-    return guess.confidence, event
 
 
 def states_a_failure(text: str) -> bool:
     """Whether a line says in plain words that something went wrong."""
     stated = _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
     return stated and not _ended_well(text)
-
-
-def as_hint(event: Event) -> Event:
-    return replace(event, certainty=Certainty.WEAK, survived=True)
 
 
 def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] | None:
@@ -301,16 +231,6 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
         words = "the log ends while steps are made: it may still be running"
         return CycleState.STILL_RUNNING, words
     return None
-
-
-def ended_well_after(event: Event) -> bool:
-    """Whether the same process made steps after this, and its log says in words that the work was
-    done. A word alone may be the script's that ran it.
-    """
-    after = _own_lines_after(event)
-    last = [line for line in after[-_LAST_FEW:] if len(line.split()) > 1]
-    said_so = any(map(_ended_well, last)) and not _fails_at_last(last)
-    return said_so and bool(steps_in("\n".join(after)))
 
 
 def _ended_well(line: str) -> bool:

@@ -9,18 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.events import ANY_EXCEPTION, BY_SCHEDULER, FROM_OUTSIDE, Event
-from aorta.attribution.logs import tail_of
-from aorta.attribution.nouns import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
-from aorta.attribution.progress import steps_in
+from aorta.attribution.documents import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.timeline import (
-    LOOK_AROUND,
     Facts,
     FoundCause,
-    as_hint,
     by_rank,
-    ended_well_after,
-    how_it_ends,
     is_fatal,
     is_last_word,
     of_events,
@@ -60,7 +54,7 @@ def find_cause(facts: Facts) -> tuple[FoundCause, int]:
 
 
 def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
-    own = [cause for cause in _own_causes(facts) if not _is_past(cause, facts)]
+    own = _own_causes(facts)
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
@@ -82,28 +76,12 @@ def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     return _silent(facts), 0
 
 
-def _is_past(cause: FoundCause, facts: Facts) -> bool:
-    """Whether the job outlived it, where no rank is known to have failed: the process says later
-    that it ended well; or its log goes on for longer than what a dying process leaves in its
-    buffers, and ends well or while steps are made. Plain words, which may be a warning, are past as
-    soon as the log ends so.
-    """
-    if not cause.events or any(end.failed for end in facts.failures):
-        return False
-    event = cause.events[0]
-    if ended_well_after(event):
-        return True
-    after = event.source.size - (event.offset if event.ends is None else event.ends)
-    is_past = after > LOOK_AROUND or event.pattern == "last_words"
-    return is_past and how_it_ends([event.source]) is not None
-
-
 # ---- did a rank fail on its own account?
 
 
 def _own_causes(facts: Facts) -> list[FoundCause]:
     shown: set[Who] = {event.who for event in facts.reading.events}
-    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
+    shown |= {(failure.rank, "") for failure in facts.failures}
     in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
     return [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
 
@@ -124,31 +102,12 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
     roots = [] if followed else _credible(events, failure)
     told = _most_telling(roots) or (None if followed else _only_explanation(events, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
-    wrappers = {event.offset for event in spoken if _is_wrapper(event)}
-    wrapped = bool(wrappers) and all(
-        event.offset in wrappers for event in spoken if event.is_exception
-    )
-    by_itself = failure is None or (failure.died_of is None and not failure.hung)
-    if told is None and (wrapped or not followed) and by_itself:
-        hint = facts.last_words.get(who)
-        if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
-            told = as_hint(hint)
-    if told is not None and told.pattern == ANY_EXCEPTION and told.certainty is Certainty.WEAK:
-        told = _said_just_before(told, facts.last_words.get(who)) or told
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
     return replace(of_events([told], rank), moment=moment, said=told.time)
-
-
-def _said_just_before(told: Event, hint: Event | None) -> Event | None:
-    """What native code, which has no exceptions, wrote above one that says nothing."""
-    if hint is None or hint.source != told.source or hint.is_exception:
-        return None
-    above = 0 < told.offset - hint.offset <= _SAME_PLACE
-    return as_hint(hint) if above else None
 
 
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
@@ -193,11 +152,11 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
 
 
 def _only_explanation(events: Sequence[Event], failure: RankEnd | None) -> Event | None:
-    """The last exception a rank seems to have survived, where nothing else says why it left.
+    """The last exception a rank seems to have survived, where nothing else says why it failed.
 
     Output that was held back and written late can make the end look like the middle.
     """
-    if failure is not None and (failure.hung or not failure.fits_an_exception):
+    if failure is None or failure.hung or not failure.fits_an_exception:
         return None
     raised = [event for event in events if event.is_exception and event.role is Role.ROOT]
     last = max(raised, key=lambda event: event.offset, default=None)
@@ -243,29 +202,19 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
     if _tidied_up(failure, facts):
         return None
-    if failure.hung and (_stood_waiting(failure.rank, facts) or _went_further(failure, facts)):
+    if failure.hung and _stood_waiting(failure.rank, facts):
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
     return FoundCause(
         failure_class,
         certainty,
-        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
+        words.replace(f"rank {failure.rank} ", ""),
         words,
         failure.rank,
         moment=failure.time,
         unexplained=failure_class is FailureClass.UNKNOWN,
     )
-
-
-def _stack_of(failure: RankEnd, facts: Facts) -> str:
-    """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
-    stacks = [
-        event.signature
-        for event in facts.reading.events
-        if failure.hung and event.rank == failure.rank and event.role is Role.STACK
-    ]
-    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
@@ -301,27 +250,6 @@ def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     }
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
-
-
-def _went_further(failure: RankEnd, facts: Facts) -> bool:
-    """Whether this rank made steps beyond those of another that hung too: the other stood first.
-    One step apart is only when their lines were written.
-    """
-    came = {
-        hung.rank: steps[-1]
-        for hung in facts.failures
-        if hung.hung and (steps := _steps_of(hung.rank, facts))
-    }
-    own = came.get(failure.rank)
-    return own is not None and any(
-        own - last > 1 for rank, last in came.items() if not _stood_waiting(rank, facts)
-    )
-
-
-def _steps_of(rank: int, facts: Facts) -> list[int]:
-    """The steps in the end of its own log; none where it shares one."""
-    own = (steps_in(tail_of(log, LOOK_AROUND)) for log in facts.logs if log.rank == rank)
-    return max(own, key=len, default=[])
 
 
 def _before(earlier: RankEnd, later: RankEnd) -> bool:
@@ -528,12 +456,7 @@ def _silent(facts: Facts) -> FoundCause:
 
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
-    hints = [
-        replace(hint, role=Role.CONFIRM)
-        for hint in facts.last_words.values()
-        if hint.failure_class is FailureClass.HOST_OOM
-    ]
-    for event in (*facts.reading.events, *hints):
+    for event in facts.reading.events:
         explains = _EXPLAINS.get(event.failure_class, set())
         if event.role is not Role.CONFIRM or cause.failure_class not in explains:
             continue

@@ -13,11 +13,10 @@ from aorta.attribution.classify import (
     comes_and_goes,
     last_lines,
     may_stop,
+    normalised,
     said_by,
 )
-from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
-from aorta.attribution.logs import ReadableLog, line_numbers
-from aorta.attribution.nouns import (
+from aorta.attribution.documents import (
     HOW_IT_SHOWS,
     USER_ERRORS,
     Advice,
@@ -31,6 +30,8 @@ from aorta.attribution.nouns import (
     Role,
     Root,
 )
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event, stable
+from aorta.attribution.logs import ReadableLog, line_numbers
 from aorta.attribution.timeline import Facts, FoundCause, states_a_failure, without_failure
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.core.failure import Failure, digest_of
@@ -71,7 +72,7 @@ _STOPS_TOO = {
     FailureClass.CANCELLED,
 }
 _FOLLOWS = {Role.CASCADE, Role.WAITING}
-_BY_WORDS = {ANY_EXCEPTION, QUOTED, "last_words"}
+_BY_WORDS = {ANY_EXCEPTION, QUOTED}
 # The least confidence at which a user error that words alone name is one.
 _ENOUGH = 0.8
 _SPEECH = re.compile(r"[a-z]{2,}")  # closing brackets say nothing
@@ -163,7 +164,9 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
-    named = replace(cause, failure_class=guess.failure_class, words=_words(cause, facts))
+    words = _words(cause, facts)
+    signature = stable(words) if cause.unexplained else cause.signature
+    named = replace(cause, failure_class=guess.failure_class, words=words, signature=signature)
     if guess.failure_class not in USER_ERRORS:
         most = _ENOUGH - 0.05 if guess.failure_class in _STOPS_TOO else 0.99
         return named, min(most, guess.confidence) + min(0.0, surer), "words"
@@ -186,9 +189,12 @@ def said(facts: Facts) -> Said:
 
 
 def _said(cause: FoundCause, facts: Facts) -> Said:
-    """Where only the end of a rank is known, what its own logs say."""
+    """Where only the end of a rank is known, what its own logs say, their last statement first."""
     event = cause.events[0] if cause.events else None
-    return said_by(event, _logs_of(cause, facts), cause.rank)
+    spoken = said_by(event, _logs_of(cause, facts), cause.rank)
+    words = _words(cause, facts)
+    stated = cause.unexplained and words != cause.words
+    return replace(spoken, message=normalised(words)) if stated else spoken
 
 
 def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
@@ -197,9 +203,12 @@ def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
 
 
 def _words(cause: FoundCause, facts: Facts) -> str:
-    """Its words; where only an end is known, the last line of its logs that states a failure."""
+    """Its words; where only an end is known, the last of its last few lines that states a
+    failure.
+    """
     lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
-    return next((line.strip() for line in reversed(lines) if states_a_failure(line)), cause.words)
+    spoken = [line.strip() for line in lines if _SPEECH.search(line)][-_LAST_FEW:]
+    return next((line for line in reversed(spoken) if states_a_failure(line)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
@@ -382,7 +391,7 @@ def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
     unheard -= beside
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
-    return followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
+    return followers | facts.progress.ranks | unheard | finished
 
 
 def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
@@ -407,12 +416,3 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
         and (rank in facts.empty or end.ended_by_launcher)
         and (end.time is None or first is None or end.time - first <= OUTLIVED)
     }
-
-
-def _outlived(guilty: set[int], facts: Facts) -> set[int]:
-    """Ranks that lived on so long after these had died that they must have come past it."""
-    times = {f.rank: f.time for f in facts.failures if f.time is not None}
-    died = max((times[rank] for rank in guilty if rank in times), default=None)
-    if died is None:
-        return set()
-    return {rank for rank, moment in times.items() if moment - died > OUTLIVED}
