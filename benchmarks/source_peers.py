@@ -131,7 +131,7 @@ def by_torch_minifier(
     script = place / "repro.py"
     if not script.is_file():
         return Peer(name, seconds=seconds, note=last_words(minified.stderr)[:120] or "no script")
-    made = re.search(r"Made (\d+) queries", minified.stdout)
+    made = re.search(r"Made (\d+) queries", minified.stdout + minified.stderr)
     alone = program.parent / "minified"
     alone.mkdir()
     shutil.copy(script, alone)

@@ -11,10 +11,8 @@ from aorta.reduce.source.program import Edit, Program
 from aorta.reduce.source.stack import with_value
 from aorta.reduce.source.tree import (
     DEFINITIONS,
-    Function,
     all_blocks,
     as_text,
-    count_lines,
     defined_by,
     function_at,
     root_of,
@@ -89,8 +87,8 @@ def _as_identity(text: str, name: str) -> str:
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, keywords, halves of lists and dicts, arguments, repetitions; one at a time."""
-    for change in _PARTS:
+    """Decorators, keywords, halves of lists and dicts, large numbers; one at a time."""
+    for change in (_listed, _keywords, _entries, _smaller):
         for number, node in enumerate(ast.walk(program.tree)):
             for count in range(8):
                 # A change gives a node new lists, so that one of a copy leaves the node as it is.
@@ -101,15 +99,10 @@ def parts_left_out(program: Program) -> Iterator[Edit]:
                 yield Edit(f"{change.__name__} {said}", make)
 
 
-def _changed(
-    text: str, change: Callable[[ast.AST, int], str], number: int, count: int
-) -> str | None:
-    """None where an argument by None would leave every line: such a trial is seldom worth it."""
+def _changed(text: str, change: Callable[[ast.AST, int], str], number: int, count: int) -> str:
     tree = ast.parse(text)
     change(list(ast.walk(tree))[number], count)
-    smaller = tidy(written(tree))
-    in_vain = change is _argument and count_lines(smaller) >= count_lines(text)
-    return None if in_vain else smaller
+    return tidy(written(tree))
 
 
 def _listed(node: ast.AST, count: int) -> str:
@@ -166,21 +159,6 @@ def _keywords(node: ast.AST, count: int) -> str:
     return said
 
 
-def _argument(node: ast.AST, count: int) -> str:
-    """An argument that is no plain value, by None."""
-    if not isinstance(node, ast.Call):
-        return ""
-    made = [
-        i for i, arg in enumerate(node.args) if not isinstance(arg, (ast.Constant, ast.Starred))
-    ]
-    if len(made) <= count:
-        return ""
-    said = f"{count} {ast.unparse(node)}"
-    at = made[count]
-    node.args = [*node.args[:at], ast.Constant(None), *node.args[at + 1 :]]
-    return said
-
-
 def _smaller(node: ast.AST, count: int) -> str:
     """A large number by one, or by its root."""
     if count > 1 or not isinstance(node, ast.Constant) or type(node.value) is not int:
@@ -192,44 +170,12 @@ def _smaller(node: ast.AST, count: int) -> str:
     return said
 
 
-def _once(node: ast.AST, count: int) -> str:
-    if count or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        return ""
-    said = ast.unparse(node)
-    if node.func.id != "range" or len(node.args) != 1 or said == "range(1)":
-        return ""
-    node.args = [ast.Constant(1)]
-    return said
-
-
-_PARTS: tuple[Callable[[ast.AST, int], str], ...] = (
-    _listed,
-    _once,
-    _argument,
-    _keywords,
-    _entries,
-    _smaller,
-)
-
-
-def names_left_out(program: Program) -> Iterator[Edit]:
-    """Parameters that their functions do not read, with what is given for them; and names that
-    stand for another name, by that.
-    """
-    yield Edit("parameters", partial(_without_parameters, program.text))
-    yield Edit("copies", partial(_without_copies, program.text))
-
-
-def _without_parameters(text: str) -> str:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, Function):
-            _without_unread(tree, node)
-    return tidy(written(tree))
+def copies_left_out(program: Program) -> Iterator[Edit]:
+    """Names of the top level that stand for another name, or an attribute, by that."""
+    yield Edit("", partial(_without_copies, program.text))
 
 
 def _without_copies(text: str) -> str:
-    """A name of the top level that stands for another, or for an attribute, by that."""
     tree = ast.parse(text)
     copies: dict[str, ast.expr] = {}
     body: list[ast.stmt] = []
@@ -246,24 +192,6 @@ def _without_copies(text: str) -> str:
         else:
             body.append(node)
     return tidy(written(ast.Module(body, [])))
-
-
-def _without_unread(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """For a function that is called by its name alone."""
-    said = function.args
-    name = function.name
-    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and function in n.body]
-    called = classes[0].name if classes and name == "__init__" else name
-    skip = 1 if classes else 0
-    read = used_by(ast.Module(function.body, []))
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and tail(n.func) == called]
-    if said.vararg or said.kwarg or said.defaults or any(call.keywords for call in calls):
-        return
-    for at in range(len(said.args) - 1, skip - 1, -1):
-        if said.args[at].arg not in read:
-            for call in calls:
-                del call.args[at - skip : at - skip + 1]
-            del said.args[at]
 
 
 class _Inserted(ast.NodeTransformer):

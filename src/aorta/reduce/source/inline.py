@@ -332,7 +332,9 @@ class _Renamer(ast.NodeTransformer):
         body: list[ast.stmt] = []
         for alias in node.names:
             name = alias.asname or alias.name
-            if f"{base}.{alias.name}" in self.file.modules:
+            package = self.file.modules.get(base)
+            is_bound = package is not None and alias.name in package.calls
+            if f"{base}.{alias.name}" in self.file.modules and not is_bound:
                 self.module.modules[name] = f"{base}.{alias.name}"
             elif base not in self.file.modules:
                 kept.append(alias)

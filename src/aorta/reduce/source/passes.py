@@ -43,10 +43,6 @@ def never_executed(program: Program) -> Iterator[Edit]:
         yield Edit("", made)
 
 
-def tidied(program: Program) -> Iterator[Edit]:
-    yield Edit("", partial(tidy, program.text))
-
-
 def without_effect(program: Program) -> Iterator[Edit]:
     """What binds names and attributes that nothing reads, prints, or checks what did not fail: all
     of it at once, then each kind.
@@ -104,13 +100,13 @@ def in_one_process(program: Program) -> Iterator[Edit]:
 
 
 def unwrapped(program: Program) -> Iterator[Edit]:
-    """A `with`, `try`, loop or `if` by what of it ran: all but the loops at once, then each."""
+    """Every `with`, `try` and `if` by what of it ran, at once; then each loop by one turn."""
     yield Edit("all", partial(_unwrapped_all, program))
     for number, node in enumerate(statements(program.tree)):
-        if isinstance(node, (*LOOPS, *WITH, ast.Try, ast.If)):
+        if isinstance(node, LOOPS) and not _leaves(node):
             head = ast.unparse(node).partition("\n")[0]
-            for with_value in (True, False) if isinstance(node, LOOPS) else (True,):
-                make = partial(_unwrapped_one, program, number, with_value)
+            for with_value in (True, False):
+                make = partial(_one_turn, program, number, with_value)
                 yield Edit(f"{head} {with_value}", make)
 
 
@@ -151,24 +147,17 @@ def _inside(node: ast.stmt, executed: frozenset[int]) -> list[ast.stmt] | None:
     return None
 
 
-def _unwrapped_one(program: Program, number: int, with_value: bool) -> str | None:
+def _one_turn(program: Program, number: int, with_value: bool) -> str:
     tree = ast.parse(program.text)
-    node = statements(tree)[number]
-    if any(node is one for one in _chosen_each_turn(program, tree)):
-        return None
-    inner = _inside(node, program.facts.executed)
-    if isinstance(node, LOOPS) and not _leaves(node):
-        inner = list(node.body)
-        if not isinstance(node, ast.While):
-            frames = [f for f in program.facts.frames if is_in(node, f.line)]
-            use = with_value and frames
-            inner.insert(0, one_turn(program, node, frames[-1]) if use else first_of(node))
-    if inner is None:
-        return None
-    block = next(block for block in all_blocks(tree) if node in block)
-    at = block.index(node)
+    loop = statements(tree)[number]
+    inner = list(loop.body)  # type: ignore[attr-defined]
+    if isinstance(loop, (ast.For, ast.AsyncFor)):
+        frames = [f for f in program.facts.frames if is_in(loop, f.line)]
+        use = with_value and frames
+        inner.insert(0, one_turn(program, loop, frames[-1]) if use else first_of(loop))
+    block = next(block for block in all_blocks(tree) if loop in block)
+    at = block.index(loop)
     block[at : at + 1] = inner
-    mend_blocks(tree)
     return as_text(tree.body)
 
 
@@ -183,11 +172,7 @@ def _leaves(node: ast.stmt) -> bool:
     return False
 
 
-def large_parts_left_out(program: Program) -> Iterator[Edit]:
-    yield from statements_left_out(program, 4)
-
-
-def statements_left_out(program: Program, least: int = 1) -> Iterator[Edit]:
+def statements_left_out(program: Program) -> Iterator[Edit]:
     """Runs of statements of one block, longest first, with what then reads undefined names."""
     every = statements(program.tree)
     numbers = {id(node): number for number, node in enumerate(every)}
@@ -203,8 +188,6 @@ def statements_left_out(program: Program, least: int = 1) -> Iterator[Edit]:
                 runs[tuple(numbers[id(node)] for node in run)] = sum(map(size, run))
             length //= 2
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
-        if runs[chosen] < least:
-            break
         key = "\n".join(ast.unparse(every[number]) for number in chosen)
         yield Edit(key, partial(_left_out, program, chosen))
 

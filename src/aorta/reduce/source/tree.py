@@ -148,22 +148,6 @@ def undefined(text: str) -> set[str]:
     return missing - top - _KNOWN
 
 
-def scopes(text: str) -> dict[str, tuple[set[str], set[str]]]:
-    """By function or class: the names that it binds itself, and those that it reads of the top
-    level."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
-    waiting = [("", symtable.symtable(text, "program", "exec"))]
-    while waiting:
-        place, table = waiting.pop()
-        for inner in table.get_children():
-            name = f"{place}.{inner.get_name()}"
-            own, outer = found.setdefault(name, (set(), set()))
-            own |= {one.get_name() for one in inner.get_symbols() if one.is_local()}
-            outer |= {one.get_name() for one in inner.get_symbols() if one.is_global()}
-            waiting.append((name, inner))
-    return found
-
-
 def _is_bound(symbol: symtable.Symbol) -> bool:
     return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
 
@@ -341,13 +325,3 @@ def tail(node: ast.expr) -> str:
         case ast.Subscript(value=value):
             return f"{tail(value)}[]"
     return type(node).__name__
-
-
-def count_stores(tree: ast.AST, name: str) -> int:
-    """How many statements set an entry of what is called so."""
-    return sum(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and tail(node.value) == name
-        for node in ast.walk(tree)
-    )

@@ -224,27 +224,20 @@ UNDEFINED = "undefined"
 
 def read_at(frame: FrameType, line: int) -> list[Any]:
     """What each name, attribute and item that the statement in this line reads was when it
-    failed.
+    failed; nothing of one in a lambda or comprehension, which has a frame of its own.
     """
+    if frame.f_code.co_name[0] == "<" and frame.f_code.co_name != "<module>":
+        return []
     import ast
     import linecache
 
     source = "".join(linecache.getlines(frame.f_code.co_filename))
-    kinds = {
-        "<lambda>": ast.Lambda,
-        "<listcomp>": ast.ListComp,
-        "<setcomp>": ast.SetComp,
-        "<dictcomp>": ast.DictComp,
-        "<genexpr>": ast.GeneratorExp,
-    }
-    kind: Any = kinds.get(frame.f_code.co_name, ast.stmt)
-    around: list[Any] = [
+    around = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, kind) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-    failing = getattr(failing, "body", failing) if kind is ast.Lambda else failing
     names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
     changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
     found: list[Any] = []
