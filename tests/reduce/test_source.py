@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.trial import Verdict
-from aorta.reduce.source.expressions import parts_left_out, values_seen
+from aorta.reduce.source.passes import parts_left_out, values_seen
 from aorta.reduce.source.program import (
     Program,
     TraceFacts,

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from aorta.reduce.source.tree import (
     Function,
     blocks_of,
     count_lines,
+    count_stores,
     defined_by,
     function_at,
     is_in,
@@ -19,6 +20,7 @@ from aorta.reduce.source.tree import (
     printed_lines,
     statements,
     tail,
+    tail_at,
     undefined,
     used_by,
 )
@@ -122,14 +124,16 @@ class Edit:
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails. Values of configurations may stand for what made them; from `free` 1 on those of the
-    loop's turn that failed too, and from 2 on any: the less, the more of what makes the failure
-    stays in sight.
+    what fails; `stores` how many statements set an entry of the container that lacks one, of which
+    any may be the one that stores the wrong thing. Values of configurations may stand for what made
+    them; from `free` 1 on those of the loop's turn that failed too, and from 2 on any: the less,
+    the more of what makes the failure stays in sight.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
+    stores: tuple[str, int] = ("", 0)
     free: int = 0
 
     @cached_property
@@ -196,13 +200,27 @@ def _is_whole(text: str, program: Program) -> bool:
             return False
     except SyntaxError:
         return False
-    nodes = statements(ast.parse(text)) if program.kept else []
+    tree = ast.parse(text)
+    container, count = program.stores
+    if count and count_stores(tree, container) < count:
+        return False
+    nodes = statements(tree) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
     there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
     return all(one in there for one in program.kept)
 
 
-def kept_in(program: Program) -> tuple[str, ...]:
+def must_hold(program: Program) -> Program:
+    """The first program that is seen to fail, with what every smaller one must still hold."""
+    facts, container = program.facts, ""
+    if facts.frames and not facts.in_library:
+        container = tail_at(program.tree, facts.frames[-1].position or ())
+    container, is_item, _ = container.rpartition("[]")
+    stores = (container, count_stores(program.tree, container)) if is_item else ("", 0)
+    return replace(program, kept=_kept_in(program), stores=stores)
+
+
+def _kept_in(program: Program) -> tuple[str, ...]:
     """Where a check of the user's own fails: the check, the conditions it stands under, and what
     makes the names that these read, in the same function. None of it may be made simpler.
     """

@@ -10,22 +10,20 @@ from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
-from aorta.reduce.source.expressions import (
+from aorta.reduce.source.passes import (
     copies_left_out,
     files_as_texts,
-    modules_as_identity,
-    parts_left_out,
-    values_seen,
-)
-from aorta.reduce.source.passes import (
     functions_inlined,
     in_one_process,
+    modules_as_identity,
     never_executed,
+    parts_left_out,
     statements_left_out,
     unwrapped,
+    values_seen,
     without_effect,
 )
-from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, kept_in
+from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
 from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
@@ -153,8 +151,7 @@ class SourceSearch:
 
     def _adopt(self, candidate: Candidate) -> None:
         if not self._first.facts.is_seen:
-            first = Program(candidate.text, self._facts_of(candidate))
-            self._first = replace(first, kept=kept_in(first))
+            self._first = must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
         self._waiting = []
         self._source = self._smaller(candidate)

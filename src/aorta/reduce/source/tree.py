@@ -325,3 +325,19 @@ def tail(node: ast.expr) -> str:
         case ast.Subscript(value=value):
             return f"{tail(value)}[]"
     return type(node).__name__
+
+
+def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
+    """That of the expression there: what is called, subscripted or read."""
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
+    return next(map(tail, found), "")
+
+
+def count_stores(tree: ast.AST, name: str) -> int:
+    """How many statements set an entry of what is called so."""
+    return sum(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and tail(node.value) == name
+        for node in ast.walk(tree)
+    )

@@ -23,10 +23,9 @@ from aorta.reduce.source.search import Candidate
 from aorta.reduce.source.tree import (
     blocks_of,
     is_in,
-    position,
     root_of,
     statements,
-    tail,
+    tail_at,
 )
 
 REPRO = "repro.py"
@@ -133,7 +132,7 @@ def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str])
     tree = ast.parse(sources(frame.file))
     way = _statement_at(tree, frame.line)
     is_check = isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library
-    operation = _operation_at(tree, frame.position or ()) if not is_check else ""
+    operation = tail_at(tree, frame.position or ()) if not is_check else ""
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     form = _form(way) if way is not None else ""
     other = again.frames[-1] if again.frames else replace(frame, operands=(), largest=None)
@@ -163,12 +162,6 @@ def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
     """The innermost statement in a line, in whatever function it is."""
     inner = [n for n in statements(tree) if is_in(n, line)]
     return inner[-1] if inner else None
-
-
-def _operation_at(tree: ast.Module, place: Sequence[int]) -> str:
-    """What is called, subscripted or read there."""
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
-    return next(map(tail, found), "")
 
 
 @dataclass(frozen=True)
