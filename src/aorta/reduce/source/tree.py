@@ -264,15 +264,15 @@ def _drop_unused(tree: ast.Module) -> None:
                 if alias.name == "*" or (alias.asname or alias.name.partition(".")[0]) in used
             ]
     keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
-    top = set(map(id, tree.body))
+    uses = {id(node): used_by(node) for node in tree.body}
+    texts = _named_in_texts(tree)
 
     def is_needed(node: ast.stmt) -> bool:
-        if id(node) not in top or not isinstance(node, DEFINITIONS) or node.decorator_list:
+        if not isinstance(node, DEFINITIONS) or node.decorator_list or node.name in texts:
             return True
-        elsewhere = used_by(ast.Module([n for n in tree.body if n is not node], []))
-        return node.name in elsewhere or node.name in _named_in_texts(tree)
+        return any(node.name in names for other, names in uses.items() if other != id(node))
 
-    keep_if(tree, is_needed)
+    tree.body = [node for node in tree.body if is_needed(node)]
 
 
 def _named_in_texts(tree: ast.AST) -> set[str]:
