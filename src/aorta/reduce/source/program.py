@@ -126,15 +126,14 @@ class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
     what fails; `stores` how many statements set an entry of the container that lacks one, of which
     any may be the one that stores the wrong thing. Values of configurations may stand for what made
-    them; from `free` 1 on those of the loop's turn that failed too, and from 2 on any: the less,
-    the more of what makes the failure stays in sight.
+    them; where it is `free`, any: the less, the more of what makes the failure stays in sight.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
     stores: tuple[str, int] = ("", 0)
-    free: int = 0
+    free: bool = False
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -151,11 +150,11 @@ class Program:
             if any(is_in(node, line) for line in lines)
         )
 
-    def may_stand(self, value: str, free: int = 2) -> bool:
+    def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,
         only configurations may: it would fail for nothing otherwise.
         """
-        freely = self.free >= free and not self.kept
+        freely = self.free and not self.kept
         return (freely or value.startswith(_OF_A_CONFIGURATION)) and not self._is_blamed(value)
 
     def _is_blamed(self, value: str) -> bool:

@@ -36,12 +36,12 @@ LONG = 80  # lines: more than can be made short statement by statement
 @dataclass(frozen=True)
 class Round:
     """Passes that are gone through once; `over`: only while the program has more lines than that.
-    In a `free` one more of the values that were seen may stand for what made them.
+    In a `free` one any value that was seen may stand for what made it.
     """
 
     steps: tuple[Pass, ...]
     over: int = 0
-    free: int = 0
+    free: bool = False
 
 
 _SMALL: tuple[Pass, ...] = (
@@ -55,13 +55,11 @@ _SMALL: tuple[Pass, ...] = (
 )
 ROUNDS = (
     Round((never_executed, in_one_process)),
-    Round((from_inside,), over=LONG, free=1),
-    Round((from_inside, flattened, without_effect)),
+    Round((from_inside,), over=LONG, free=True),
+    Round((flattened, without_effect)),
     Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened)),
-    Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
-    Round((*_SMALL, parts_left_out)),
-    Round((flattened, *_SMALL), over=SHORT, free=2),
+    Round((from_inside, flattened, *_SMALL), over=SHORT, free=True),
     Round((*_SMALL, parts_left_out)),
 )
 

@@ -11,7 +11,6 @@ from aorta.reduce.source.program import WITH, Edit, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     Function,
-    all_blocks,
     as_text,
     defined_by,
     function_at,
@@ -39,8 +38,6 @@ def from_inside(program: Program) -> Iterator[Edit]:
     """The failing statement of a function on the stack by itself, the innermost function first:
     its variables, or the function's parameters, as they were seen.
     """
-    if not program.free:
-        return
     frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
     for depth, frame in reversed(list(enumerate(frames))):
         for is_whole in (False, True):
@@ -63,7 +60,7 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     seen = [
         ast.parse(f"{name} = {value}").body[0]
         for name, value in frame.values.items()
-        if name in names and (_is_made(value) or program.may_stand(value, free=1))
+        if name in names and (_is_made(value) or program.may_stand(value))
     ]
     lines = {frame.line for frame in program.facts.frames}
     before = [n for n in tree.body if not any(is_in(n, line) for line in lines) or _defines(n)]
@@ -132,7 +129,7 @@ def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -
     it; else what the first turn is given.
     """
     values = seen_for(node.target, frame)
-    if values and all(program.may_stand(value, free=1) for value in values.values()):
+    if values and all(program.may_stand(value) for value in values.values()):
         return _assigned(values)
     return first_of(node)
 
@@ -281,11 +278,10 @@ def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:
 def changed_by(node: ast.stmt) -> set[str]:
     """The names that a statement binds, or whose attributes or items it sets."""
     names = defined_by(node)
-    for block in [[node], *all_blocks(node)]:
-        for part in (inner for one in block for inner in ast.walk(one)):
-            if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
-                inner: ast.expr = part
-                while isinstance(inner, (ast.Attribute, ast.Subscript)):
-                    inner = inner.value
-                names |= {inner.id} if isinstance(inner, ast.Name) else set()
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+            inner: ast.expr = part
+            while isinstance(inner, (ast.Attribute, ast.Subscript)):
+                inner = inner.value
+            names |= {inner.id} if isinstance(inner, ast.Name) else set()
     return names
