@@ -19,6 +19,7 @@ from aorta.reduce.source.program import (
     UserFrame,
     UserModule,
     candidates,
+    must_hold,
 )
 from aorta.reduce.source.repair import fixes_between, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
@@ -650,3 +651,10 @@ def test_annotations_go_but_for_fields_of_a_class() -> None:
     assert "size: int = 3" in tidied
     assert "self.all = {}" in tidied
     assert "Dict" not in tidied
+
+
+def test_a_store_that_never_ran_does_not_have_to_stay() -> None:
+    text = "def other(table):\n    table['c'] = 3\n\ntable = {}\ntable['a'] = 1\ntable['b']\n"
+    frame = UserFrame("repro.py", "<module>", 1, 6, {}, position=[6, 6, 0, 10])
+    facts = TraceFacts(lines={"repro.py": frozenset({1, 4, 5, 6})}, frames=(frame,))
+    assert must_hold(Program(text, facts)).stores == ("table", 1)

@@ -12,13 +12,13 @@ from aorta.reduce.source.tree import (
     Function,
     blocks_of,
     count_lines,
-    count_stores,
     defined_by,
     function_at,
     is_in,
     path_to,
     printed_lines,
     statements,
+    stores_in,
     tail,
     tail_at,
     undefined,
@@ -201,7 +201,7 @@ def _is_whole(text: str, program: Program) -> bool:
         return False
     tree = ast.parse(text)
     container, count = program.stores
-    if count and count_stores(tree, container) < count:
+    if count and len(stores_in(tree, container)) < count:
         return False
     nodes = statements(tree) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
@@ -215,8 +215,9 @@ def must_hold(program: Program) -> Program:
     if facts.frames and not facts.in_library:
         container = tail_at(program.tree, facts.frames[-1].position or ())
     container, is_item, _ = container.rpartition("[]")
-    stores = (container, count_stores(program.tree, container)) if is_item else ("", 0)
-    return replace(program, kept=_kept_in(program), stores=stores)
+    stores = stores_in(program.tree, container) if is_item else []
+    ran = [node for node in stores if node.lineno in facts.executed]
+    return replace(program, kept=_kept_in(program), stores=(container, len(ran)))
 
 
 def _kept_in(program: Program) -> tuple[str, ...]:

@@ -333,11 +333,7 @@ def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
     return next(map(tail, found), "")
 
 
-def count_stores(tree: ast.AST, name: str) -> int:
-    """How many statements set an entry of what is called so."""
-    return sum(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and tail(node.value) == name
-        for node in ast.walk(tree)
-    )
+def stores_in(tree: ast.AST, name: str) -> list[ast.Subscript]:
+    """Where an entry of what is called so is set."""
+    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    return [n for n in items if isinstance(n.ctx, ast.Store) and tail(n.value) == name]
