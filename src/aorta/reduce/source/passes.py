@@ -314,8 +314,8 @@ def _as_identity(text: str, name: str) -> str:
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, keywords, halves of lists and dicts, large numbers; one at a time."""
-    for change in (_listed, _keywords, _entries, _smaller):
+    """Decorators, turns, keywords, halves of lists and dicts, large numbers; one at a time."""
+    for change in (_listed, _once, _keywords, _entries, _smaller):
         for number, node in enumerate(ast.walk(program.tree)):
             for count in range(8):
                 # A change gives a node new lists, so that one of a copy leaves the node as it is.
@@ -370,6 +370,17 @@ def _entries(node: ast.AST, count: int) -> str:
         node.values = [node.values[number] for number in ways[count]]
     else:
         node.elts = [node.elts[number] for number in ways[count]]
+    return said
+
+
+def _once(node: ast.AST, count: int) -> str:
+    """The turns of `range(n)`."""
+    said = ast.unparse(node) if isinstance(node, ast.Call) else ""
+    if count or not isinstance(node, ast.Call) or said == "range(1)":
+        return ""
+    if tail(node.func) != "range" or len(node.args) != 1:
+        return ""
+    node.args = [ast.Constant(1)]
     return said
 
 
