@@ -9,9 +9,10 @@ numbers, an index, a key, an assertion, a device, a NaN.
 expression in the script put back as it was (its variables may be called otherwise), the script ends
 well. Target: median <= 30 lines, 90 % kept and repaired, <= 400 trials, <= 15 minutes on two cores.
 
-Beside it stands shrinkray, on the program as one file. Each reducer has two jobs a case and the same
-seconds, `AORTA_SOURCE_SECONDS`; `AORTA_SOURCE_AT_ONCE` cases run side by side, so give it half of
-the machine's cores at most.
+Beside it stands shrinkray, on the program as one file, and, for failures of `torch.compile` (kind
+`compile`: bugs that torch itself has in store for tests of its minifier), torch's minifier. Each
+reducer has two jobs a case and the same seconds, `AORTA_SOURCE_SECONDS`; `AORTA_SOURCE_AT_ONCE`
+cases run side by side, so give it half of the machine's cores at most.
 """
 
 import json
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.reduce.source.repair import fixes_between, repaired
-from benchmarks.source_peers import Peer, by_shrinkray
+from benchmarks.source_peers import Peer, by_shrinkray, by_torch_minifier, last_words
 
 PLACE = "AORTA_SOURCE_CHECKOUTS"
 # Part of the names of the cases that are run.
@@ -53,6 +54,7 @@ class Case:
     folder: str = "."
     env: dict[str, str] = field(default_factory=dict)
     prepare: str = ""  # Python that makes the data which the repository would download
+    minify_after: str = ""  # TORCHDYNAMO_REPRO_AFTER, where torch's minifier covers the failure
 
     @property
     def name(self) -> str:
@@ -65,6 +67,8 @@ _SMALL_GPT = (
     " --block_size=16 --batch_size=2 --n_layer=1 --n_head=2 --n_embd=8"
 )
 _ADDER = "projects/adder/adder.py --trainer.max_iters=2"
+_WRONG_CPP = 'options={"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}'
+_WRONG_BACKEND = 'backend="non_leaf_compile_error_TESTING_ONLY"'
 _RANDOM_TEXT = (
     "import numpy; [numpy.random.randint(0, 60, 4000).astype(numpy.uint16).tofile("
     "f'data/shakespeare_char/{name}.bin') for name in ('train', 'val')]"
@@ -283,6 +287,34 @@ _PLANTED: tuple[tuple[Any, ...], ...] = (
         ),
         ("nn.Embedding(num_tokens, dim)", "nn.Embedding(num_tokens - 2, dim)"),
     ),
+    (
+        (
+            "jcjohnson+pytorch-examples",
+            "compile",
+            "two_layer_net_optim.py",
+            "two_layer_net_optim.py",
+        ),
+        ("model(x)", f"torch.compile(model, {_WRONG_CPP})(x)"),
+        {"folder": "nn", "minify_after": "aot"},
+    ),
+    (
+        ("graykode+nlp-tutorial", "compile", "TextCNN.py", "TextCNN.py"),
+        ("model(inputs)", f"torch.compile(model, {_WRONG_CPP})(inputs)"),
+        {"folder": "2-1.TextCNN", "minify_after": "aot"},
+    ),
+    (
+        ("karpathy+ng-video-lecture", "compile", "bigram.py", "bigram.py"),
+        (
+            "F.cross_entropy(logits, targets)",
+            f"torch.compile(F.cross_entropy, {_WRONG_BACKEND})(logits, targets)",
+        ),
+        {"minify_after": "dynamo"},
+    ),
+    (
+        ("karpathy+minGPT", "compile", _ADDER, "mingpt/model.py"),
+        ("F.cross_entropy(", f"torch.compile(F.cross_entropy, {_WRONG_BACKEND})("),
+        {"env": _HERE, "minify_after": "dynamo"},
+    ),
 )
 
 
@@ -306,7 +338,7 @@ class Row:
     repaired: bool = False
     note: str = ""
     script: str = ""
-    peer: Peer = field(default_factory=Peer)
+    peers: tuple[Peer, ...] = ()
 
 
 def main() -> None:
@@ -347,17 +379,17 @@ def _measured(case: Case, checkout: Path) -> Row:
             _run([sys.executable, "-c", case.prepare], place, dict(os.environ))
         planted.write_text(text.replace(case.was, case.planted, 1), "utf-8")
         env = {**os.environ, **case.env, "OMP_NUM_THREADS": "1"}
-        first = _run([sys.executable, *case.command], place, env)
+        command = [sys.executable, *case.command]
+        first = _run(command, place, env)
         if first.returncode == 0:
             return Row(case, note="the planted failure does not show")
-        if _last(first.stderr).startswith("ModuleNotFoundError"):
-            return Row(case, note=_last(first.stderr))
+        if last_words(first.stderr).startswith("ModuleNotFoundError"):
+            return Row(case, note=last_words(first.stderr))
         began = time.monotonic()
         words = ["reduce", "--source", "--json", "-q", "--jobs", "2"]
         words += ["--max-wall-clock", f"{_seconds():g}s"]
         given = [word for pair in case.env.items() for word in ("--extra-env", "=".join(pair))]
-        command = [sys.executable, "-m", "aorta", *words, *given, "--", sys.executable]
-        done = _run([*command, *case.command], place, env)
+        done = _run([sys.executable, "-m", "aorta", *words, *given, "--", *command], place, env)
         seconds = time.monotonic() - began
         try:
             result = json.loads(done.stdout)
@@ -377,11 +409,14 @@ def _measured(case: Case, checkout: Path) -> Row:
             row["final_files"],
             result["trials"],
             seconds,
-            again.returncode != 0 and _last(again.stderr) == _last(first.stderr),
+            again.returncode != 0 and last_words(again.stderr) == last_words(first.stderr),
             _is_cured(text, planted.read_text("utf-8"), script, alone, env),
             "" if result["status"] == "reduced" else result["status"],
             script,
-            by_shrinkray(place, facts, [sys.executable, *case.command], env, _seconds()),
+            (
+                by_shrinkray(place, facts, command, env, _seconds()),
+                by_torch_minifier(place, command, env, _seconds(), case.minify_after),
+            ),
         )
 
 
@@ -408,25 +443,17 @@ def _run(words: list[str], place: Path, env: dict[str, str]) -> "subprocess.Comp
     )
 
 
-def _last(text: str) -> str:
-    """The exception's line of the last traceback, which a progress bar may follow; else the last
-    line.
-    """
-    _, found, trace = text.rpartition("Traceback (most recent call last):\n")
-    lines = [line for line in trace.splitlines() if line and not line.startswith(" ")]
-    return lines[0] if found and lines else text.strip().rpartition("\n")[2]
-
-
 def _show(row: Row) -> None:
-    peer = row.peer
-    beside = f"{peer.lines} lines, {peer.executions} executions, {peer.seconds:.0f} s"
     print(
         f"{row.script}\n{row.case.name}: {row.before} -> {row.lines} lines in {row.files} files, "
         f"{row.trials} trials, {row.seconds:.0f} s, kept {row.kept}, repaired {row.repaired}"
-        f"{f' ({row.note})' if row.note else ''}\n"
-        f"  shrinkray: {beside if peer.lines else 'none'}{f' ({peer.note})' if peer.note else ''}",
+        f"{f' ({row.note})' if row.note else ''}",
         flush=True,
     )
+    for peer in row.peers:
+        figures = f"{peer.lines} lines, {peer.executions} executions, {peer.seconds:.0f} s, "
+        figures = f"{figures}kept {peer.kept}" if peer.lines else "none"
+        print(f"  {peer.name}: {figures}{f' ({peer.note})' if peer.note else ''}", flush=True)
 
 
 def _summarise(rows: list[Row]) -> None:
@@ -442,13 +469,16 @@ def _summarise(rows: list[Row]) -> None:
         f"kept {sum(r.kept for r in ran)}, kept and repaired {good}, "
         f"at most {max(r.trials for r in ran)} trials, at most {max(r.seconds for r in ran):.0f} s"
     )
-    peers = [row.peer for row in ran if row.peer.lines]
-    if peers:
-        print(
-            f"shrinkray on {len(peers)} of them: median {statistics.median(p.lines for p in peers):g}"
-            f" lines, median {statistics.median(p.executions for p in peers):g} executions, "
-            f"{sum(p.note == 'stopped' for p in peers)} stopped at their limit"
-        )
+    for name in sorted({peer.name for row in ran for peer in row.peers}):
+        peers = [peer for row in ran for peer in row.peers if peer.name == name and peer.lines]
+        if peers:
+            print(
+                f"{name} on {len(peers)} of them: median "
+                f"{statistics.median(p.lines for p in peers):g} lines, median "
+                f"{statistics.median(p.executions for p in peers):g} executions, "
+                f"{sum(p.kept for p in peers)} kept, "
+                f"{sum(p.note == 'stopped' for p in peers)} stopped at their limit"
+            )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""The same failing program given to shrinkray: all modules as one file, as `aorta reduce --source`
-begins, and the same question: does it end with the same code and the same last line?
+"""The same failing program given to other reducers.
 
-shrinkray is run as its own program, found on the PATH, so that it may have another Python; the
-executions of its test are counted by the test itself.
+shrinkray gets all modules as one file, as `aorta reduce --source` begins, and the same question:
+does it end with the same code and the same last line? It is run as its own program, found on the
+PATH, so that it may have another Python; the executions of its test are counted by the test itself.
+
+torch's minifier is run as its documentation says: the program with `TORCHDYNAMO_REPRO_AFTER` writes
+a launcher, which makes the graph smaller. Its executions are its queries of the graph.
 """
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -41,12 +45,25 @@ cd / && rm -rf "$made"
 
 @dataclass(frozen=True)
 class Peer:
-    """What shrinkray came to; `note` says why there is no figure, or how it ended."""
+    """What a reducer came to; `note` says why there is no figure, or how it ended. `kept`: its
+    script, alone in an empty folder, ends with the words of the failure.
+    """
 
+    name: str
     lines: int = 0
     executions: int = 0
     seconds: float = 0.0
     note: str = ""
+    kept: bool = False
+
+
+def last_words(text: str) -> str:
+    """The exception's line of the last traceback, which a progress bar may follow; else the last
+    line.
+    """
+    _, found, trace = text.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in trace.splitlines() if line and not line.startswith(" ")]
+    return lines[0] if found and lines else text.strip().rpartition("\n")[2]
 
 
 def by_shrinkray(
@@ -55,7 +72,7 @@ def by_shrinkray(
     """`facts` is what aorta's traced run of the original wrote down; `most` seconds are given."""
     shrinkray = shutil.which("shrinkray")
     if shrinkray is None:
-        return Peer(note="shrinkray is not installed")
+        return Peer("shrinkray", note="it is not installed")
     place = program.parent / "shrinkray"
     (place / "scratch").mkdir(parents=True)
     beside = place / "program"
@@ -63,17 +80,10 @@ def by_shrinkray(
     file = place / "repro.py"
     file.write_text(_one_file(program, facts, command), "utf-8")
     began = time.monotonic()
-    alone = subprocess.run(
-        [sys.executable, str(file)],
-        cwd=program,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    alone = _run([sys.executable, str(file)], program, env)
     last = alone.stderr.strip().rpartition("\n")[2]
     if alone.returncode == 0:
-        return Peer(note="the program as one file does not fail")
+        return Peer("shrinkray", note="the program as one file does not fail")
     count, expected = place / "count", place / "expected"
     expected.write_text(f"{last}\n", "utf-8")
     words = {"count": count, "scratch": place / "scratch", "program": beside, "expected": expected}
@@ -92,7 +102,53 @@ def by_shrinkray(
     test.chmod(0o755)
     options = ["--ui", "basic", "--parallelism", "2", "--timeout", f"{limit + 10:.0f}"]
     note, seconds = _watched([shrinkray, *options, str(test), str(file)], place, env, count, most)
-    return Peer(count_lines(file.read_text("utf-8")), _executions(count), seconds, note)
+    again = _run([sys.executable, str(file)], beside, env)
+    kept = again.stderr.strip().rpartition("\n")[2] == last
+    lines = count_lines(file.read_text("utf-8"))
+    return Peer("shrinkray", lines, _executions(count), seconds, note, kept)
+
+
+def by_torch_minifier(
+    program: Path, command: Sequence[str], env: Mapping[str, str], most: float, after: str
+) -> Peer:
+    """`after` is where torch looks: `dynamo` (any backend) or `aot` (what inductor is given); empty
+    for a failure that is none of `torch.compile`.
+    """
+    name = "torch's minifier"
+    if not after:
+        return Peer(name, note="not a failure of torch.compile")
+    place = program.parent / "minifier"
+    shutil.copytree(program, place, symlinks=True, ignore=_NOT_PART)
+    env = {**env, "TORCHINDUCTOR_CACHE_DIR": str(place / "cache")}
+    began = time.monotonic()
+    first = _run(command, place, {**env, "TORCHDYNAMO_REPRO_AFTER": after})
+    launcher = next(place.rglob("minifier_launcher.py"), None)
+    if launcher is None:
+        return Peer(name, note="the program wrote no launcher")
+    words = ("timeout", f"{most:.0f}", sys.executable, str(launcher))
+    minified = _run(words, place, env)
+    seconds = time.monotonic() - began
+    script = place / "repro.py"
+    if not script.is_file():
+        return Peer(name, seconds=seconds, note=last_words(minified.stderr)[:120] or "no script")
+    made = re.search(r"Made (\d+) queries", minified.stdout + minified.stderr)
+    alone = program.parent / "minified"
+    alone.mkdir()
+    shutil.copy(script, alone)
+    shutil.rmtree(place)  # what it saved beside the script does not go with it
+    again = last_words(_run([sys.executable, "repro.py"], alone, env).stderr)
+    kept = again.rpartition(": ")[2] == last_words(first.stderr).rpartition(": ")[2]
+    note = "stopped" if minified.returncode == 124 else ""
+    lines = count_lines((alone / "repro.py").read_text("utf-8"))
+    return Peer(name, lines, int(made[1]) if made else 0, seconds, note, kept)
+
+
+def _run(
+    words: Sequence[str], place: Path, env: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words, cwd=place, env=env, capture_output=True, text=True, errors="replace", check=False
+    )
 
 
 def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:

@@ -51,7 +51,6 @@ OpenExecutor = Callable[[], Executor]
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
-_MOST_UNDONE = 4  # steps that lost what a known fix repairs
 
 
 def reduce_workload(
@@ -258,26 +257,8 @@ class ReductionRun:
         def ask(name: str, search: Search, judges: Judges, **more: Any) -> None:
             nonlocal report
             more = {"keep": keep, "guard_signature": False, **more}
-            answer = self._ask(f"source{name}", search, judges, source.traced, **more)
+            answer = self._ask(f"source{name}", search, judges, source, **more)
             report = report.with_more(answer)
-
-        def go_on(name: str) -> None:
-            assert source.search is not None
-            most = self.plan.budget.max_trials
-            left = None if most is None else max(0, most - len(report.records))
-            ask(
-                name,
-                source.search,
-                source.judges(),
-                listeners=(*watching, *self.listeners),
-                budget=replace(self._budget(), max_trials=left),
-                learn=self.experiment.patience.learn,
-            )
-
-        def ends_well(point: Point) -> bool:
-            search = EveryPoint([point])
-            ask(f": {point[AXIS]}", search, once)
-            return point in search.verdicts and search.verdicts[point].tally.clean > 0
 
         originals = EveryPoint(source.originals)
         ask(": original", originals, once, guard_signature=True, expected=report.failure)
@@ -285,13 +266,20 @@ class ReductionRun:
         if why or source.search is None:
             return replace(report, hint=why)
         self._source = source
-        go_on("")
-        for number in range(_MOST_UNDONE if source.fixes else 0):
-            is_done = report.ending.reason is Reason.DONE and source.best is not None
-            # Without the steps after which the known fix does not help any more.
-            if not is_done or not source.undo(ends_well):
-                break
-            go_on(f" {number + 2}")
+        most = self.plan.budget.max_trials
+        left = None if most is None else max(0, most - len(report.records))
+        ask(
+            "",
+            source.search,
+            source.judges(),
+            listeners=(*watching, *self.listeners),
+            budget=replace(self._budget(), max_trials=left),
+            learn=self.experiment.patience.learn,
+        )
+        if source.fixes and report.ending.reason is Reason.DONE and source.best is not None:
+            fixed = EveryPoint([point] if (point := source.repaired) is not None else [])
+            ask(": with the known fix", fixed, once)
+            source.ends_well_repaired = any(v.tally.clean for v in fixed.verdicts.values())
         source.count([r for r in report.records if AXIS in dict(r.point.values)])
         if source.to_confirm is not None and report.ending.reason is Reason.DONE:
             last = EveryPoint([source.to_confirm])

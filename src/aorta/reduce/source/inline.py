@@ -5,6 +5,7 @@ imported, and names that two modules define are kept apart.
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import resolve_name
 from typing import Any
 
 from aorta.reduce.source.program import UserModule
@@ -110,11 +111,9 @@ def _run_by(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
 
 def resolved(node: ast.ImportFrom, package: str) -> str:
     """The absolute name of what is imported from."""
-    if not node.level:
+    if not node.level or not package:
         return node.module or ""
-    parts = package.split(".")
-    parts = parts[: len(parts) - (node.level - 1)]
-    return ".".join([*filter(None, parts), *filter(None, [node.module])])
+    return resolve_name("." * node.level + (node.module or ""), package)
 
 
 def _prefixes(name: str) -> list[str]:
@@ -126,7 +125,6 @@ class _File:
     def __init__(self, modules: dict[str, _Module]) -> None:
         self.modules = modules
         self.taken: dict[str, str] = {}  # a global name of the file -> the module it is from
-        self.objects: set[str] = set()  # modules that are used as values
         self.needs_types = False
 
     def flattened(self, name: str) -> list[ast.stmt]:
@@ -332,7 +330,9 @@ class _Renamer(ast.NodeTransformer):
         body: list[ast.stmt] = []
         for alias in node.names:
             name = alias.asname or alias.name
-            if f"{base}.{alias.name}" in self.file.modules:
+            package = self.file.modules.get(base)
+            is_bound = package is not None and alias.name in package.calls
+            if f"{base}.{alias.name}" in self.file.modules and not is_bound:
                 self.module.modules[name] = f"{base}.{alias.name}"
             elif base not in self.file.modules:
                 kept.append(alias)

@@ -4,25 +4,31 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from aorta.reduce.source.tree import (
+    Function,
+    blocks_of,
     count_lines,
-    count_stores,
+    defined_by,
+    function_at,
     is_in,
+    path_to,
     printed_lines,
-    scopes,
     statements,
+    stores_in,
+    tail,
+    tail_at,
     undefined,
+    used_by,
 )
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
 _TYPE_OF_NUMBERS = re.compile(r"(?:dtype=(?:torch\.|')|device\('?)(\w+)")
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _OTHER_NAME = {"float64": "double", "float16": "half", "int64": "long", "int32": "int"}
 
 
@@ -118,28 +124,21 @@ class Edit:
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails; `stores` how many statements set an entry of the container that lacks one. `data` is
-    the text of the files it read, where the same statements had handled other data before: then
-    what was read may stand for reading it. Values of configurations may stand for what made them;
-    from `free` 1 on those of the loop's turn that failed too, and from 2 on any: the less, the more
-    of what makes the failure stays in sight.
+    what fails; `stores` how many statements set an entry of the container that lacks one, of which
+    any may be the one that stores the wrong thing. Values of configurations may stand for what made
+    them; where it is `free`, any: the less, the more of what makes the failure stays in sight.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
     stores: tuple[str, int] = ("", 0)
-    data: str = ""
-    free: int = 0
+    free: bool = False
 
     @cached_property
     def tree(self) -> ast.Module:
         """To be read; passes that change a tree parse the text anew."""
         return ast.parse(self.text)
-
-    @cached_property
-    def scopes(self) -> dict[str, tuple[set[str], set[str]]]:
-        return scopes(self.text)
 
     @cached_property
     def on_the_way(self) -> frozenset[int]:
@@ -151,52 +150,20 @@ class Program:
             if any(is_in(node, line) for line in lines)
         )
 
-    @cached_property
-    def _numbers(self) -> frozenset[str]:
-        return frozenset(f"{float(number):.6g}" for number in _NUMBER.findall(self.data))
-
-    def may_stand(self, value: str, free: int = 2) -> bool:
+    def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,
-        only configurations and data may: it would fail for nothing otherwise.
+        only configurations may: it would fail for nothing otherwise.
         """
-        freely = self.free >= free and not self.kept
-        known = freely or value.startswith(_OF_A_CONFIGURATION) or self.is_data(value)
-        return known and not self.is_blamed(value)
+        freely = self.free and not self.kept
+        return (freely or value.startswith(_OF_A_CONFIGURATION)) and not self._is_blamed(value)
 
-    def is_data(self, value: str) -> bool:
-        """Whether every text and number of this value stands in the data that it read."""
-        found = list(_leaves(ast.parse(value, mode="eval").body)) if self.data else []
-        return bool(found) and all(
-            leaf in self.data if isinstance(leaf, str) else f"{leaf:.6g}" in self._numbers
-            for leaf in found
-        )
-
-    def is_row_number(self, value: str) -> bool:
-        return value.isdigit() and int(value) < self.data.count("\n")
-
-    def is_blamed(self, value: str) -> bool:
+    def _is_blamed(self, value: str) -> bool:
         """Whether the failure's words name the type of numbers, or the device, that it has."""
         message = self.facts.message.lower()
         types = _TYPE_OF_NUMBERS.findall(value)
         return any(
             word in message for name in types for word in (name, _OTHER_NAME.get(name, name))
         )
-
-
-def _leaves(node: ast.expr) -> Iterator[str | float]:
-    """The texts and numbers of a literal; nan, which is no data, for what is none."""
-    match node:
-        case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
-            yield value
-        case ast.UnaryOp(operand=inner):
-            yield from _leaves(inner)
-        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-            for part in parts:
-                yield from _leaves(part)
-        case ast.Call(func=ast.Attribute(attr="array" | "tensor"), args=[inner]):
-            yield from _leaves(inner)
-        case _:
-            yield float("nan")
 
 
 Pass = Callable[[Program], Iterator[Edit]]
@@ -232,15 +199,74 @@ def _is_whole(text: str, program: Program) -> bool:
             return False
     except SyntaxError:
         return False
-    for name, (_, outer) in scopes(text).items():
-        # What a function bound before is not what the top level calls so.
-        if outer & program.scopes.get(name, (set(), set()))[0]:
-            return False
     tree = ast.parse(text)
     container, count = program.stores
-    if count and count_stores(tree, container) < count:
+    if count and len(stores_in(tree, container)) < count:
         return False
     nodes = statements(tree) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
     there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
     return all(one in there for one in program.kept)
+
+
+def must_hold(program: Program) -> Program:
+    """The first program that is seen to fail, with what every smaller one must still hold."""
+    facts, container = program.facts, ""
+    if facts.frames and not facts.in_library:
+        container = tail_at(program.tree, facts.frames[-1].position or ())
+    container, is_item, _ = container.rpartition("[]")
+    stores = stores_in(program.tree, container) if is_item else []
+    ran = [node for node in stores if node.lineno in facts.executed]
+    return replace(program, kept=_kept_in(program), stores=(container, len(ran)))
+
+
+def _kept_in(program: Program) -> tuple[str, ...]:
+    """Where a check of the user's own fails: the check, the conditions it stands under, and what
+    makes the names that these read, in the same function. None of it may be made simpler.
+    """
+    facts = program.facts
+    frame = facts.frames[-1] if facts.frames else _exit_in(program)
+    if frame is None or facts.in_library:
+        return ()
+    scope = function_at(program.tree, frame.function, frame.line) or program.tree
+    way = path_to(scope, frame.line)
+    steps = [block[index] for block, index in way]
+    if not steps or not (isinstance(steps[-1], (ast.Raise, ast.Assert)) or _exits(steps[-1])):
+        return ()
+    tests = [step.test for step in steps if isinstance(step, (ast.If, ast.Assert))]
+    names = set().union(*(used_by(test) for test in tests), set())
+    makers = [
+        ast.unparse(node)
+        for node in statements(scope)
+        if not list(blocks_of(node))
+        and defined_by(node) & names
+        and node.lineno in facts.executed
+        and not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
+    return (ast.unparse(steps[-1]), *conditions, *makers)
+
+
+def _exit_in(program: Program) -> UserFrame | None:
+    """Where a program ended itself, without an exception that the hook saw; None if it did not."""
+    lines = [n.lineno for n in statements(program.tree) if _exits(n)]
+    ran = [line for line in lines if line in program.facts.executed]
+    if not ran:
+        return None
+    around = [
+        node.name
+        for node in ast.walk(program.tree)
+        if isinstance(node, Function) and is_in(node, ran[-1])
+    ]
+    return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
+
+
+def _exits(node: ast.stmt) -> bool:
+    """Whether a statement ends the program with a status or words that stand there:
+    `sys.exit(main())` ends it with what was decided elsewhere.
+    """
+    match node:
+        case ast.Expr(value=ast.Call(func=called, args=[status])):
+            calls = any(isinstance(part, ast.Call) for part in ast.walk(status))
+            return tail(called) in {"exit", "_exit"} and not calls
+    return False

@@ -9,13 +9,14 @@ import ast
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
-from aorta.reduce.source.tree import all_blocks, root_of, tail, written
+from aorta.reduce.source.tree import blocks_of, root_of, tail, written
 
 Level = tuple[Sequence[ast.AST], Sequence[ast.AST]]  # what is wrong, and what is right
 Fix = tuple[Level, ...]  # of one difference, the outermost first
@@ -80,14 +81,16 @@ def _differences(wrong: ast.AST, right: ast.AST, above: Fix) -> Iterator[Fix]:
 def _run(old: list[ast.AST], new: list[ast.AST]) -> Level:
     """The statements of one block that differ; where some are only added, with a neighbour."""
     texts = [[ast.dump(node) for node in nodes] for nodes in (old, new)]
-    first, last = 0, 0
-    while first < min(len(old), len(new)) and texts[0][first] == texts[1][first]:
-        first += 1
-    while last < min(len(old), len(new)) - first and texts[0][-1 - last] == texts[1][-1 - last]:
-        last += 1
+    first = _count_alike(*texts)
+    last = _count_alike(*(reversed(text[first:]) for text in texts))
     if first + last == len(old) and old:
         first, last = (first - 1, last) if first else (first, last - 1)
     return old[first : len(old) - last], new[first : len(new) - last]
+
+
+def _count_alike(some: Iterable[str], others: Iterable[str]) -> int:
+    """How many are the same from the beginning on."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))))
 
 
 def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
@@ -99,50 +102,40 @@ def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
 
 def _put_right(tree: ast.Module, fix: Fix) -> bool:
     for wrong, right in fix:
-        places = list(_places(tree, wrong))
+        put = _PutRight(wrong, right)
+        mended = put.visit(deepcopy(tree))
         alone = isinstance(wrong[0], (ast.Constant, ast.Name))
-        if not places or (alone and len(places) > 1):
-            continue
-        for block, at, called in places:
-            new = [_Called(called).visit(deepcopy(node)) for node in right]
-            block[at : at + len(wrong)] = new
-        return True
+        if put.places and not (alone and put.places > 1):
+            tree.body = mended.body
+            return True
     return False
 
 
-def _places(
-    tree: ast.Module, wrong: Sequence[ast.AST]
-) -> Iterator[tuple[Any, int, dict[str, ast.AST]]]:
-    """Where in which list, and what its variables are called there. A single expression is in a
-    list of its own, which writes it back.
-    """
-    if isinstance(wrong[0], ast.stmt):
-        for block in all_blocks(tree):
-            for at in range(len(block) - len(wrong), -1, -1):
-                called: dict[str, ast.AST] = {}
-                pairs = zip(wrong, block[at : at + len(wrong)], strict=True)
-                if all(_is_alike(one, other, called) for one, other in pairs):
-                    yield block, at, called
-        return
-    for parent in list(ast.walk(tree)):
-        for name, value in ast.iter_fields(parent):
-            held = value if isinstance(value, list) else _Field(parent, name, value)
-            for at in range(len(held)):
-                called = {}
-                if isinstance(held[at], ast.expr) and _is_alike(wrong[0], held[at], called):
-                    yield held, at, called
+class _PutRight(ast.NodeTransformer):
+    """Puts `right`, with the variables as they are called there, wherever `wrong` stands."""
 
+    def __init__(self, wrong: Sequence[ast.AST], right: Sequence[ast.AST]) -> None:
+        self.wrong, self.right = wrong, right
+        self.places = 0
 
-class _Field(list[Any]):
-    """The one value of a field as a list that writes through."""
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(self.wrong[0], ast.stmt):
+            for block in blocks_of(node):
+                for at in range(len(block) - len(self.wrong), -1, -1):
+                    run = block[at : at + len(self.wrong)]
+                    if (new := self._instead_of(run)) is not None:
+                        block[at : at + len(run)] = new
+        elif isinstance(node, ast.expr) and (new := self._instead_of([node])) is not None:
+            return new[0]
+        return self.generic_visit(node)
 
-    def __init__(self, node: ast.AST, name: str, value: Any) -> None:
-        super().__init__([value])
-        self.node, self.name = node, name
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        super().__setitem__(at, value)
-        setattr(self.node, self.name, self[0])
+    def _instead_of(self, nodes: Sequence[ast.AST]) -> list[Any] | None:
+        called: dict[str, ast.AST] = {}
+        pairs = zip(self.wrong, nodes, strict=True)
+        if not all(_is_alike(wrong, node, called) for wrong, node in pairs):
+            return None
+        self.places += 1
+        return [_Called(called).visit(deepcopy(node)) for node in self.right]
 
 
 def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:

@@ -3,19 +3,20 @@ what they amount to.
 """
 
 import ast
+import os
 import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure
-from aorta.core.trial import TrialEnd, Verdict
+from aorta.core.oracle import Deciding
+from aorta.core.trial import TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges, KOfN, SameJudge
 from aorta.engine.question import Keep
@@ -30,16 +31,16 @@ from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines, tidy
 from aorta.reduce.source.trials import (
+    FACTS,
     ORIGINAL,
+    PROGRAM,
     REPRO,
     EntryScript,
-    SourceExperiment,
     SourceOracle,
     entry_of,
     facts_file,
     keep_facts,
     lay_out,
-    must_hold,
     read_facts_of,
     told_by,
 )
@@ -50,6 +51,8 @@ from aorta.workloads.trial import workload_experiment
 _MOST_BYTES = 64 << 20  # of a data file that may lie beside the script, copied for every trial
 _MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
 _FORMAT_SECONDS = 20
+_TRACED = 4  # times as long as it took untraced
+_HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
 
 
 def check_source(plan: ReducePlan) -> tuple[EntryScript, list[Fix]]:
@@ -69,7 +72,9 @@ def check_source(plan: ReducePlan) -> tuple[EntryScript, list[Fix]]:
 
 @dataclass
 class SourceRun:
-    """`before` is what the other axes came to, `failure` what the original fails with."""
+    """Implements `engine.question.Experiment`. `before` is what the other axes came to, `failure`
+    what the original fails with.
+    """
 
     plan: ReducePlan
     experiment: ReductionExperiment
@@ -77,13 +82,13 @@ class SourceRun:
     before: Reduction
     failure: Failure
     search: SourceSearch | None = None
-    oracle: SourceOracle | None = None
     initial_lines: int = 0
     initial_files: int = 0
     trials: int = 0
     candidate_count: int = 0
     confirmation: Verdict | None = None
     ends_well_repaired: bool | None = None  # None: no fix is known
+    _oracle: SourceOracle | None = None
     entry: EntryScript = field(init=False)
     fixes: list[Fix] = field(init=False)
 
@@ -105,16 +110,47 @@ class SourceRun:
     def _point(self, value: str) -> Point:
         return Point.of({**dict(self.before.best.values), AXIS: value})
 
-    @property
-    def traced(self) -> SourceExperiment:
-        oracle = self.oracle or self.experiment.oracle
-        return SourceExperiment(
-            self.experiment, self.before.best, self.entry, self._candidate, oracle, self.private
-        )
+    # -- a candidate as a trial
 
-    def _candidate(self, digest: str) -> Candidate:
-        assert self.search is not None
-        return self.search.known[digest]
+    @property
+    def oracle(self) -> Deciding:
+        """Of the original before it was traced; then what tells its failure from others."""
+        return self._oracle or self.experiment.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        """The original where it lies, or a candidate alone in a folder with the files that it still
+        needs; either of them traced.
+        """
+        trial = self.experiment.trial(self.before.best, index, trial_dir)
+        folder = (trial_dir / DATA).absolute()
+        root = Path(trial.cwd).resolve()
+        is_original = point[AXIS] == ORIGINAL
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not is_original:
+                assert self.search is not None
+                laid = folder / PROGRAM
+                lay_out(self.search.known[str(point[AXIS])], (folder, root), laid)
+                argv = self.experiment.command(self.entry.command, point)
+                trial = replace(trial, cwd=laid, argv=argv)
+        before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        traced = {
+            "AORTA_SOURCE_FACTS": f"{DATA}/{FACTS}",
+            "AORTA_SOURCE_ROOT": str(root) if is_original else f"{DATA}/{PROGRAM}",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook()), before])),
+        }
+        slower = trial.timeout and trial.timeout * (_TRACED if is_original else 1)
+        env = {**trial.env, **traced}
+        return replace(trial, env=env, watch=self.oracle.watch(), timeout=slower)
+
+    def _hook(self) -> Path:
+        """One for all trials, so that their environments are alike."""
+        hook = self.private.absolute() / "source" / "hook"
+        if not (hook / _HOOK.name).is_file():
+            with writing(hook):
+                hook.mkdir(parents=True, exist_ok=True)
+                shutil.copy(_HOOK, hook)
+        return hook
 
     def keeping(self, keep: Keep) -> Keep:
         """Keeps what a trial showed before the trial's files are cleared away."""
@@ -148,15 +184,14 @@ class SourceRun:
                 "smaller first, without --source"
             )
         told = told_by(facts, again, self._source)
-        self.oracle = SourceOracle(self.experiment.oracle, self.failure, told)
+        self._oracle = SourceOracle(self.experiment.oracle, self.failure, told)
         self.initial_lines = sum(map(count_lines, sources.values()))
         self.initial_files = len(sources) + len(self._data(facts))
-        first = list(self._one_file(modules, sources, facts))
         self.search = SourceSearch(
-            first,
+            self._one_file(modules, sources, facts),
             lambda candidate: self._facts(candidate.digest),
-            partial(must_hold, data="\n".join(filter(None, map(self._text, self._data(facts))))),
             self._small_text,
+            self._holds_cause,
             dict(self.before.best.values),
         )
         return ""
@@ -166,14 +201,11 @@ class SourceRun:
 
     def _small_text(self, name: str) -> str | None:
         """A file's content that may stand in the script; None if it is long or no text."""
-        text = self._text(name)
-        return text if text is not None and len(text) <= _MOST_IN_SCRIPT else None
-
-    def _text(self, name: str) -> str | None:
         try:
-            return self._file(name).read_text("utf-8")
+            text = self._file(name).read_text("utf-8")
         except UnicodeDecodeError:
             return None
+        return text if len(text) <= _MOST_IN_SCRIPT else None
 
     @property
     def _roots(self) -> tuple[Path, ...]:
@@ -200,23 +232,19 @@ class SourceRun:
     def _one_file(
         self, modules: Sequence[UserModule], sources: dict[str, str], facts: TraceFacts
     ) -> Iterator[Candidate]:
-        """Everything in one file, without what never ran; with it; and with one module after the
-        other, and what it imports, left beside it.
+        """Everything in one file, without what never ran; with it; else the entry script with every
+        other module left beside it. Modules that cannot be inlined lie there anyway.
         """
         about = {module.name: module for module in modules}
         must = unreached(modules, sources)
-        asked: set[tuple[str, ...]] = set()
-        for name in (None, *(n for n in reversed(about) if n != MAIN), *([None] if must else [])):
-            stays = closed(modules, sources, must | ({name} if name else set()))
+        for beside in (must, set(about) - {MAIN}):
+            stays = closed(modules, sources, beside)
             for executed in (facts.lines, None):
                 text, left = as_one_file(modules, sources, facts.argv, stays, executed)
                 files = tuple(sorted(about[one].file for one in left))
                 packages = tuple(m.file for m in modules if _holds(m, files))
-                beside = tuple(sorted({*files, *packages, *self._data(facts)}))
-                key = (text, *beside)
-                if key not in asked:
-                    asked.add(key)
-                    yield Candidate(tidy(text) if executed is not None else text, beside)
+                all_files = tuple(sorted({*files, *packages, *self._data(facts)}))
+                yield Candidate(tidy(text) if executed is not None else text, all_files)
 
     @property
     def _fails_always(self) -> bool:
@@ -230,39 +258,19 @@ class SourceRun:
         judges = SameJudge(KOfN(1, 1)) if self._fails_always else self.plan.judges()
         return ImpatientJudges(judges, self.experiment.patience)
 
-    def repaired(self, number: int) -> Point | None:
-        """The script that was accepted as this one, with the fix; None where it holds nothing of
-        what the fix changes.
-        """
+    def _holds_cause(self, text: str) -> bool:
+        return bool(self.fixes) and repaired(text, self.fixes) is not None
+
+    @property
+    def repaired(self) -> Point | None:
+        """The script with the known fix; None where it holds nothing of what that changes."""
         assert self.search is not None
-        script = self.search.accepted[number]
-        text = repaired(script.text, self.fixes)
-        if text is None:
+        text = repaired(self.best.text, self.fixes) if self.best is not None else None
+        if text is None or self.best is None:
             return None
-        candidate = Candidate(text, script.beside)
+        candidate = Candidate(text, self.best.beside)
         self.search.known[candidate.digest] = candidate
         return self._point(candidate.digest)
-
-    def undo(self, ends_well: Callable[[Point], bool]) -> bool:
-        """Go back, by bisection, to the last script that ends well with the fix. Whether there is
-        more to try from there, without the step that lost the cause.
-        """
-        assert self.search is not None
-
-        def is_good(number: int) -> bool:
-            point = self.repaired(number)
-            return point is not None and ends_well(point)
-
-        good, bad = 0, len(self.search.accepted) - 1
-        self.ends_well_repaired = is_good(bad)
-        if self.ends_well_repaired or not is_good(0):
-            return False
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if is_good(middle) else (good, middle)
-        self.search.undo(good)
-        self.ends_well_repaired = True
-        return True
 
     @property
     def to_be_sure(self) -> Judge:

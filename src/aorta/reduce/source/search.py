@@ -5,29 +5,25 @@ import hashlib
 import keyword
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
-from aorta.reduce.source.expressions import (
-    files_as_texts,
-    modules_as_identity,
-    names_left_out,
-    parts_left_out,
-    values_seen,
-)
 from aorta.reduce.source.passes import (
+    copies_left_out,
+    files_as_texts,
     functions_inlined,
     in_one_process,
-    large_parts_left_out,
+    modules_as_identity,
     never_executed,
+    parts_left_out,
     statements_left_out,
-    tidied,
     unwrapped,
+    values_seen,
     without_effect,
 )
-from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates
+from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
 from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
@@ -40,12 +36,12 @@ LONG = 80  # lines: more than can be made short statement by statement
 @dataclass(frozen=True)
 class Round:
     """Passes that are gone through once; `over`: only while the program has more lines than that.
-    In a `free` one more of the values that were seen may stand for what made them.
+    In a `free` one any value that was seen may stand for what made it.
     """
 
     steps: tuple[Pass, ...]
     over: int = 0
-    free: int = 0
+    free: bool = False
 
 
 _SMALL: tuple[Pass, ...] = (
@@ -55,19 +51,15 @@ _SMALL: tuple[Pass, ...] = (
     statements_left_out,
     values_seen,
     modules_as_identity,
-    names_left_out,
+    copies_left_out,
 )
 ROUNDS = (
-    Round((never_executed, tidied, in_one_process)),
-    Round((from_inside,), over=LONG, free=1),
-    Round((from_inside, flattened, without_effect)),
-    Round((without_effect, large_parts_left_out), over=LONG),
+    Round((never_executed, in_one_process)),
+    Round((from_inside,), over=LONG, free=True),
+    Round((flattened, without_effect)),
     Round(_SMALL),
     Round((*_SMALL, parts_left_out, flattened)),
-    Round((*_SMALL, parts_left_out, flattened)),
-    Round((from_inside, flattened, unwrapped), over=SHORT, free=1),
-    Round((*_SMALL, parts_left_out)),
-    Round((flattened, *_SMALL), over=SHORT, free=2),
+    Round((from_inside, flattened, *_SMALL), over=SHORT, free=True),
     Round((*_SMALL, parts_left_out)),
 )
 
@@ -91,31 +83,31 @@ class Candidate:
 class SourceSearch:
     """First the ways to make one file, then, from the first that fails, ever smaller ones.
 
-    `facts_of` brings what the run of an accepted candidate showed; `must_hold` puts into the
-    first program what every later one must hold, once it is known how the first one fails.
+    `facts_of` brings what the run of an accepted candidate showed, `content_of` the text of a small
+    file; `holds_cause` says whether a text holds what a known fix changes: where the first one
+    does, all must; `others` is what the other axes are at.
     """
 
     def __init__(
         self,
-        first: Sequence[Candidate],
+        first: Iterator[Candidate],
         facts_of: Callable[[Candidate], TraceFacts],
-        must_hold: Callable[[Program], Program],
         content_of: Callable[[str], str | None],
+        holds_cause: Callable[[str], bool],
         others: Mapping[str, Value],
         most: int = MOST_CANDIDATES,
     ) -> None:
         self._content_of = content_of
-        self._others = others  # what the other axes are at
+        self._holds_cause, self._others = holds_cause, others
         self.known: dict[str, Candidate] = {}  # by digest
         self.accepted: list[Candidate] = []
-        self._facts_of, self._must_hold, self._most = facts_of, must_hold, most
+        self._facts_of, self._most = facts_of, most
         self._told: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
         self._in_vain: set[str] = set()  # what they change, and what stands near it
-        self._barred: set[str] = set()  # edits, in every round
         self._round = 0
-        self._must = Program("", TraceFacts())
-        self._source: Iterator[Candidate] = iter(first)
+        self._first = Program("", TraceFacts())  # that is seen to fail
+        self._source = first
         self._waiting: list[Candidate] = []
         self._is_over = False
         self._fill(1)
@@ -153,19 +145,11 @@ class SourceSearch:
     def _point(self, candidate: Candidate) -> Point:
         return Point.of({**self._others, AXIS: candidate.digest})
 
-    def undo(self, last: int) -> None:
-        """Go on from this accepted candidate, and never by the step that followed it."""
-        self._barred.add(self.accepted[last + 1].edit)
-        del self.accepted[last + 1 :]
-        self._is_over = False
-        self._begin_round(0)
-        self._fill(1)
-
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
-        if not self._must.facts.is_seen:
-            self._must = self._must_hold(Program(candidate.text, self._facts_of(candidate)))
+        if not self._first.facts.is_seen:
+            self._first = must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
         self._waiting = []
         self._source = self._smaller(candidate)
@@ -186,7 +170,7 @@ class SourceSearch:
         now = ROUNDS[self._round]
         if count_lines(best.text) <= now.over:
             return
-        program = replace(self._must, text=best.text, facts=facts, free=now.free)
+        program = replace(self._first, text=best.text, facts=facts, free=now.free)
         for key, text in candidates(program, now.steps, self._refused):
             yield Candidate(text, best.beside, key)
 
@@ -211,7 +195,10 @@ class SourceSearch:
         known = candidate.digest in self._told or candidate in self._waiting
         if refused or known or not self.accepted:
             return not refused and not known
-        return _change(self.accepted[-1], candidate) not in self._in_vain
+        first, last = self.accepted[0], self.accepted[-1]
+        if self._holds_cause(first.text) and not self._holds_cause(candidate.text):
+            return False
+        return _change(last, candidate) not in self._in_vain
 
     @property
     def _is_late(self) -> bool:
@@ -220,7 +207,7 @@ class SourceSearch:
         return bool(self.accepted) and spent and self._round < _FIRST_FREE
 
     def _begin_round(self, number: int) -> None:
-        self._round, self._refused = number, set(self._barred)
+        self._round, self._refused = number, set()
         if not self.accepted or number >= len(ROUNDS):
             self._is_over = True
         else:

@@ -11,7 +11,6 @@ from aorta.reduce.source.program import WITH, Edit, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     Function,
-    all_blocks,
     as_text,
     defined_by,
     function_at,
@@ -30,18 +29,15 @@ def flattened(program: Program) -> Iterator[Edit]:
     frames = [f for f in program.facts.frames if f.function == "<module>" or f.function[0] != "<"]
     if not frames or frames[0].function != "<module>":
         return
-    for needed, whole_loops in product((True, False), (False, True)):
-        for depth, values in product(range(len(frames), 0, -1), (True, False)):
-            way = (frames[:depth], values, whole_loops, needed)
-            yield Edit(f"{depth} {way[1:]}", partial(_straight, program, *way))
+    for needed, depth, values in product((True, False), range(len(frames), 0, -1), (True, False)):
+        make = partial(_straight, program, frames[:depth], values, needed)
+        yield Edit(f"{depth} {values} {needed}", make)
 
 
 def from_inside(program: Program) -> Iterator[Edit]:
     """The failing statement of a function on the stack by itself, the innermost function first:
     its variables, or the function's parameters, as they were seen.
     """
-    if not program.free and not program.data:
-        return
     frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
     for depth, frame in reversed(list(enumerate(frames))):
         for is_whole in (False, True):
@@ -53,7 +49,7 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     """`is_whole`: with what the function did before, from its parameters on."""
     tree = ast.parse(program.text)
     scope = function_at(tree, frame.function, frame.line)
-    level = _level(program, scope, frame, False, False) if scope else None
+    level = _level(program, scope, frame, False) if scope else None
     plain = _as_plain(program, level[1]) if level else None
     if scope is None or level is None or plain is None:
         return None
@@ -64,15 +60,11 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     seen = [
         ast.parse(f"{name} = {value}").body[0]
         for name, value in frame.values.items()
-        if name in names and (_is_made(value) or _may_be_given(program, value))
+        if name in names and (_is_made(value) or program.may_stand(value))
     ]
     lines = {frame.line for frame in program.facts.frames}
     before = [n for n in tree.body if not any(is_in(n, line) for line in lines) or _defines(n)]
     return as_text(_needed([*before, *seen, *(done if is_whole else []), plain]))
-
-
-def _may_be_given(program: Program, value: str) -> bool:
-    return program.may_stand(value, free=1) or program.is_row_number(value)
 
 
 def _is_made(value: str) -> bool:
@@ -89,15 +81,15 @@ _Level = tuple[list[ast.stmt], ast.stmt]
 
 
 def _straight(
-    program: Program, frames: Sequence[UserFrame], values: bool, whole_loops: bool, needed: bool
+    program: Program, frames: Sequence[UserFrame], values: bool, needed: bool
 ) -> str | None:
-    """With `whole_loops` it ends at the first loop, which stays; else a loop is one turn."""
+    """A loop is one turn."""
     body: list[ast.stmt] = []
     last: ast.stmt | None = None
     for number, frame in enumerate(frames):
         tree = ast.parse(program.text)
         scope = function_at(tree, frame.function, frame.line) if number else tree
-        level = _level(program, scope, frame, values, whole_loops) if scope else None
+        level = _level(program, scope, frame, values) if scope else None
         if level is None:
             return None
         if number and isinstance(scope, Function):
@@ -107,19 +99,14 @@ def _straight(
             body += bound
         before, last = level
         body += before
-        if whole_loops and isinstance(last, (ast.For, ast.While)):
-            break
-    else:
-        last = _as_plain(program, last) if last is not None else None
-    if last is None:
+    plain = _as_plain(program, last) if last is not None else None
+    if plain is None:
         return None
-    line = [*body, last]
+    line = [*body, plain]
     return as_text(_needed(line) if needed else line)
 
 
-def _level(
-    program: Program, scope: ast.AST, frame: UserFrame, values: bool, whole_loops: bool
-) -> _Level | None:
+def _level(program: Program, scope: ast.AST, frame: UserFrame, values: bool) -> _Level | None:
     way = path_to(scope, frame.line)
     own = ast.walk(scope) if isinstance(scope, Function) else ()
     if not way or any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in own):
@@ -131,8 +118,6 @@ def _level(
         if node is way[-1][0][way[-1][1]] or _is_kept_condition(program, node):
             return found, node
         if isinstance(node, ast.For):
-            if whole_loops:
-                return found, node
             found.append(one_turn(program, node, frame) if values else first_of(node))
         elif isinstance(node, WITH):
             found += bound_by(node)
@@ -144,7 +129,7 @@ def one_turn(program: Program, node: ast.For | ast.AsyncFor, frame: UserFrame) -
     it; else what the first turn is given.
     """
     values = seen_for(node.target, frame)
-    if values and all(_may_be_given(program, value) for value in values.values()):
+    if values and all(program.may_stand(value) for value in values.values()):
         return _assigned(values)
     return first_of(node)
 
@@ -182,14 +167,9 @@ def with_value(program: Program, node: ast.stmt, frame: UserFrame) -> ast.stmt:
         values = seen_for(node.targets[0], frame)
         if any(bound.count(name) > 1 for name in values):
             return node  # what was seen may be what another statement made
-        parts = list(ast.walk(node.value))
-        made = any(isinstance(part, ast.Call) for part in parts)
-        read = any(isinstance(part, ast.Subscript) for part in parts)
-        if all(
-            (made and program.may_stand(value)) or (read and program.is_data(value))
-            for value in values.values()
-        ):
-            return _assigned(values) if values else node
+        made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+        if made and values and all(map(program.may_stand, values.values())):
+            return _assigned(values)
     return node
 
 
@@ -298,11 +278,10 @@ def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:
 def changed_by(node: ast.stmt) -> set[str]:
     """The names that a statement binds, or whose attributes or items it sets."""
     names = defined_by(node)
-    for block in [[node], *all_blocks(node)]:
-        for part in (inner for one in block for inner in ast.walk(one)):
-            if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
-                inner: ast.expr = part
-                while isinstance(inner, (ast.Attribute, ast.Subscript)):
-                    inner = inner.value
-                names |= {inner.id} if isinstance(inner, ast.Name) else set()
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+            inner: ast.expr = part
+            while isinstance(inner, (ast.Attribute, ast.Subscript)):
+                inner = inner.value
+            names |= {inner.id} if isinstance(inner, ast.Name) else set()
     return names

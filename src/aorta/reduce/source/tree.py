@@ -148,22 +148,6 @@ def undefined(text: str) -> set[str]:
     return missing - top - _KNOWN
 
 
-def scopes(text: str) -> dict[str, tuple[set[str], set[str]]]:
-    """By function or class: the names that it binds itself, and those that it reads of the top
-    level."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
-    waiting = [("", symtable.symtable(text, "program", "exec"))]
-    while waiting:
-        place, table = waiting.pop()
-        for inner in table.get_children():
-            name = f"{place}.{inner.get_name()}"
-            own, outer = found.setdefault(name, (set(), set()))
-            own |= {one.get_name() for one in inner.get_symbols() if one.is_local()}
-            outer |= {one.get_name() for one in inner.get_symbols() if one.is_global()}
-            waiting.append((name, inner))
-    return found
-
-
 def _is_bound(symbol: symtable.Symbol) -> bool:
     return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
 
@@ -280,15 +264,15 @@ def _drop_unused(tree: ast.Module) -> None:
                 if alias.name == "*" or (alias.asname or alias.name.partition(".")[0]) in used
             ]
     keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
-    top = set(map(id, tree.body))
+    uses = {id(node): used_by(node) for node in tree.body}
+    texts = _named_in_texts(tree)
 
     def is_needed(node: ast.stmt) -> bool:
-        if id(node) not in top or not isinstance(node, DEFINITIONS) or node.decorator_list:
+        if not isinstance(node, DEFINITIONS) or node.decorator_list or node.name in texts:
             return True
-        elsewhere = used_by(ast.Module([n for n in tree.body if n is not node], []))
-        return node.name in elsewhere or node.name in _named_in_texts(tree)
+        return any(node.name in names for other, names in uses.items() if other != id(node))
 
-    keep_if(tree, is_needed)
+    tree.body = [node for node in tree.body if is_needed(node)]
 
 
 def _named_in_texts(tree: ast.AST) -> set[str]:
@@ -343,11 +327,13 @@ def tail(node: ast.expr) -> str:
     return type(node).__name__
 
 
-def count_stores(tree: ast.AST, name: str) -> int:
-    """How many statements set an entry of what is called so."""
-    return sum(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and tail(node.value) == name
-        for node in ast.walk(tree)
-    )
+def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
+    """That of the expression there: what is called, subscripted or read."""
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
+    return next(map(tail, found), "")
+
+
+def stores_in(tree: ast.AST, name: str) -> list[ast.Subscript]:
+    """Where an entry of what is called so is set."""
+    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    return [n for n in items if isinstance(n.ctx, ast.Store) and tail(n.value) == name]

@@ -1,7 +1,6 @@
 """A candidate as a trial, and when its failure is the original's."""
 
 import ast
-import os
 import re
 import shlex
 import shutil
@@ -11,40 +10,28 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.core.axis import Point
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure, same_failure
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.raised import Raised
 from aorta.core.templates import template
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
+from aorta.core.trial import Outcome, TrialEnd, Watch
 from aorta.engine.rundir import write_atomically, writing
-from aorta.reduce.experiment import DATA, ReductionExperiment
-from aorta.reduce.source.program import Program, TraceFacts, UserFrame, read_facts
-from aorta.reduce.source.search import AXIS, Candidate
-from aorta.reduce.source.stack import seen_for
+from aorta.reduce.experiment import DATA
+from aorta.reduce.source.program import TraceFacts, read_facts
+from aorta.reduce.source.search import Candidate
 from aorta.reduce.source.tree import (
-    Function,
     blocks_of,
-    count_stores,
-    defined_by,
-    function_at,
-    has_run,
     is_in,
-    path_to,
-    position,
     root_of,
     statements,
-    tail,
-    used_by,
+    tail_at,
 )
 
 REPRO = "repro.py"
 ORIGINAL = "original"
-_FACTS = "facts.jsonl"
-_PROGRAM = "program"
-_TRACED = 4  # times as long as it took untraced
-_HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
+FACTS = "facts.jsonl"
+PROGRAM = "program"
 _SHELL = re.compile(r"[|&;<>`()*?\n]")  # a variable is none: the program is seen to get its value
 
 
@@ -85,55 +72,6 @@ def entry_of(command: str | Sequence[str], cwd: Path, named: str | None = None) 
     )
 
 
-@dataclass(frozen=True)
-class SourceExperiment:
-    """Implements `engine.question.Experiment`: the original where it lies, or a candidate alone in
-    a folder with the files that it still needs; either of them traced.
-    """
-
-    inner: ReductionExperiment
-    at: Point  # what the other axes were reduced to
-    entry: EntryScript
-    candidate: Callable[[str], Candidate]  # by its digest
-    oracle: Deciding
-    private: Path
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(self.at, index, trial_dir)
-        folder = (trial_dir / DATA).absolute()
-        root = Path(trial.cwd).resolve()
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if point[AXIS] != ORIGINAL:
-                candidate = self.candidate(str(point[AXIS]))
-                laid = folder / _PROGRAM
-                lay_out(candidate, (folder, root), laid)
-                trial = replace(trial, cwd=laid, argv=self.inner.command(self.entry.command, point))
-        before = trial.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        is_original = point[AXIS] == ORIGINAL
-        traced = {
-            "AORTA_SOURCE_FACTS": f"{DATA}/{_FACTS}",
-            "AORTA_SOURCE_ROOT": str(root) if is_original else f"{DATA}/{_PROGRAM}",
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook()), before])),
-        }
-        slower = trial.timeout and trial.timeout * (_TRACED if is_original else 1)
-        return replace(
-            trial,
-            env={**trial.env, **traced},
-            watch=self.oracle.watch(),
-            timeout=slower,
-        )
-
-    def _hook(self) -> Path:
-        """One for all trials, so that their environments are alike."""
-        hook = self.private.absolute() / "source" / "hook"
-        if not (hook / _HOOK.name).is_file():
-            with writing(hook):
-                hook.mkdir(parents=True, exist_ok=True)
-                shutil.copy(_HOOK, hook)
-        return hook
-
-
 def lay_out(candidate: Candidate, sources: Sequence[Path], folder: Path) -> None:
     """The script, and beside it the files that it needs, each of the first folder that has it."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -155,12 +93,12 @@ def keep_facts(trial_dir: Path, place: Path) -> None:
     with writing(data):
         place.parent.mkdir(parents=True, exist_ok=True)
         if not data.exists():
-            shutil.copytree(folder, data, ignore=shutil.ignore_patterns(_FACTS, _PROGRAM))
+            shutil.copytree(folder, data, ignore=shutil.ignore_patterns(FACTS, PROGRAM))
     write_atomically(place, text)
 
 
 def facts_file(trial_dir: Path) -> Path:
-    return trial_dir / DATA / _FACTS
+    return trial_dir / DATA / FACTS
 
 
 def read_facts_of(file: Path) -> TraceFacts:
@@ -178,7 +116,7 @@ class Told:
 
     message: str = ""  # as it is written; each of these is empty where runs differ in it
     is_check: bool = False
-    operation: tuple[str, ...] = ()
+    operation: str = ""
     form: str = ""  # of the statement, whatever its variables are called
     operands: Sequence[str] = ()  # those that both runs had
     largest: int | None = None  # where an index was out of range: how far
@@ -194,7 +132,7 @@ def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str])
     tree = ast.parse(sources(frame.file))
     way = _statement_at(tree, frame.line)
     is_check = isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library
-    operation = () if is_check or frame.position is None else _operation_at(tree, frame.position)
+    operation = tail_at(tree, frame.position or ()) if not is_check else ""
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     form = _form(way) if way is not None else ""
     other = again.frames[-1] if again.frames else replace(frame, operands=(), largest=None)
@@ -224,29 +162,6 @@ def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
     """The innermost statement in a line, in whatever function it is."""
     inner = [n for n in statements(tree) if is_in(n, line)]
     return inner[-1] if inner else None
-
-
-def _operation_at(tree: ast.Module, place: Sequence[int]) -> tuple[str, ...]:
-    for node in ast.walk(tree):
-        is_there = isinstance(node, (ast.expr, ast.stmt)) and position(node) == place
-        if is_there and (found := _operation(node)):
-            return found
-    return ()
-
-
-def _operation(node: ast.AST) -> tuple[str, ...]:
-    match node:
-        case ast.Call(func=called):
-            return ("call", tail(called))
-        case ast.BinOp(left=left, op=operator, right=right):
-            return ("operator", type(operator).__name__, tail(left), tail(right))
-        case ast.AugAssign(target=left, op=operator, value=right):
-            return ("operator", type(operator).__name__, tail(left), tail(right))
-        case ast.Subscript(value=value):
-            return ("item", tail(value))
-        case ast.Attribute(attr=name):
-            return ("attribute", name)
-    return ()
 
 
 @dataclass(frozen=True)
@@ -293,12 +208,12 @@ class SourceOracle:
         facts = read_facts_of(facts_file(trial_dir))
         if not facts.frames:
             return ""
-        laid = trial_dir / DATA / _PROGRAM
+        laid = trial_dir / DATA / PROGRAM
         now = told_by(facts, facts, lambda name: (laid / name).read_text("utf-8"))
         if now.is_check != self.told.is_check:
             return "the script itself raises it" if now.is_check else "no check of it failed"
         if self.told.operation and now.operation != self.told.operation:
-            return f"another operation raised it: {' '.join(now.operation)}"
+            return f"another operation raised it: {now.operation}"
         if now.form != self.told.form:
             return f"another statement raised it: {now.form}"
         if Counter(self.told.operands) - Counter(now.operands):
@@ -309,98 +224,3 @@ class SourceOracle:
         if self.told.is_whole and not now.is_whole:
             return "a name on the way to the failure is missing"
         return ""
-
-
-def must_hold(program: Program, data: str) -> Program:
-    """The first program that fails, with what every smaller one must still hold. `data` is what it
-    read; where the statements on the stack had handled some of it before, the rest may be wrong.
-    """
-    program = replace(program, data=data if _has_passed(program) else "")
-    return replace(program, kept=_kept_in(program), stores=_stores_in(program))
-
-
-def _has_passed(program: Program) -> bool:
-    """Whether a statement after one that was on the stack, in the same function, has run: the
-    function, or the turn of a loop, had ended well before.
-    """
-    executed = program.facts.executed
-    for frame in program.facts.frames:
-        scope = function_at(program.tree, frame.function, frame.line) or program.tree
-        way = path_to(scope, frame.line)
-        if any(has_run(node, executed) for block, index in way for node in block[index + 1 :]):
-            return True
-    return False
-
-
-def _stores_in(program: Program) -> tuple[str, int]:
-    """Where an entry was not found: what the container is called, and how many statements store
-    something in it. Any of them may be the one that stores the wrong thing.
-    """
-    facts = program.facts
-    frame = facts.frames[-1] if facts.frames and not facts.in_library else None
-    if frame is None or frame.position is None:
-        return "", 0
-    match _operation_at(program.tree, frame.position):
-        case ("item", name):
-            return name, count_stores(program.tree, name)
-    return "", 0
-
-
-def _kept_in(program: Program) -> tuple[str, ...]:
-    """Where a check of the user's own fails: the check, the conditions it stands under, and what
-    makes the names that these read, in the same function. None of it may be made simpler.
-    """
-    facts = program.facts
-    frame = facts.frames[-1] if facts.frames else _exit_in(program)
-    if frame is None or facts.in_library:
-        return ()
-    scope = function_at(program.tree, frame.function, frame.line) or program.tree
-    way = path_to(scope, frame.line)
-    steps = [block[index] for block, index in way]
-    if not steps or not (isinstance(steps[-1], (ast.Raise, ast.Assert)) or _exits(steps[-1])):
-        return ()
-    tests = [step.test for step in steps if isinstance(step, (ast.If, ast.Assert))]
-    names = set().union(*(used_by(test) for test in tests), set())
-    makers = [
-        ast.unparse(node)
-        for node in statements(scope)
-        if not list(blocks_of(node))
-        and defined_by(node) & names
-        and node.lineno in facts.executed
-        and not isinstance(node, (ast.Import, ast.ImportFrom))
-        and not _is_read(program, node, frame)
-    ]
-    conditions = [ast.unparse(step.test) for step in steps if isinstance(step, ast.If)]
-    return (ast.unparse(steps[-1]), *conditions, *makers)
-
-
-def _exit_in(program: Program) -> UserFrame | None:
-    """Where a program ended itself, without an exception that the hook saw; None if it did not."""
-    lines = [n.lineno for n in statements(program.tree) if _exits(n)]
-    ran = [line for line in lines if line in program.facts.executed]
-    if not ran:
-        return None
-    around = [
-        node.name
-        for node in ast.walk(program.tree)
-        if isinstance(node, Function) and is_in(node, ran[-1])
-    ]
-    return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
-
-
-def _exits(node: ast.stmt) -> bool:
-    """Whether a statement ends the program with a status or words that stand there:
-    `sys.exit(main())` ends it with what was decided elsewhere.
-    """
-    match node:
-        case ast.Expr(value=ast.Call(func=called, args=[status])):
-            calls = any(isinstance(part, ast.Call) for part in ast.walk(status))
-            return tail(called) in {"exit", "_exit"} and not calls
-    return False
-
-
-def _is_read(program: Program, node: ast.stmt, frame: UserFrame) -> bool:
-    """Whether it takes its values from the data as they stand there, without a call."""
-    plain = not any(isinstance(part, ast.Call) for part in ast.walk(node))
-    values = seen_for(node.targets[0], frame) if isinstance(node, ast.Assign) and plain else {}
-    return bool(values) and all(map(program.is_data, values.values()))

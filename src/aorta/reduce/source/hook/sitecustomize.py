@@ -224,29 +224,26 @@ UNDEFINED = "undefined"
 
 def read_at(frame: FrameType, line: int) -> list[Any]:
     """What each name, attribute and item that the statement in this line reads was when it
-    failed.
+    failed; nothing of one in a lambda or comprehension, which has a frame of its own.
     """
+    if frame.f_code.co_name[0] == "<" and frame.f_code.co_name != "<module>":
+        return []
     import ast
     import linecache
 
     source = "".join(linecache.getlines(frame.f_code.co_filename))
-    kinds = {
-        "<lambda>": ast.Lambda,
-        "<listcomp>": ast.ListComp,
-        "<setcomp>": ast.SetComp,
-        "<dictcomp>": ast.DictComp,
-        "<genexpr>": ast.GeneratorExp,
-    }
-    kind: Any = kinds.get(frame.f_code.co_name, ast.stmt)
-    around: list[Any] = [
+    around = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, kind) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-    failing = getattr(failing, "body", failing) if kind is ast.Lambda else failing
     names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
     changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
+    own = {node.arg for node in ast.walk(failing) if isinstance(node, ast.arg)}
+    for part in ast.walk(failing):
+        if isinstance(part, ast.comprehension):
+            own |= {node.id for node in ast.walk(part.target) if isinstance(node, ast.Name)}
     found: list[Any] = []
 
     def value_of(node: ast.AST) -> Any:
@@ -260,27 +257,21 @@ def read_at(frame: FrameType, line: int) -> list[Any]:
             return base.get(node.slice.value, UNDEFINED) if type(base) is dict else ...
         return ...
 
-    def look(node: ast.AST, own: frozenset[str]) -> None:
-        if isinstance(node, ast.Lambda):
-            own = own | {argument.arg for argument in node.args.args}
-        for part in getattr(node, "generators", ()):
-            own = own | {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            inner: Any = node
-            while isinstance(inner, (ast.Attribute, ast.Subscript)):
-                inner = inner.value
+    waiting: list[Any] = [failing]
+    while waiting:
+        node = waiting.pop()
+        inner = node
+        while isinstance(inner, (ast.Attribute, ast.Subscript)):
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id not in own:
             is_read = isinstance(node.ctx, ast.Load) or node is changed
-            if is_read and isinstance(inner, ast.Name) and inner.id not in own:
-                value = value_of(node)
-                if value is not ...:
-                    found.append(value)
-                if not isinstance(node, ast.Subscript):
-                    return
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, (ast.stmt, ast.ExceptHandler)):
-                look(child, own)
-
-    look(failing, frozenset())
+            value = value_of(node) if is_read else ...
+            if value is not ...:
+                found.append(value)
+            if is_read and not isinstance(node, ast.Subscript):
+                continue
+        children = ast.iter_child_nodes(node)
+        waiting += [n for n in children if not isinstance(n, (ast.stmt, ast.ExceptHandler))]
     return found
 
 
