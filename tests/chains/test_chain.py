@@ -64,12 +64,10 @@ def test_a_reduction_ships_and_runs_elsewhere_without_the_original(
     )
 
 
-def test_every_run_directory_becomes_a_page_and_is_listed(reduced: Path, tmp_path: Path) -> None:
+def test_a_run_directory_becomes_a_page(reduced: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     ok(aorta("report", reduced, "-o", page))
     assert "NUM_STEPS" in page.read_text()
-    listed = ok(aorta("runs", reduced.parents[1])).stdout
-    assert reduced.name in listed
 
 
 # It loses another feeder each time; where there is no licence it fails too, and also with 1.

@@ -171,12 +171,17 @@ def test_without_a_good_side_the_first_nan_is_found(tmp_path: Path) -> None:
     assert report["first_nonfinite"]["op"] == "record::broken"
 
 
+def page_answer(folder: Path) -> str:
+    """What the page of the one run below a folder says first."""
+    (about,) = folder.rglob(".aorta/run.json")
+    return str(aorta("report", about.parents[1], "--json").json()["answer"])
+
+
 def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
     done = aorta("diverge", "--good-set", "A=1", "--", "true", cwd=tmp_path)
     assert done.exit_code == 3
     assert done.stdout.startswith("Nothing was recorded, so there is nothing to compare: ")
-    (run,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
-    assert run["answer"] == "Nothing was recorded, so there is nothing to compare"
+    assert page_answer(tmp_path) == "Nothing was recorded, so there is nothing to compare"
 
 
 def test_a_value_of_a_loop_is_named_by_its_turn(tmp_path: Path) -> None:
@@ -194,8 +199,7 @@ def test_a_value_of_a_loop_is_named_by_its_turn(tmp_path: Path) -> None:
     )
     done = aorta("diverge", "-q", "--bad-set", "SCALE=1.5", "--", *command, cwd=tmp_path)
     assert ", step 0, value 5 of this name in it, rank 0\n" in done.stdout
-    (run,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
-    assert run["answer"].endswith(", step 0, value 5 of this name in it")
+    assert page_answer(tmp_path).endswith(", step 0, value 5 of this name in it")
 
 
 def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def test_a_dry_run_is_not_stopped_by_the_limit_on_cycles_without_progress_either
     first = next(line for line in stopped.err.splitlines() if "no progress" in line)
     assert "--ft-max-no-progress-cycles 1, 0 turns it off" in first
     assert stopped.err.index(first) < stopped.err.index("Root Cause")
-    (listed,) = aorta("runs", site.folder / "more", "--json").json()["runs"]
-    assert listed["answer"].endswith(": stop")
+    page = aorta("report", site.folder / "more", "--json").json()
+    assert page["answer"].endswith(": stop")
 
 
 def test_a_dead_service_and_a_lying_one_cost_a_job_nothing_but_a_line(site: Site) -> None:

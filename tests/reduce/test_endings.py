@@ -38,8 +38,8 @@ def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) ->
     assert done.exit_code == 3
     assert done.json()["status"] == "did_not_reproduce"
     assert done.json()["why"].count("command not found") == 1
-    (listed,) = aorta("runs", "--json", cwd=tmp_path).json()["runs"]
-    assert listed["answer"].startswith("The original could not be tried")
+    page = aorta("report", done.json()["run_dir"], "--json", cwd=tmp_path).json()
+    assert page["answer"].startswith("The original could not be tried")
 
 
 def test_stopped_before_the_copy_that_ships_was_tried_it_is_not_called_reduced(
