@@ -1,17 +1,20 @@
 """matrix.md: what a person pastes into a ticket. Columns that would be empty are left out."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine.events import different_failures
-from aorta.triage.matrix import MatrixReport, Row
 from aorta.triage.statistics import STATEMENT, Call
 
-Column = tuple[str, Callable[[Row], str]]
+if TYPE_CHECKING:
+    from aorta.triage.matrix import MatrixReport, Row
+
+Column = tuple[str, Callable[["Row"], str]]
 
 
-def matrix_markdown(matrix: MatrixReport) -> str:
+def matrix_markdown(matrix: "MatrixReport") -> str:
     return in_sections(
         f"Triage Matrix - {matrix.plan.recipe.content.workload}",
         matrix.warnings,
@@ -50,7 +53,7 @@ def _line(texts: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-def _header(matrix: MatrixReport) -> list[str]:
+def _header(matrix: "MatrixReport") -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
@@ -66,7 +69,7 @@ def _header(matrix: MatrixReport) -> list[str]:
         f"- Baseline cell: {matrix.plan.baseline.name}{step}",
         (
             f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
-            f"{show_duration(matrix.ending.seconds)}{_saved(matrix)}"
+            f"{show_duration(matrix.ending.seconds)}"
         ),
     ]
     if matrix.ending.detail:
@@ -74,12 +77,7 @@ def _header(matrix: MatrixReport) -> list[str]:
     return lines
 
 
-def _saved(matrix: MatrixReport) -> str:
-    saved = matrix.trials_saved
-    return f"; {saved} not needed, because their answers were decided" if saved else ""
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence["Row"]) -> list[str]:
     optional = [column for column in _WHERE_THERE_IS_SOMETHING if any(map(column[1], rows))]
     columns = (*_ALWAYS, *optional)
     return aligned(
@@ -87,7 +85,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     )
 
 
-def _hints(rows: Sequence[Row]) -> list[str]:
+def _hints(rows: Sequence["Row"]) -> list[str]:
     """The error line seen most in each cell, without what differs from run to run."""
     lines = [
         f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of "
@@ -105,7 +103,7 @@ def different_lines(words: Sequence[str]) -> list[str]:
     return [words[0], "", *(f"- {_one_line(line)}" for line in words[1:])]
 
 
-def _notes(matrix: MatrixReport) -> list[str]:
+def _notes(matrix: "MatrixReport") -> list[str]:
     said = {row.comparison.call for row in matrix.rows}
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):
@@ -152,41 +150,41 @@ _LEGEND = {
 }
 
 
-def _environment(row: Row) -> str:
+def _environment(row: "Row") -> str:
     environment = row.cell.environment
     return str(environment.image) if environment.source == "inline" else environment.name
 
 
-def _rate(row: Row) -> str:
+def _rate(row: "Row") -> str:
     if not row.stats.tally.evidence:
         return "n/a"
     percent = round(100 * row.stats.failure_rate)
     return f"{percent}%{' (unreliable)' if row.stats.tally.error and row.stats.unreliable else ''}"
 
 
-def _failures(row: Row) -> str:
+def _failures(row: "Row") -> str:
     tally = row.stats.tally
     return f"{tally.reproduced} / {tally.evidence}" if tally.evidence else "n/a"
 
 
-def _interval(row: Row) -> str:
+def _interval(row: "Row") -> str:
     if not row.stats.tally.evidence:
         return "n/a"
     low, high = row.interval
     return f"{100 * low:.0f}-{100 * high:.0f}%"
 
 
-def _p(row: Row) -> str:
+def _p(row: "Row") -> str:
     p = row.comparison.p_adjusted
     return "" if p is None else f"{p:.2g}"
 
 
-def _mean_step(row: Row) -> str:
+def _mean_step(row: "Row") -> str:
     mean = row.stats.step_times.mean
     return f"{mean:.4g}" if mean else "n/a"
 
 
-def _answer(row: Row) -> str:
+def _answer(row: "Row") -> str:
     comparison = row.comparison
     if comparison.call is Call.DID_NOT_RUN:
         return f"did not run: {row.stats.error}"

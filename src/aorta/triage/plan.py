@@ -1,26 +1,30 @@
-"""From a recipe to cells that can be tried, with every check that needs no trial. Reads the
-registry, runs nothing.
+"""From a recipe to cells that can be tried, with every check that needs no trial; and what either
+mode makes of them: a run and its report. Reads the registry, runs nothing.
 """
 
 import os
 import random
-import shlex
-import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aorta.core.axis import Point
-from aorta.core.errors import SpecError
+from aorta.core.errors import Exit, SpecError
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
-from aorta.core.trial import Environment
+from aorta.core.oracle import Deciding
+from aorta.core.trial import Environment, TrialSpec
+from aorta.engine.events import Ending, Note, PointSettled, Reason, TrialRecord
+from aorta.engine.judge import Judges
+from aorta.engine.question import Answer, Budget
 from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
-from aorta.scrub.secrets import safe_value
-from aorta.triage.recipe import Cell, Recipe
+from aorta.search import Search
+from aorta.triage.recipe import SCHEMA_VERSION, Cell, Recipe
 from aorta.workloads.base import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
@@ -94,10 +98,6 @@ class Plan:
     def environments(self) -> dict[str, Environment]:
         """Each environment once, in the order of the cells."""
         return {cell.environment.name: cell.environment for cell in self.cells}
-
-    @property
-    def most_trials(self) -> int:
-        return sum(cell.trials for cell in self.cells)
 
     @property
     def parent(self) -> Path:
@@ -280,27 +280,102 @@ class Schedule:
         return (number, self._rounds[number][cell])
 
 
-def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:
-    """Line by line. Nothing is left on the disk."""
-    content = plan.recipe.content
-    yield f"{len(plan.cells)} cells of {content.workload}, baseline {plan.baseline.name}"
-    with tempfile.TemporaryDirectory(prefix="aorta-dry-run-") as scratch:
-        for cell in plan.cells:
-            place = cell.environment
-            kind = " ".join(filter(None, (place.kind.value, place.image or place.venv)))
-            yield f"{cell.name}: at most {cell.trials} trials in {place.name} ({kind})"
-            if cell.inert is not None:
-                yield f"  inert      {cell.inert}"
-            yield f"  command    {_command(cell, Path(scratch))}"
-    yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is decided"
-    yield f"results would go below {output_dir / plan.parent}"
+class TriageRun(ABC):
+    """The experiment of one mode on a plan: which trials it asks for, what each of them runs, and
+    what is said of them in the end.
+    """
+
+    search: Search
+    judges: Judges
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.plan.baseline.experiment.deciding
+
+    @property
+    def fingerprint(self) -> Mapping[str, object]:
+        return self.plan.fingerprint
+
+    @abstractmethod
+    def describe(self) -> Iterator[str]:
+        """What would run, line by line."""
+
+    @abstractmethod
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec: ...
+
+    @abstractmethod
+    def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
+        """The cell of a trial, what ran, and where its record lies in the run directory."""
+
+    @abstractmethod
+    def settled(self, event: PointSettled) -> Note | None:
+        """What listeners hear of a point that is decided, in the words of this mode."""
+
+    @abstractmethod
+    def report(
+        self, answer: Answer, run_dir: Path, created: str, warnings: Sequence[str]
+    ) -> "TriageReport": ...
+
+    def rules(self, budget: Budget) -> dict[str, Any]:
+        """Of the question, besides what every mode asks."""
+        return {"budget": budget}
 
 
-def _command(cell: PlannedCell, scratch: Path) -> str:
-    """As it would be typed; the trial's own directory is not known yet."""
-    folder = scratch / "TRIAL"
-    folder.mkdir(exist_ok=True)
-    trial = cell.experiment.trial(Point.of({}), 0, folder)
-    variables = [f"{name}={safe_value(name, trial.env[name])}" for name in sorted(trial.env)]
-    words = ["env", *variables, *trial.argv] if variables else trial.argv
-    return shlex.join(words).replace(str(folder), "TRIAL_DIR")
+@dataclass(frozen=True, kw_only=True)
+class TriageReport(ABC):
+    """What a triage says in either mode, and where the run lies."""
+
+    NAME: ClassVar[str]  # of its two files
+    SCHEMA: ClassVar[str]
+
+    plan: Plan
+    ending: Ending
+    created: str
+    run_dir: Path
+    warnings: Sequence[str] = ()
+    failure: Failure | None = None  # of what runs without mitigations
+
+    @property
+    @abstractmethod
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+
+    @abstractmethod
+    def answer(self) -> dict[str, Any]:
+        """What this mode alone says."""
+
+    @abstractmethod
+    def markdown(self) -> str:
+        """What a person pastes into a ticket."""
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
+
+    @property
+    def page(self) -> Path:
+        return self.run_dir / f"{self.NAME}.md"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.content(), "run_dir": str(self.run_dir)}
+
+    def content(self) -> dict[str, Any]:
+        """Of its JSON file, which may be moved."""
+        recipe = self.plan.recipe.content
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.ending.reason.value,
+            "warm": self.ending.warm_to_json(),
+            "workload": recipe.workload,
+            "ticket": recipe.ticket,
+            "run_timestamp": self.created,
+            "warnings": list(self.warnings),
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
+            **self.answer(),
+        }

@@ -1,13 +1,9 @@
-"""The public API of the package: everything that may be asked of a triage, and the one function
-that answers it.
-
-A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on
-with.
+"""Everything that may be asked of a triage. A recipe is named in one of three ways: a file, axes
+that span one, or a run directory to go on with.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -16,15 +12,10 @@ from aorta.core.documents import validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, oracle_to_json
-from aorta.engine.events import Listener
-from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.sidecars import RESOLVED_RECIPE
-from aorta.triage.matrix import MatrixReport
-from aorta.triage.optimize import StackRun
-from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
     Recipe,
@@ -35,13 +26,6 @@ from aorta.triage.recipe import (
     load_recipe,
     unique_files,
 )
-from aorta.triage.running import (
-    MatrixRun,
-    RunSettings,
-    check_recipe,
-    run_recipe,
-)
-from aorta.triage.stacks import StackReport, describe_stacks, stack_plan
 from aorta.workloads.base import COMMAND
 
 _EVERY_TRIAL_COUNTS = 40
@@ -79,7 +63,6 @@ class TriageRequest:
     ticket: str | None = None
     baseline_cell: str | None = None
     confound_threshold: float | None = None
-    sets: int = 1  # optimize: find so many sets
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
     max_wall_clock: float | None = None  # in seconds
@@ -87,46 +70,6 @@ class TriageRequest:
     output_dir: Path = Path("triage_results")
     run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
     resume: Resume | None = None
-
-
-def triage(
-    request: TriageRequest,
-    listeners: Callable[[], Sequence[Listener]] = tuple,
-) -> MatrixReport | StackReport:
-    """Which mitigation, in which environment, makes it stop?"""
-    recipe, executor = recipe_of(request), request.executor
-    settings = RunSettings(
-        output_dir=request.output_dir,
-        resume=request.resume,
-        budget=Budget(max_seconds=request.max_wall_clock),
-        run_dir=request.run_dir,
-    )
-    if recipe.content.warm:
-        executor = replace(executor, warm=True)
-    if request.mode == "optimize":
-        stacks = partial(StackRun, sets=request.sets)
-        return run_recipe(recipe, settings, stacks, executor.open, listeners())
-    return run_recipe(recipe, settings, MatrixRun, executor.open, listeners())
-
-
-def plan_lines(request: TriageRequest) -> Iterator[str]:
-    """What would run, for people; nothing is run or written."""
-    plan = check_recipe(recipe_of(request))
-    if request.mode == "optimize":
-        yield from describe_stacks(stack_plan(plan, request.sets))
-    else:
-        yield from describe_plan(plan, request.output_dir)
-
-
-def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
-    """The cells that would run, for machines; none of a search for a stack, which finds its own."""
-    if request.mode == "optimize":
-        return []
-    plan = check_recipe(recipe_of(request))
-    return [
-        {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
-        for one in plan.cells
-    ]
 
 
 def recipe_of(request: TriageRequest) -> Recipe:

@@ -12,9 +12,10 @@ from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
 from aorta.solve.subject import ReproducerFound, environment_of, original, run_command, smallest
+from aorta.triage.optimize import StackReport
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
-from aorta.triage.request import TriageRequest, triage
-from aorta.triage.stacks import StackReport
+from aorta.triage.request import TriageRequest
+from aorta.triage.running import triage
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
