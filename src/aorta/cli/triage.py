@@ -32,9 +32,6 @@ def command() -> None:
 @click.option("--mitigation-axis", metavar="A,B", help="The mitigations; none is the baseline.")
 @click.option("--environment-axis", metavar="E,image:REF", help="The environments.")
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
-@click.option(
-    "--exact-trials", is_flag=True, default=None, help="Exactly so many a cell: never stop early."
-)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")

@@ -63,7 +63,7 @@ def _header(matrix: "MatrixReport") -> list[str]:
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
-        f"- Trials per cell: {content.trials} {'exactly' if content.exact_trials else 'at most'}",
+        f"- Trials per cell: {content.trials} at most",
         *([f"- Steps per trial: {content.steps}"] if content.steps else []),
         f"- Run timestamp: {matrix.created}",
         f"- Baseline cell: {matrix.plan.baseline.name}{step}",

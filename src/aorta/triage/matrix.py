@@ -19,7 +19,7 @@ from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, Speed, aggregate_cell, speed_of
 from aorta.triage.markdown import matrix_markdown
-from aorta.triage.plan import Plan, PlannedCell, Schedule, TriageReport, TriageRun
+from aorta.triage.plan import Plan, PlannedCell, Schedule, TriageReport
 from aorta.triage.statistics import (
     ANY_WRONG_CALL,
     SIDE_ALPHA,
@@ -35,11 +35,12 @@ from aorta.workloads.results import TrialDocument, TrialLabel, read_trial
 from aorta.workloads.trial import WorkloadRequest, describe_environment
 
 
-class MatrixRun(TriageRun):
-    """A point names a cell, and the cell knows what it runs."""
+class MatrixRun:
+    """The experiment of a matrix: a point names a cell, and the cell knows what it runs."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+        self.plan, self.fingerprint = plan, plan.fingerprint
+        self.oracle = plan.baseline.experiment.deciding
         self.judges = SameJudge(EveryTrial(1))
         self.search = self.cells = Interleaved(
             plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open
@@ -247,7 +248,6 @@ class MatrixReport(TriageReport):
         content = recipe.content
         return {
             "trials_per_cell": content.trials,
-            "exact_trials": content.exact_trials,
             "steps_per_trial": content.steps,
             "baseline_cell": self.plan.baseline.name,
             "confound": {

@@ -27,33 +27,36 @@ from aorta.engine.judge import (
     fewest_that_decide,
     log_chance,
 )
-from aorta.engine.question import Answer
+from aorta.engine.question import Answer, Budget
 from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.markdown import different_lines, in_sections
-from aorta.triage.plan import Plan, PlannedCell, TriageReport, TriageRun
+from aorta.triage.plan import Plan, PlannedCell, TriageReport
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 
 _LONGEST_NAME = 80
 
 
-class StackRun(TriageRun):
-    """A point says which candidates are on; `left_out` says of others why they are not tried."""
+class StackRun:
+    """The experiment of a stack: a point says which candidates are on; `left_out` says of others
+    why they are not tried.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+        self.plan, self.oracle = plan, plan.baseline.experiment.deciding
         self.candidates, self.left_out = _candidates(plan)
+        chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
+        self.fingerprint = {**plan.fingerprint, "candidates": chosen}
         self.search = self.cures = CureSearch([entry.name for entry in self.candidates])
         self.judges = self.gone = GoneJudges(plan.baseline.trials)
 
-    @property
-    def fingerprint(self) -> Mapping[str, object]:
-        chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
-        return {**super().fingerprint, "candidates": chosen}
+    def rules(self, budget: Budget) -> dict[str, Any]:
+        """Of the question, besides what every mode asks."""
+        return {"budget": budget}
 
     def describe(self) -> Iterator[str]:
         yield f"the smallest of {len(self.candidates)} mitigations that makes the failure go away"

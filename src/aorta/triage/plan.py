@@ -1,29 +1,24 @@
-"""From a recipe to cells that can be tried, with every check that needs no trial; and what either
-mode makes of them: a run and its report. Reads the registry, runs nothing.
+"""From a recipe to cells that can be tried, with every check that needs no trial; and what the
+report of either mode says of them alike. Reads the registry, runs nothing.
 """
 
 import os
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aorta.core.axis import Point
 from aorta.core.errors import Exit, SpecError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
-from aorta.core.oracle import Deciding
-from aorta.core.trial import Environment, TrialSpec
-from aorta.engine.events import Ending, Note, PointSettled, Reason, TrialRecord
-from aorta.engine.judge import Judges
-from aorta.engine.question import Answer, Budget
+from aorta.core.trial import Environment
+from aorta.engine.events import Ending, Reason
 from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
-from aorta.search import Search
 from aorta.triage.recipe import SCHEMA_VERSION, Cell, Recipe
 from aorta.workloads.base import COMMAND
 from aorta.workloads.results import TrialLabel
@@ -109,7 +104,7 @@ class Plan:
     def fingerprint(self) -> Mapping[str, object]:
         content = self.recipe.content
         settings = content.model_dump(
-            exclude={"cells", "workload", "workload_config", "ticket", "save_logs"}, mode="json"
+            exclude={"cells", "workload", "workload_config", "ticket"}, mode="json"
         )
         return {
             "workload": [content.workload, repr(self.baseline.experiment.deciding)],
@@ -280,50 +275,6 @@ class Schedule:
         return (number, self._rounds[number][cell])
 
 
-class TriageRun(ABC):
-    """The experiment of one mode on a plan: which trials it asks for, what each of them runs, and
-    what is said of them in the end.
-    """
-
-    search: Search
-    judges: Judges
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.plan.baseline.experiment.deciding
-
-    @property
-    def fingerprint(self) -> Mapping[str, object]:
-        return self.plan.fingerprint
-
-    @abstractmethod
-    def describe(self) -> Iterator[str]:
-        """What would run, line by line."""
-
-    @abstractmethod
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec: ...
-
-    @abstractmethod
-    def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
-        """The cell of a trial, what ran, and where its record lies in the run directory."""
-
-    @abstractmethod
-    def settled(self, event: PointSettled) -> Note | None:
-        """What listeners hear of a point that is decided, in the words of this mode."""
-
-    @abstractmethod
-    def report(
-        self, answer: Answer, run_dir: Path, created: str, warnings: Sequence[str]
-    ) -> "TriageReport": ...
-
-    def rules(self, budget: Budget) -> dict[str, Any]:
-        """Of the question, besides what every mode asks."""
-        return {"budget": budget}
-
-
 @dataclass(frozen=True, kw_only=True)
 class TriageReport(ABC):
     """What a triage says in either mode, and where the run lies."""
@@ -346,10 +297,6 @@ class TriageReport(ABC):
     @abstractmethod
     def answer(self) -> dict[str, Any]:
         """What this mode alone says."""
-
-    @abstractmethod
-    def markdown(self) -> str:
-        """What a person pastes into a ticket."""
 
     @property
     def exit_code(self) -> Exit:

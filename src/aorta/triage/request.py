@@ -38,7 +38,6 @@ _RECIPE_CONTENT = (
     "mitigation_axis",
     "environment_axis",
     "trials",
-    "exact_trials",
     "steps",
     "ticket",
     "baseline_cell",
@@ -58,7 +57,6 @@ class TriageRequest:
     mitigation_axis: tuple[str, ...] | None = None
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
-    exact_trials: bool | None = None
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
@@ -73,8 +71,7 @@ class TriageRequest:
 
 
 def recipe_of(request: TriageRequest) -> Recipe:
-    """The recipe that is named in one of three ways; a time limit of the request wins over its
-    own."""
+    """The recipe that the request names; a time limit of the request wins over its own."""
     recipe = _named_recipe(request)
     if request.timeout is None:
         return recipe
@@ -104,7 +101,7 @@ def _named_recipe(request: TriageRequest) -> Recipe:
         return from_file(request.recipe, request.mitigations_files, command)
     begun = request.resume.run if request.resume is not None else None
     if begun is not None and not passed and not command:
-        return from_run_dir(begun)
+        return load_recipe(begun / RESOLVED_RECIPE)  # with its own copies of the sidecars
     return from_flags(request, command)
 
 
@@ -139,11 +136,6 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
     content["workload_config"] = {**recipe.content.workload_config, **command}
     checked = validated(RecipeFile, content, file=str(path))
     return replace(recipe, content=checked)
-
-
-def from_run_dir(run_dir: Path) -> Recipe:
-    """The recipe that a run directory holds, with its own copies of the sidecars."""
-    return load_recipe(run_dir / RESOLVED_RECIPE)
 
 
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
@@ -183,7 +175,6 @@ def build_recipe_from_flags(
         "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
         "steps": request.steps,
         "workload_config": dict(command or {}),
-        "exact_trials": bool(request.exact_trials),
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }

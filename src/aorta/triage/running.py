@@ -4,7 +4,6 @@ flags, and in either mode.
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import known_failure
-from aorta.core.trial import Environment, Outcome, TrialEnd
+from aorta.core.trial import Environment, TrialEnd
 from aorta.engine.events import Event, Listener, PointSettled, TrialRecord
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import RunDir, write_atomically, write_json
@@ -26,13 +25,14 @@ from aorta.registry.sidecars import RESOLVED_RECIPE, SIDECARS
 from aorta.scrub.secrets import safe_value
 from aorta.triage.matrix import MatrixReport, MatrixRun
 from aorta.triage.optimize import StackReport, StackRun
-from aorta.triage.plan import Plan, PlannedCell, TriageRun, build_plan
-from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
+from aorta.triage.plan import Plan, PlannedCell, build_plan
+from aorta.triage.recipe import Recipe, resolved_yaml
 from aorta.triage.request import TriageRequest, recipe_of
 from aorta.workloads.results import keep_trial
 
 VERB = "triage"
 
+Run = MatrixRun | StackRun
 SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 
 
@@ -51,7 +51,7 @@ def triage(
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
         files = RunFiles(session.run)
-        run = mode(build_plan(files.adopt(recipe)))
+        run: Run = mode(build_plan(files.adopt(recipe)))
         snapshots, warnings = files.take_snapshots(run.plan, executor)
         question = Question(
             search=run.search,
@@ -105,17 +105,15 @@ def _session(plan: Plan, request: TriageRequest) -> Session:
     return Session.fresh(parent, VERB, name=name, ticket=content.ticket, workload=content.workload)
 
 
-def _keeper(run: TriageRun, run_dir: Path, snapshots: SnapshotFor) -> Keep:
+def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell, request, label, path = run.place(record)
         keep_trial(run_dir / path, label, request, record, end, env=snapshots(cell))
-        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
-            shutil.rmtree(run_dir / record.path, ignore_errors=True)
 
     return keep
 
 
-def _telling(run: TriageRun, listener: Listener) -> Listener:
+def _telling(run: Run, listener: Listener) -> Listener:
     def listen(event: Event) -> None:
         told = run.settled(event) if isinstance(event, PointSettled) else event
         if told is not None:
@@ -135,15 +133,6 @@ class RunFiles:
         """The recipe as it will run, resolved from copies of its sidecars."""
         copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
         write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
-        inline = {
-            cell.environment_name: {"docker": cell.environment.docker}
-            for cell in recipe.content.cells
-            if isinstance(cell.environment, InlineImage)
-        }
-        if inline:
-            document = {"version": 1, "environments": inline}
-            text = json.dumps(document, indent=2) + "\n"
-            write_atomically(self.path / "inline_environments.sidecar.json", text)
         return replace(recipe, sidecars=copies)
 
     def _copy(self, sidecar: Path) -> Path:
@@ -190,10 +179,8 @@ class RunFiles:
 def _missing_in(snapshot: Mapping[str, Any]) -> str:
     if not is_captured(snapshot):
         return f"no snapshot: {snapshot['skip_reason']}"
-    reasons = snapshot.get("partial_reasons") or []
-    if not snapshot.get("partial"):
-        return ""
-    return f"the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"
+    reasons = "; ".join(map(str, snapshot.get("partial_reasons") or []))
+    return f"the snapshot is partial: {reasons}" if snapshot.get("partial") else ""
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:

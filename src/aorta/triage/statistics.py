@@ -31,7 +31,7 @@ SIDE_ALPHA = ANY_WRONG_CALL / 2
 INTERIM_ALPHA = 0.001
 EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
 USEFUL_RATIO = 0.5  # of the baseline's rate; a cell above it is no useful cure
-_MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
+_MOST_NEEDED = 300  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
     "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
@@ -169,11 +169,8 @@ class Stopping:
     def is_open(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
         """Whether this cell of the plan wants another trial."""
         tally = tallies[cell]
-        content = self.plan.recipe.content
         if tally.is_hopeless() or tally.evidence >= self.plan.by_name[cell].trials:
             return False
-        if content.exact_trials:
-            return True
         if cell != self.plan.baseline.name:
             return not has_enough(tally, tallies[self.plan.baseline.name], self._caps(cell))
         return self._baseline_is_needed(tallies)
@@ -285,16 +282,7 @@ def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | N
         tests = (p_fewer if rate(cell) < rate(baseline) else p_more, p_no_cure)
         return any(test(*counts) < level for test in tests)
 
-    enough = 1
-    while not decides(enough):
-        enough *= 2
-        if enough > _MOST_NEEDED:
-            return None
-    short = enough // 2
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        short, enough = (short, middle) if decides(middle) else (middle, enough)
-    return enough
+    return next(filter(decides, range(1, _MOST_NEEDED)), None)
 
 
 def _of(test: Test, cell: Tally, baseline: Tally) -> float:
