@@ -55,7 +55,7 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     assert fixed["p_value"] == 0.05
     assert fixed["trials_needed"] == 1
     page = page_of(tmp_path, matrix)
-    assert "not known; 1 more trial would tell" in page
+    assert "not known; 4 trials of each would tell" in page
     assert "3 of 3 against 0 of 3 may be luck" in page
 
 
@@ -433,7 +433,7 @@ def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials:
     assert all(entry["trials"] >= min(trials, 4) for entry in found.values()), found
     assert {found[name]["call"] for name in "ab"} == {"not known"}
     assert all(found[name]["trials_needed"] > 0 for name in "ab")
-    assert "more trials would tell" in page_of(tmp_path, matrix)
+    assert "trials of each would tell" in page_of(tmp_path, matrix)
 
 
 def test_a_cell_that_later_trials_of_the_baseline_put_in_doubt_goes_on(tmp_path: Path) -> None:

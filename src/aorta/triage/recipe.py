@@ -197,16 +197,20 @@ class Recipe:
 
 
 def load_recipe(
-    path: Path,
-    sidecar_files: Sequence[Path] = (),
-    *,
-    defaults: Mapping[str, Any] | None = None,
+    path: Path, sidecar_files: Sequence[Path] = (), command: Mapping[str, Any] | None = None
 ) -> Recipe:
-    """The recipe in a YAML or JSON file; `defaults` fill in what it does not say. Without sidecars
-    it takes those that the run which wrote it left beside it."""
+    """The recipe in a YAML or JSON file; `command` is the `workload_config` of one behind `--`.
+    Without sidecars it takes those that the run which wrote it left beside it.
+    """
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
-    if isinstance(document, dict):
-        document = {**(defaults or {}), **document}
+    if command and isinstance(document, dict):
+        if document.setdefault("workload", COMMAND) != COMMAND:
+            raise SpecError(
+                f"found {document['workload']!r} beside a command behind --; "
+                f"expected workload: {COMMAND}, or no workload",
+                where=f"{path}: workload",
+            )
+        document["workload_config"] = {**(document.get("workload_config") or {}), **command}
     content = validated(RecipeFile, document, file=str(path))
     recipe = Recipe(
         content,

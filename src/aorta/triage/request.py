@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aorta.core.documents import validated
-from aorta.core.errors import SpecError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, oracle_to_json
 from aorta.engine.session import Resume
@@ -98,7 +98,7 @@ def _named_recipe(request: TriageRequest) -> Recipe:
             )
         if isinstance(request.recipe, Recipe):
             return request.recipe
-        return from_file(request.recipe, request.mitigations_files, command)
+        return load_recipe(request.recipe, request.mitigations_files, command)
     begun = request.resume.run if request.resume is not None else None
     if begun is not None and not passed and not command:
         return load_recipe(begun / RESOLVED_RECIPE)  # with its own copies of the sidecars
@@ -122,22 +122,6 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
     return config
 
 
-def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) -> Recipe:
-    recipe = load_recipe(path, sidecars, defaults={"workload": COMMAND} if command else None)
-    if not command:
-        return recipe
-    if recipe.content.workload != COMMAND:
-        raise SpecError(
-            f"found {recipe.content.workload!r} beside a command behind --; "
-            f"expected workload: {COMMAND}, or no workload",
-            where=f"{path}: workload",
-        )
-    content = recipe.content.model_dump(mode="python")
-    content["workload_config"] = {**recipe.content.workload_config, **command}
-    checked = validated(RecipeFile, content, file=str(path))
-    return replace(recipe, content=checked)
-
-
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
     """Flag mode. What must be said is asked for by the names of the options."""
     if request.workload == "":
@@ -155,12 +139,6 @@ def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
     if missing:
         raise UsageError(f"without --recipe, {', '.join(missing)} must be given")
     return build_recipe_from_flags(request, command)
-
-
-def _mitigations(request: TriageRequest) -> list[str]:
-    """A search for the smallest stack always begins without any."""
-    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
-    return list(dict.fromkeys([NO_MITIGATION, *names])) if request.mode == "optimize" else names
 
 
 def build_recipe_from_flags(
@@ -194,7 +172,10 @@ def _each_once(given: Sequence[str] | None, option: str, usual: Sequence[str] = 
 def _cells(request: TriageRequest) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     places = _each_once(request.environment_axis, "--environment-axis", ("local",))
-    for mitigation, value in product(_mitigations(request), places):
+    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
+    if request.mode == "optimize":  # which always begins without any
+        names = list(dict.fromkeys([NO_MITIGATION, *names]))
+    for mitigation, value in product(names, places):
         environment = image_of(value)
         shown = environment if isinstance(environment, str) else environment.environment_name
         cells.append(

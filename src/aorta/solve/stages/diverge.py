@@ -1,6 +1,5 @@
 """Where do the numbers part? The failing run beside a clean one that an earlier stage found."""
 
-from dataclasses import replace
 from typing import Any
 
 from aorta.core.errors import Exit
@@ -8,7 +7,7 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import ReproducerFound, environment_of, original, reduced_command, smallest
+from aorta.solve.subject import environment_of, reduced_in_place, smallest
 
 NUMERIC = frozenset({"nan"})
 
@@ -27,13 +26,14 @@ class Diverge(Stage):
         return ""
 
     def __call__(self, state: State) -> StageResult:
-        folder = state.folder(self.name)
-        bad = _bad_side(state)
+        folder, good = state.folder(self.name), _good_side(state)
+        # The reproducer as it ships; or, for another revision, the command in a checkout.
+        bad = reduced_in_place(state) if "good" in good else smallest(state)
         request = DivergeRequest(
             command=bad.command,
             cwd=bad.cwd,
             bad_set=bad.env,
-            **_good_side(state),
+            **good,
             mitigations_files=state.request.mitigations_files,
             output=state.path,
             name=folder.name,
@@ -69,11 +69,3 @@ def _good_side(state: State) -> dict[str, Any]:
     if state.is_done("bisect") and found["between"] == "revisions" and len(found["culprits"]) == 1:
         return {"good": str(found["culprits"][0]["good"])}
     return {}
-
-
-def _bad_side(state: State) -> ReproducerFound:
-    """The reproducer as it ships; or, for another revision, the command in a checkout."""
-    if "good" not in _good_side(state):
-        return smallest(state)
-    command, env = reduced_command(state)
-    return replace(original(state), command=command, env=env)
