@@ -134,39 +134,24 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
         spec = Path(str(RunDir(source).about().get("spec", "")))
         given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
         return _of_spec(given, request, reduction=source if given == spec else None)
-    if (source / "recipe.resolved.yaml").is_file():
-        return _of_recipe(source / "recipe.resolved.yaml", request)
-    trials = sorted(source.glob("trial_*.json"))
-    if trials:
+    config: Mapping[str, Any] = {}
+    place: Any = LOCAL.name
+    if (recipe := source / "recipe.resolved.yaml").is_file():
+        document: Any = load_document(recipe)
+        config = document.get("workload_config") or {}
+        place = document["cells"][0]["environment"]
+    elif trials := sorted(source.glob("trial_*.json")):
         config = (json_object(trials[0]) or {}).get("config", {})
-        if "command" in config:
-            cwd = Path(config.get("cwd", request.directory))
-            return Subject(_command_in(config), cwd, oracle=request.oracle)
-    raise UsageError(
-        "this is no case and no run of a command; expected a directory of launch, run, reduce or "
-        "triage",
-        where=str(source),
-    )
-
-
-def _command_in(config: Mapping[str, Any]) -> Command:
-    """Of a document, which has lists."""
-    command = config["command"]
-    return command if isinstance(command, str) else tuple(command)
-
-
-def _of_recipe(path: Path, request: SolveRequest) -> Subject:
-    found = load_document(path)
-    recipe: dict[str, Any] = found if isinstance(found, dict) else {}
-    config = recipe.get("workload_config", {})
     if "command" not in config:
-        raise UsageError("solve takes recipes of commands; expected one", where=str(path))
-    cwd = (path.parent / config.get("cwd", ".")).resolve()
-    (first, *_) = recipe.get("cells") or [{}]
-    place = first.get("environment", LOCAL.name)
+        raise UsageError(
+            "this is no case and no run of a command; expected a directory of launch, run, reduce "
+            "or triage",
+            where=str(source),
+        )
+    command = config["command"]
     return Subject(
-        _command_in(config),
-        cwd,
+        command if isinstance(command, str) else tuple(command),
+        source / (config.get("cwd") or request.directory),
         oracle=request.oracle or config.get("oracle"),
         environment=f"{INLINE_IMAGE}{place['docker']}" if isinstance(place, dict) else str(place),
     )

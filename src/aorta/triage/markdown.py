@@ -101,11 +101,8 @@ def different_lines(words: Sequence[str]) -> list[str]:
 def _notes(matrix: "MatrixReport") -> list[str]:
     said = {row.comparison.call for row in matrix.rows}
     lines = [text for call, text in _LEGEND.items() if call in said]
-    if any(row.speed.is_flagged for row in matrix.rows):
-        lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind "
-            "that."
-        )
+    if any(row.speed.tag.startswith("speed (") for row in matrix.rows):
+        lines.append("- `speed (+N%)`: slower than the baseline, and a race may hide behind that.")
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"
         for row in matrix.rows

@@ -219,40 +219,6 @@ def _said(tally: Tally) -> str:
 _SURE = 0.05  # bounds are 95 %
 
 
-@dataclass(frozen=True)
-class Stack:
-    """The set that makes the failure go away, and why none of it can be left out."""
-
-    mitigations: tuple[str, ...]
-    tally: Tally
-    luck: float
-    needed: Mapping[str, Verdict | None]  # by mitigation: the verdict without it
-
-    @property
-    def rate_below(self) -> float:
-        return failures(self.tally).high(_SURE)
-
-    def to_json(self) -> dict[str, Any]:
-        seen = failures(self.tally)
-        without = {
-            name: None if verdict is None else failures(verdict.tally)
-            for name, verdict in self.needed.items()
-        }
-        return {
-            "mitigations": list(self.mitigations),
-            "failed": seen.hits,
-            "of": seen.trials,
-            "rate_below": round(self.rate_below, 4),
-            "confidence": 1 - _SURE,
-            "chance_of_luck": float(f"{self.luck:.3g}"),
-            "one_minimal": all(v and v.reproduces is False for v in self.needed.values()),
-            "without": {
-                name: count and {"failed": count.hits, "of": count.trials}
-                for name, count in without.items()
-            },
-        }
-
-
 @dataclass(frozen=True, kw_only=True)
 class StackReport(TriageReport):
     """The smallest stack of a run, or why there is none."""
@@ -292,17 +258,27 @@ class StackReport(TriageReport):
         return "no stack of these mitigations makes the failure go away"
 
     @cached_property
-    def recommended(self) -> Stack | None:
+    def recommended(self) -> dict[str, Any] | None:
+        """The set that makes the failure go away, and why none of it can be left out."""
         search = self.run.cures
         if search.cure is None:
             return None
         items, tally = search.cure.items, search.cure.confirmed.tally
-        return Stack(
-            mitigations=tuple(search.names[item] for item in items),
-            tally=tally,
-            luck=self.run.gone.chance_of_luck(tally),
-            needed={search.names[item]: self._without(items, item) for item in items},
-        )
+        seen = failures(tally)
+        without = {search.names[item]: self._without(items, item) for item in items}
+        return {
+            "mitigations": [search.names[item] for item in items],
+            "failed": seen.hits,
+            "of": seen.trials,
+            "rate_below": round(seen.high(_SURE), 4),
+            "confidence": 1 - _SURE,
+            "chance_of_luck": float(f"{self.run.gone.chance_of_luck(tally):.3g}"),
+            "one_minimal": all(v and v.reproduces is False for v in without.values()),
+            "without": {
+                name: v and {"failed": failures(v.tally).hits, "of": v.tally.evidence}
+                for name, v in without.items()
+            },
+        }
 
     def _without(self, items: Sequence[int], item: int) -> Verdict | None:
         rest = [other for other in items if other != item]
@@ -311,7 +287,7 @@ class StackReport(TriageReport):
     @property
     def lines(self) -> list[str]:
         """The recommended variables, ready for a shell."""
-        names = self.recommended.mitigations if self.recommended else ()
+        names = self.recommended["mitigations"] if self.recommended else ()
         chosen: dict[str, str] = {}
         for entry in self.run.candidates:
             if entry.name in names:
@@ -325,7 +301,7 @@ class StackReport(TriageReport):
             "original": rate_to_json(self.original.reproduced, self.original.evidence),
             "candidates": [entry.name for entry in self.run.candidates],
             "left_out": dict(self.run.left_out),
-            "recommended": self.recommended.to_json() if self.recommended else None,
+            "recommended": self.recommended,
             "environment_lines": self.lines,
             "why": self.no_answer,
             "trials": self.ending.trials,
@@ -359,13 +335,14 @@ class StackReport(TriageReport):
         )
 
 
-def _in_words(stack: Stack) -> str:
+def _in_words(stack: Mapping[str, Any]) -> str:
+    counts = "{failed} of {of} failed"
     without = [
-        f"without {name}: {'not tried' if verdict is None else _said(verdict.tally)}"
-        for name, verdict in stack.needed.items()
+        f"without {name}: {counts.format(**seen) if seen else 'not tried'}"
+        for name, seen in stack["without"].items()
     ]
     return (
-        f"With {' + '.join(stack.mitigations)}, {_said(stack.tally)}: the rate is below "
-        f"{100 * stack.rate_below:.0f} % (95 % sure), and luck alone would do this with a chance "
-        f"of {stack.luck:.1g}; {'; '.join(without)}"
+        f"With {' + '.join(stack['mitigations'])}, {counts.format(**stack)}: the rate is below "
+        f"{100 * stack['rate_below']:.0f} % (95 % sure), and luck alone would do this with a "
+        f"chance of {stack['chance_of_luck']:.1g}; {'; '.join(without)}"
     )

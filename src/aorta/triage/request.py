@@ -28,9 +28,7 @@ from aorta.triage.recipe import (
 )
 from aorta.workloads.base import COMMAND
 
-_EVERY_TRIAL_COUNTS = 40
-"""optimize: trials of one candidate at most, where nothing else was said."""
-
+_MOST_TRIALS = 40  # of one candidate of optimize, where nothing else was said
 
 # What a recipe says itself; the mode, output_dir and the like stay free beside it.
 _RECIPE_CONTENT = (
@@ -150,7 +148,7 @@ def build_recipe_from_flags(
         "schema_version": SCHEMA_VERSION,
         "ticket": request.ticket,
         "workload": COMMAND if command else request.workload,
-        "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
+        "trials": _MOST_TRIALS if request.trials is None else request.trials,
         "steps": request.steps,
         "workload_config": dict(command or {}),
         "confound": {key: value for key, value in confound.items() if value is not None},
@@ -175,16 +173,13 @@ def _cells(request: TriageRequest) -> list[dict[str, Any]]:
     names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
     if request.mode == "optimize":  # which always begins without any
         names = list(dict.fromkeys([NO_MITIGATION, *names]))
-    for mitigation, value in product(names, places):
-        environment = image_of(value)
-        shown = environment if isinstance(environment, str) else environment.environment_name
+    for mitigation, place in product(names, map(image_of, places)):
+        shown = place if isinstance(place, str) else place.environment_name
         cells.append(
             {
                 "name": checked_cell_name(slug(f"{mitigation}-{shown}")),
                 "mitigations": [mitigation],
-                "environment": environment
-                if isinstance(environment, str)
-                else environment.model_dump(),
+                "environment": place if isinstance(place, str) else place.model_dump(),
             }
         )
     return cells

@@ -119,13 +119,6 @@ def rate(tally: Tally) -> float:
 # -- when a cell has enough ------------------------------------------------------------------------
 
 
-def has_enough(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether the cell has all its trials, or further ones could no longer change what is said of
-    it.
-    """
-    return cell.evidence >= caps.cell or is_decided(cell, baseline, caps)
-
-
 def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the trials left, the baseline's too, are not worth this cell's answer."""
     if not can_decide(caps):
@@ -168,20 +161,16 @@ class Stopping:
 
     def is_open(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
         """Whether this cell of the plan wants another trial."""
-        tally = tallies[cell]
-        if tally.is_hopeless() or tally.evidence >= self.plan.by_name[cell].trials:
+        plan, tally = self.plan, tallies[cell]
+        if tally.is_hopeless() or tally.evidence >= plan.by_name[cell].trials:
             return False
-        if cell != self.plan.baseline.name:
-            return not has_enough(tally, tallies[self.plan.baseline.name], self._caps(cell))
-        return self._baseline_is_needed(tallies)
-
-    def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
-        """A finished cell is open while the baseline's trials could tip the scales."""
-        baseline = tallies[self.plan.baseline.name]
-        compared = [name for name in self._compared if not tallies[name].is_hopeless()]
-        return not compared or any(
-            not is_decided(tallies[name], baseline, self._caps(name)) for name in compared
-        )
+        # The baseline is needed while its trials could tip the scales, also of a finished cell.
+        waiting = [cell]
+        if cell == plan.baseline.name:
+            waiting = [name for name in self._compared if not tallies[name].is_hopeless()]
+        base = tallies[plan.baseline.name]
+        decided = [is_decided(tallies[name], base, self._caps(name)) for name in waiting]
+        return not decided or not all(decided)
 
     def _caps(self, cell: str) -> Caps:
         plan = self.plan

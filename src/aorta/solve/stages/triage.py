@@ -53,7 +53,7 @@ class Triage(Stage):
         detail = (finished.no_answer or finished.status) if is_over else finished.ending.detail
         status, why = status_of(finished.ending, finished.status == "found", detail)
         if finished.recommended is not None:
-            cure, works, why = self._verified(state, subject, finished.recommended.to_json())
+            cure, works, why = self._verified(state, subject, finished.recommended)
             answer["cure" if works else "refuted"] = cure
             status = "done" if works else "no_answer"
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
