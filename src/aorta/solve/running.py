@@ -56,11 +56,10 @@ def _too_long(stage: Stage, state: State) -> str:
         if name not in state.results and not other.why_not(state)
     ]
     share = left * _SHARE[stage.name] / sum(_SHARE[name] for name in waiting)
-    known, reduced = state.known("reproduce"), state.known("reduce").get("final") or {}
-    one = (stage.name != "isolate" and reduced.get("median_sec")) or known.get("median_sec") or 0.0
-    rate = known.get("rate") or {}
+    rate = state.known("reproduce").get("rate") or {}
     each = rate.get("of", 0) / max(1, rate.get("reproduced", 0))  # trials until it shows
-    least = _FEWEST.get(stage.name, 0) * max(1.0, each) * one / state.request.jobs
+    points = _FEWEST.get(stage.name, 0)
+    least = points * max(1.0, each) * state.seconds_of_one / state.request.jobs
     if share < least:
         return f"it takes {show_duration(least)} at least, and {show_duration(left)} are left"
     state.allowed = {stage.name: share}
@@ -198,11 +197,12 @@ def _is_last_resort(name: str, state: State) -> bool:
 def _reduce_with_the_rest(state: State) -> None:
     """The other stages may have left some of the budget that ended the reduction."""
     stopped = state.results.get("reduce")
-    one = state.known("reproduce").get("median_sec") or 0.0
-    left = state.seconds_left("reduce")
-    if stopped is None or stopped.status != "budget" or left is None or left < 1 + 2 * one:
-        return
     state.allowed.clear()
+    left = state.seconds_left("reduce")
+    if stopped is None or stopped.status != "budget" or left is None:
+        return
+    if left < 1 + state.seconds_of_one:
+        return
     del state.results["reduce"]  # while it goes on, its directory says what is known
     state.add(_one(_EVERY["reduce"], state))
 

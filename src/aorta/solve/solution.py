@@ -42,6 +42,22 @@ class Solution:
         return str(self.to_json()["status"])
 
     @property
+    def failure(self) -> dict[str, Any]:
+        return dict(self.to_json()["failure"] or {})
+
+    @property
+    def reproducer(self) -> dict[str, Any]:
+        return dict(self.to_json()["reproducer"] or {})
+
+    @property
+    def cure(self) -> dict[str, Any]:
+        return dict(self.to_json()["cure"] or {})
+
+    @property
+    def culprits(self) -> list[dict[str, Any]]:
+        return list(self.to_json()["culprits"])
+
+    @property
     def exit_code(self) -> Exit:
         if self.stopped is not None:
             return self.stopped

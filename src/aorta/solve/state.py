@@ -307,9 +307,14 @@ class State:
         budget = self.request.budget
         if budget is None or not self.is_done("reproduce") or "bundle" not in self.request.stages:
             return 0.0
-        one = float(self.known("reproduce").get("median_sec") or 0.0)
         here = budget - self.shared.before
-        return min(_SECONDS_TO_SHIP + _TRIALS_TO_SHIP * one, max(0.0, here / 3))
+        return min(_SECONDS_TO_SHIP + _TRIALS_TO_SHIP * self.seconds_of_one, max(0.0, here / 3))
+
+    @property
+    def seconds_of_one(self) -> float:
+        """Of a trial of the smallest reproducer so far, or of the original."""
+        final, first = self.known("reduce").get("final") or {}, self.known("reproduce")
+        return float(final.get("median_sec") or first.get("median_sec") or 0.0)
 
     @property
     def is_spent(self) -> str:
