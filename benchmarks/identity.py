@@ -118,7 +118,6 @@ def matrix_of(case: Case, folder: Path, rows: int) -> dict[str, Any]:
         "schema_version": 1,
         "workload": "command",
         "trials": _TRIALS,
-        "exact_trials": True,
         "workload_config": {"command": program(case, folder)},
         "cells": [
             {"name": "baseline-local", "mitigations": ["none"], "environment": "local"},
@@ -138,12 +137,17 @@ def matrix_of(case: Case, folder: Path, rows: int) -> dict[str, Any]:
 
 def triage_on_noise(case: Case, folder: Path) -> tuple[int, int]:
     cells = matrix_of(case, folder, ROWS // 2)
-    return sum(cell["failed_count"] for cell in cells.values()), 2 * _TRIALS
+    return sum(cell["failed_count"] for cell in cells.values()), _trials(cells)
 
 
 def triage_on_slips(case: Case, folder: Path) -> tuple[int, int]:
     cells = matrix_of(case, folder, SLIPS_BELOW // 2)
-    return cells["baseline-local"]["failed_count"] + cells["fewer"]["other_count"], 2 * _TRIALS
+    right = cells["baseline-local"]["failed_count"] + cells["fewer"]["other_count"]
+    return right, _trials(cells)
+
+
+def _trials(cells: dict[str, Any]) -> int:
+    return sum(cell["trials"] for cell in cells.values())
 
 
 def reduced(case: Case, folder: Path, *before: str) -> api.ReduceReport:

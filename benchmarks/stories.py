@@ -4,7 +4,8 @@ first: `aorta solve` must name its class, reduce it to the truth, and ship what 
 The libraries come from the Python that STORIES_PYTHON names, by default the one that runs this; a
 story whose library is missing is not run, and the table says so. `python -m benchmarks stories`
 runs all of them, STORIES=csv_sklearn,race some; STORIES_BUDGET is the budget of each, 10m unless
-said.
+said. `load` is the machine's load average over the last five minutes of a story: on a busy machine
+seconds say little.
 """
 
 import json
@@ -216,7 +217,7 @@ def _python() -> str:
 
 def main() -> None:
     wanted = [name for name in os.environ.get("STORIES", "").split(",") if name]
-    print(f"{'story':<16}{'class':<18}{'trials':>7}{'seconds':>9}  what was wrong")
+    print(f"{'story':<16}{'class':<18}{'trials':>7}{'seconds':>9}{'load':>6}  what was wrong")
     for story in STORIES:
         if not wanted or story.name in wanted:
             print(_line(story), flush=True)
@@ -243,7 +244,10 @@ def _line(story: Story) -> str:
             return f"{story.name:<16}no answer: exit {done.returncode}: {done.stderr[-200:]}"
     wrong = "; ".join(_wrong(story, document)) or "nothing"
     kind = str((document["failure"] or {}).get("class"))
-    return f"{story.name:<16}{kind:<18}{document['trials']:>7}{spent:>9.0f}  {wrong}"
+    return (
+        f"{story.name:<16}{kind:<18}{document['trials']:>7}{spent:>9.0f}{os.getloadavg()[1]:>6.0f}"
+        f"  {wrong}"
+    )
 
 
 def _has(module: str) -> bool:

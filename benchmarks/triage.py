@@ -15,9 +15,9 @@ from aorta.core.documents import validated
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.repeated import Interleaved, cell_of
+from aorta.triage.optimize import GoneJudges
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
-from aorta.triage.stacks import GoneJudges
 from aorta.triage.statistics import SIDE_ALPHA, USEFUL_RATIO, Call, Stopping, compare_all, p_fewer
 
 MATRICES = 1000
@@ -190,7 +190,7 @@ def _optimize(size: int, needed: int, rate: float, seed: int) -> _Optimized:
     sweep = calibration + sum(
         _judge(alone, judges, point, cure, rate, draw, tell=False) for point in asked + confirmed
     )
-    right = [frozenset(found.items) for found in search.cures] == [cure]
+    right = search.cure is not None and frozenset(search.cure.items) == cure
     return _Optimized(right, trials, stacks, sweep)
 
 

@@ -47,9 +47,9 @@ from aorta.solve.request import SolveRequest
 from aorta.solve.running import solve as _solve
 from aorta.solve.solution import Solution
 from aorta.triage.matrix import MatrixReport
+from aorta.triage.optimize import StackReport
 from aorta.triage.request import TriageRequest
-from aorta.triage.request import triage as _triage
-from aorta.triage.stacks import StackReport
+from aorta.triage.running import triage as _triage
 
 __all__ = [
     "AortaError",

@@ -20,7 +20,7 @@ ANSWERS = {
     "run": ("result.json", ["trials", "*", "outcome"], ["rate"], ["signature"], ["counts"]),
     "reduce": ("result.json", ["status"], ["axes"], ["confirmed"], ["signature"], ["shipped_copy"]),
     "triage": ("matrix.json", ["cells", "*", "name"], ["cells", "*", "mitigations"], ["baseline_cell"]),
-    "optimize": ("optimize.json", ["status"], ["recommended"], ["sets"], ["original"], ["candidates"]),
+    "optimize": ("optimize.json", ["status"], ["recommended"], ["original"], ["candidates"]),
     "diverge": ("result.json", ["status"], ["first", "op"], ["first", "step"], ["first", "difference"], ["compared_ops"]),
     "bisect": ("result.json", ["status"], ["culprits", "*", "package"], ["culprits", "*", "bad"],
                ["culprits", "*", "good"], ["culprits", "*", "title"], ["good"], ["bad"], ["rates"]),

@@ -29,8 +29,8 @@ LINES = {
     "triage": (
         "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b "
         "--environment-axis local "
-        "--trials 3 --exact-trials --steps 3 --ticket t --baseline-cell c "
-        "--confound-threshold 1.2 --sets 2 "
+        "--trials 3 --steps 3 --ticket t --baseline-cell c "
+        "--confound-threshold 1.2 "
         f"--mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
     "bisect": (

@@ -493,11 +493,9 @@ def test_a_flaky_failure_takes_the_trials_that_its_judge_asks_for(seed: int) -> 
     assert (search.result.best["n"], search.result.best["d"]) == (20, "b")
 
 
-def cured(
-    names: str, gone: Callable[[set[int]], bool], sets: int = 1, slots: int = 1
-) -> tuple[CureSearch, str]:
+def cured(names: str, gone: Callable[[set[int]], bool], slots: int = 1) -> tuple[CureSearch, str]:
     """The sets that are asked about; what begins with `!` is a confirmation."""
-    search, asked = CureSearch(list(names), sets), list[str]()
+    search, asked = CureSearch(list(names)), list[str]()
     while not search.done:
         points = search.ask(slots)
         assert all(search.wants(point) for point in points)
@@ -511,40 +509,23 @@ def cured(
 
 
 @pytest.mark.parametrize(
-    ("cures", "sets", "slots", "asked", "found"),
+    ("cures", "slots", "asked", "found"),
     [
-        (["c"], 1, 1, "? abcdefgh efgh cdefgh defgh c !c", ["c"]),
-        (["c"], 1, 3, "? abcdefgh defgh abcgh bcgh acgh abch c ch !c", ["c"]),
-        (["bf"], 1, 1, "? abcdefgh efgh cdefgh bcdefgh b bfgh bgh bf f !bf", ["bf"]),
-        (
-            ["bf"],
-            2,
-            1,
-            "? abcdefgh efgh cdefgh bcdefgh b bfgh bgh bf f !bf acdefgh abcdegh",
-            ["bf"],
-        ),
-        (["a", "h"], 2, 1, "? abcdefgh efgh gh h !h abcdefg efg cdefg bcdefg a !a", ["h", "a"]),
-        (["a", "h"], 3, 2, "? abcdefgh efgh gh h !h abcdefg efg bcdefg acdefg a !a", ["h", "a"]),
-        (
-            ["ab", "cd"],
-            3,
-            1,
-            (
-                "? abcdefgh efgh cdefgh defgh c cfgh cefgh cdgh cd d !cd abdefgh fgh bdefgh "
-                "a afgh adefgh abfgh abh ab b !ab bcefgh acefgh"
-            ),
-            ["cd", "ab"],
-        ),
-        ([], 1, 1, "? abcdefgh", []),
+        (["c"], 1, "? abcdefgh efgh cdefgh defgh c !c", "c"),
+        (["c"], 3, "? abcdefgh defgh abcgh bcgh acgh abch c ch !c", "c"),
+        (["bf"], 1, "? abcdefgh efgh cdefgh bcdefgh b bfgh bgh bf f !bf", "bf"),
+        (["a", "h"], 1, "? abcdefgh efgh gh h !h", "h"),
+        (["ab", "cd"], 1, "? abcdefgh efgh cdefgh defgh c cfgh cefgh cdgh cd d !cd", "cd"),
+        ([], 1, "? abcdefgh", ""),
     ],
 )
 def test_a_cure_is_all_on_then_split_then_confirmed(
-    cures: list[str], sets: int, slots: int, asked: str, found: list[str]
+    cures: list[str], slots: int, asked: str, found: str
 ) -> None:
     wanted = [{"abcdefgh".index(sign) for sign in cure} for cure in cures]
-    search, questions = cured("abcdefgh", lambda on: any(w <= on for w in wanted), sets, slots)
+    search, questions = cured("abcdefgh", lambda on: any(w <= on for w in wanted), slots)
     assert questions == asked
-    assert ["".join("abcdefgh"[i] for i in cure.items) for cure in search.cures] == found
+    assert "".join("abcdefgh"[i] for i in (search.cure.items if search.cure else ())) == found
     assert search.ask(3) == []
     assert not search.wants(search.without_any)
 
@@ -558,7 +539,7 @@ def test_a_cure_that_is_never_confirmed_is_looked_for_three_times() -> None:
             point.purpose is Purpose.PROBE and 1 in as_indexes(point[AXIS])
         )
         search.tell(point, Verdict(said, Tally(clean=1)))
-    assert (search.cures, search.unconfirmed, search.best) == ([], [(1,)] * 3, None)
+    assert (search.cure, search.best) == (None, None)
     assert sum(point.purpose is Purpose.CONFIRM for point in asked) == 3
     assert len(set(asked)) == len(asked)
     found = search.verdict_of([1])
@@ -589,7 +570,7 @@ def test_where_all_on_still_fails_the_same_nothing_is_a_cure() -> None:
     search.tell(search.ask(1)[0], Verdict(True))
     search.tell(search.ask(1)[0], Verdict(False, Tally(reproduced=3)))
     assert search.done
-    assert (search.cures, search.fails_at_all) == ([], True)
+    assert (search.cure, search.fails_at_all) == (None, True)
 
 
 @pytest.mark.parametrize(

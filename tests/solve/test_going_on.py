@@ -111,12 +111,13 @@ def test_a_reduction_is_not_done_again_and_a_finished_solve_runs_nothing(tmp_pat
     first = solve(tmp_path, "--stages", "reproduce,reduce", "results/command")
     (stage,) = [row for row in first["stages"] if row["name"] == "reduce"]
     more = solve(tmp_path, "--stages", "reproduce,reduce,bundle", stage["run_dir"])
-    assert more["trials"] == 0
+    assert more["trials"] <= 3  # of the original: how it fails, and that it does so again
+    assert {row["name"]: row["trials"] for row in more["stages"]}["reduce"] == 0
     assert more["reproducer"]["axes"] == first["reproducer"]["axes"]
     assert more["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
     assert more["failure"]["class"] == "nan"
     again = solve(tmp_path, more["run_dir"])
-    assert (again["trials"], again["bundle"]) == (0, more["bundle"])
+    assert (again["trials"], again["bundle"]) == (more["trials"], more["bundle"])
 
 
 def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path: Path) -> None:
@@ -208,13 +209,6 @@ def test_a_directory_to_resume_that_is_not_there_is_said(verb: str, tmp_path: Pa
         2,
         "aorta: nowhere: there is no run directory of this name\n",
     )
-
-
-def test_a_pattern_is_said_to_be_looked_for_in_place_of_the_exit_code(tmp_path: Path) -> None:
-    program(tmp_path)
-    words = ("--stages", "reproduce", "--max-trials", "1", "--pattern", "is nan")
-    done = aorta("solve", *words, *COMMAND, cwd=tmp_path)
-    assert done.stderr.count("looked for: 'is nan' in what it writes, whatever its exit code") == 1
 
 
 def test_a_stage_can_be_rerun_by_hand(tmp_path: Path) -> None:

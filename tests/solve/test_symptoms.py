@@ -25,7 +25,6 @@ def ended(place: Path, lines: Sequence[str]) -> TrialEnd:
     ("line", "limit"),
     [
         (lambda value: f"step 3 | step_time: {value} | loss 0.5", "above"),
-        (lambda value: f"[12/99] {value} s/it", "above"),
         (lambda value: f"iter time {value}s", "above"),
         (lambda value: f"loss 0.1 {20 / value:g} tokens/s", "below"),
         (lambda value: f"throughput={20 / value:g}", "below"),

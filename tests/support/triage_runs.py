@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.executors.local import LocalExecutor
+from aorta.executors.choosing import ExecutorChoice
 from aorta.triage.matrix import MatrixReport
 from aorta.triage.recipe import Recipe, load_recipe
-from aorta.triage.running import MatrixRun, RunSettings, run_recipe
+from aorta.triage.request import TriageRequest
+from aorta.triage.running import triage
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.results import TrialDocument
 
@@ -52,8 +53,10 @@ def loaded(folder: Path, *cells: Mapping[str, Any], **keys: Any) -> Recipe:
 
 def run(recipe: Recipe, output: Path, *, jobs: int = 1, **settings: Any) -> MatrixReport:
     """In this process, on the real executor."""
-    where = RunSettings(output, **settings)
-    return run_recipe(recipe, where, MatrixRun, lambda: LocalExecutor(jobs))
+    chosen = ExecutorChoice(jobs=jobs)
+    report = triage(TriageRequest(recipe=recipe, output_dir=output, executor=chosen, **settings))
+    assert isinstance(report, MatrixReport)
+    return report
 
 
 def by_name(matrix: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

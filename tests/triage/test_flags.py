@@ -108,14 +108,16 @@ def test_what_a_recipe_says_cannot_be_said_beside_it(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["recipe.json"]
 
 
-def test_what_only_says_how_to_run_may_stand_beside_a_recipe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("output", ["--output-dir", "--output"])
+def test_what_only_says_how_to_run_may_stand_beside_a_recipe(tmp_path: Path, output: str) -> None:
     path = written(tmp_path, document())
     more = written(tmp_path, {"version": 1}, "more.json")
     done = aorta(
-        "triage", "run", "--recipe", path, "--mode", "matrix", "--output-dir", tmp_path / "out",
+        "triage", "run", "--recipe", path, "--mode", "matrix", output, tmp_path / "out",
         "--dry-run", "--mitigations-file", more, cwd=tmp_path,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
+    assert f"results would go below {tmp_path / 'out'}" in done.stdout
     assert not (tmp_path / "out").exists()
 
 

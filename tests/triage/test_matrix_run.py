@@ -55,7 +55,7 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     assert fixed["p_value"] == 0.05
     assert fixed["trials_needed"] == 1
     page = page_of(tmp_path, matrix)
-    assert "not known; 1 more trial would tell" in page
+    assert "not known; 4 trials of each would tell" in page
     assert "3 of 3 against 0 of 3 may be luck" in page
 
 
@@ -74,12 +74,9 @@ def test_the_run_directory_holds_what_is_promised(tmp_path: Path) -> None:
         "host_env.json",
         "environments/local/env.json",
         f"environments/{inline}/env.json",
-        "inline_environments.sidecar.json",
         "cells/baseline-local/command/trial_d0_m0_t0.json",
     ):
         assert (run_dir / name).is_file(), name
-    sidecar = json.loads((run_dir / "inline_environments.sidecar.json").read_text())
-    assert sidecar == {"version": 1, "environments": {inline: {"docker": "no.such/image:1"}}}
     stored = json.loads((run_dir / "matrix.json").read_text())
     assert {**stored, "run_dir": matrix["run_dir"]} == matrix
 
@@ -323,12 +320,12 @@ def test_a_dry_run_refuses_what_a_run_refuses_and_leaves_nothing(tmp_path: Path)
     assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
 
 
-def test_a_dry_run_says_the_commands_and_the_trials(tmp_path: Path) -> None:
+def test_a_dry_run_says_what_each_cell_sets_and_the_trials(tmp_path: Path) -> None:
     path = written(tmp_path, document(BASELINE, FIXED, trials=4))
     words: list[str | Path] = ["triage", "run", "--recipe", path]
     first = aorta(*words, "--dry-run", cwd=tmp_path)
     assert first.exit_code == 0
-    assert "env FIXED=1 /bin/bash -c 'test -n " in first.stdout
+    assert "sets       FIXED=1" in first.stdout
     assert "at most 8 trials" in first.stdout
     told = aorta(*words, "--dry-run", "--json", cwd=tmp_path).json()
     assert [one["trials"] for one in told["cells"]] == [4, 4]
@@ -386,16 +383,6 @@ def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:
     assert "put the launcher behind --" in done.stderr
 
 
-def test_logs_of_clean_trials_go_where_the_recipe_says_so(tmp_path: Path) -> None:
-    _, matrix = matrix_of(tmp_path, save_logs=False, trials=1)
-    cells = by_name(matrix)
-    for name, kept in (("baseline-local", True), ("fixed", False)):
-        record = json.loads(
-            (tmp_path / matrix["run_dir"] / cells[name]["trial_paths"][0]).read_text()
-        )
-        assert (tmp_path / record["process"]["stderr"]).exists() is kept
-
-
 def test_trials_are_interleaved_and_the_baseline_is_first(tmp_path: Path) -> None:
     cells = [cell(name, extra_env={"WHO": name}) for name in ("baseline-x", "b", "c", "d")]
     recipe = loaded(tmp_path, *cells, script=f"echo $WHO >> {tmp_path / 'log'}", trials=3)
@@ -446,7 +433,7 @@ def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials:
     assert all(entry["trials"] >= min(trials, 4) for entry in found.values()), found
     assert {found[name]["call"] for name in "ab"} == {"not known"}
     assert all(found[name]["trials_needed"] > 0 for name in "ab")
-    assert "more trials would tell" in page_of(tmp_path, matrix)
+    assert "trials of each would tell" in page_of(tmp_path, matrix)
 
 
 def test_a_cell_that_later_trials_of_the_baseline_put_in_doubt_goes_on(tmp_path: Path) -> None:
@@ -467,20 +454,6 @@ def test_a_cell_that_later_trials_of_the_baseline_put_in_doubt_goes_on(tmp_path:
         "none": "no effect",
         "cure": "works",
     }
-
-
-def test_exact_trials_are_exactly_as_many_in_every_cell(tmp_path: Path) -> None:
-    _, matrix = matrix_of(tmp_path, trials=9, exact_trials=True)
-    assert {entry["trials"] for entry in matrix["cells"]} == {9}
-    assert matrix["exact_trials"] is True
-    assert "Trials per cell: 9 exactly" in page_of(tmp_path, matrix)
-
-
-def test_stopping_early_says_what_it_saved(tmp_path: Path) -> None:
-    _, matrix = matrix_of(tmp_path, trials=12)
-    saved = 24 - sum(entry["trials"] for entry in matrix["cells"])
-    assert matrix["trials_saved"] == saved > 0
-    assert f"{saved} not needed" in page_of(tmp_path, matrix)
 
 
 def test_one_error_rate_is_stated_for_the_whole_matrix(tmp_path: Path) -> None:
@@ -515,10 +488,26 @@ def test_the_failure_looked_for_is_the_baselines_whoever_failed_first(tmp_path: 
         tmp_path,
         cells=[baseline, cell("broken", extra_env={"BROKEN": "1"})],
         trials=6,
-        exact_trials=True,
         workload_config={"command": late},
     )
     found = by_name(matrix)
-    assert found["baseline-local"]["failed_count"] == 2
-    assert (found["broken"]["failed_count"], found["broken"]["other_count"]) == (0, 6)
+    assert found["baseline-local"]["failed_count"] >= 1
+    assert found["broken"]["failed_count"] == 0
+    assert found["broken"]["other_count"] == found["broken"]["trials"] >= 4
     assert found["broken"]["call"] == "other failure"
+
+
+def test_what_varies_in_the_words_of_a_failure_is_the_baselines_to_teach(tmp_path: Path) -> None:
+    """A cell that shows the baseline's failure at first, and then another one without exception."""
+    words = (
+        'n=$(cat "$COUNT" 2>/dev/null || echo 0); echo $((n + 1)) > "$COUNT"; '
+        'if [ -n "$WEAK" ] && [ $n -gt 0 ]; then echo "ERROR: disk quota of job is used up" >&2; '
+        'else echo "ERROR: ledger quota of job is out of balance" >&2; fi; exit 1'
+    )
+    baseline, weak = counting(tmp_path, "baseline-local", "weak")
+    weak["extra_env"]["WEAK"] = "1"
+    _, matrix = matrix_of(tmp_path, cells=[baseline, weak], trials=6, script=words)
+    found = by_name(matrix)
+    assert found["baseline-local"]["other_count"] == 0
+    assert found["weak"]["failed_count"] == 1
+    assert found["weak"]["other_count"] == found["weak"]["trials"] - 1

@@ -62,12 +62,6 @@ def test_the_smallest_stack_is_found_verified_and_ready_to_paste(tmp_path: Path)
     assert {**stored, "run_dir": found["run_dir"]} == found
 
 
-def test_several_minimal_sets_are_listed_smallest_first(tmp_path: Path) -> None:
-    script = 'test -n "$VAR_1" -a -n "$VAR_4" || test -n "$VAR_2"'
-    found = optimize(tmp_path, script, "--sets", "3").json()
-    assert [entry["mitigations"] for entry in found["sets"]] == [["m2"], ["m1", "m4"]]
-
-
 def test_nothing_that_helps_is_exit_3(tmp_path: Path) -> None:
     done = optimize(tmp_path, "exit 1")
     assert done.exit_code == 3
@@ -136,7 +130,7 @@ def test_what_an_interrupted_search_says_goes_on_with_it(tmp_path: Path) -> None
     script = 'touch begun; [ -e go ] || sleep 600; test -n "$VAR_1"'
     sidecar = written(tmp_path, SIDECAR, "more.json")
     process = start_aorta(
-        *("triage", "run", "--mode", "optimize", "--mitigation-axis", "m0,m1", "--sets", "2"),
+        *("triage", "run", "--mode", "optimize", "--mitigation-axis", "m0,m1"),
         *("--mitigations-file", sidecar, "--", "bash", "-c", script),
         cwd=tmp_path,
     )
@@ -148,7 +142,7 @@ def test_what_an_interrupted_search_says_goes_on_with_it(tmp_path: Path) -> None
     assert command[:1] == ["aorta"], said
     done = aorta(*command[1:], "--json", "-q", cwd=tmp_path)
     assert done.exit_code == 0, done.stderr
-    assert [one["mitigations"] for one in done.json()["sets"]] == [["m1"]]
+    assert done.json()["recommended"]["mitigations"] == ["m1"]
 
 
 def test_a_finished_search_resumed_runs_nothing(tmp_path: Path) -> None:

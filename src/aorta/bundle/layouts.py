@@ -105,7 +105,7 @@ LAYOUTS: tuple[Layout, ...] = (
         schemas=_names("aorta.matrix/ aorta.optimize/"),
         files=_names(
             "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
-            "inline_environments.sidecar.json environments/*/env.json sidecars/*"
+            "environments/*/env.json sidecars/*"
         ),
         trees=_names("cells/* points/* trials/*"),
         ours=_names(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.option("--environment", metavar="E", help="Where it runs, such as image:REF.")
 @click.option(
     "--good",
-    metavar="REV|FILE|IMAGE|DATE",
+    metavar="REV|FILE|IMAGE",
     help="What worked: a revision, a requirements file, env.json, a virtual environment; "
-    "beside --environment image:REF an image, or the date of one.",
+    "beside --environment image:REF an image.",
 )
 @click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
@@ -75,16 +75,21 @@ def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:
 def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
     from aorta.solve.running import dry_run
 
-    plan = dry_run(request)
+    plan, lines = dry_run(request), []
     if as_json:
-        print_json("aorta.solve.plan/1", {"stages": [stage.to_json() for stage in plan]})
-    say_plan([stage.line for stage in plan])
+        print_json("aorta.solve.plan/1", {"stages": plan})
+    for stage in plan:
+        said = (stage["left_out"] and f"left out: {stage['left_out']}") or (
+            stage["only_if"] and f"only if {stage['only_if']}"
+        )
+        lines.append(f"  {stage['name']:<10} {said or ''}".rstrip())
+    say_plan(lines)
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     from aorta.report.building import write_page
     from aorta.solve.running import solve
-    from aorta.solve.solution import SCHEMA, summary_lines
+    from aorta.solve.solution import SCHEMA
 
     say_stage = (lambda _text: None) if display.quiet else say
 
@@ -96,7 +101,7 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:
-        for line in summary_lines(solution):
+        for line in solution.lines:
             click.echo(line)
     if solution.stopped is not None:
         say(f"aorta: go on with: aorta solve --resume {shlex.quote(str(solution.state.path))}")

@@ -13,7 +13,7 @@ from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.stacks import StackReport
+    from aorta.triage.optimize import StackReport
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:
@@ -32,26 +32,22 @@ def command() -> None:
 @click.option("--mitigation-axis", metavar="A,B", help="The mitigations; none is the baseline.")
 @click.option("--environment-axis", metavar="E,image:REF", help="The environments.")
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
-@click.option(
-    "--exact-trials", is_flag=True, default=None, help="Exactly so many a cell: never stop early."
-)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")
 @click.option("--confound-threshold", type=float, metavar="RATIO", help="[default: 1.15]")
-@click.option("--sets", type=click.IntRange(1), default=1, help="optimize: find so many sets.")
 @options.mitigations_files
 @options.oracle_options
 @options.running_trials
-@click.option("--output-dir", type=click.Path(path_type=Path), default=Path("triage_results"))
+@options.output("triage_results", "--output-dir", "output_dir")
 @options.resumable
 @click.option("--strict", is_flag=True, help="Exit 1 if a cell did not run.")
-@click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
+@click.option("--dry-run", "only_say", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
 @options.command_words("[-- COMMAND...]")
 def run(
     strict: bool,
-    dry_run: bool,
+    only_say: bool,
     mitigation_axis: str | None,
     environment_axis: str | None,
     **given: Any,
@@ -71,7 +67,8 @@ def run(
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
-    from aorta.triage.request import TriageRequest, plan_lines, planned_cells, triage
+    from aorta.triage.request import TriageRequest
+    from aorta.triage.running import dry_run, triage
 
     display = options.display_from(given)
     request = TriageRequest(
@@ -82,13 +79,12 @@ def run(
         resume=options.resume_from(given),
         **given,
     )
-    if dry_run:
-        lines = list(plan_lines(request))
+    if only_say:
+        plan = dry_run(request)
         if display.as_json:
-            content = {"cells": planned_cells(request), "lines": lines}
-            print_json("aorta.triage.plan/1", content)
+            print_json("aorta.triage.plan/1", plan)
         else:
-            click.echo("\n".join(lines))
+            click.echo("\n".join(plan["lines"]))
         say("nothing was run")
         return
     report = triage(request, display.listeners)
@@ -147,13 +143,13 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.stacks import StackReport
+    from aorta.triage.optimize import StackReport
 
     ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
     if ending.reason is not Reason.DONE:
         again = ["aorta", "triage", "run", "--resume", str(run_dir)]
         if isinstance(report, StackReport):
-            again += ["--mode", "optimize", "--sets", str(report.plan.sets)]
+            again += ["--mode", "optimize"]
         say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")

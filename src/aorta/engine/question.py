@@ -163,7 +163,8 @@ class SoughtFailure:
             self.failure = seen if here == self._original else None
         elif self._is_known_at(here, seen):
             self.failure = learned(self.failure, seen) or self.failure
-        self._seen_at.add(here)
+        if self._question.shows_it(record.point):
+            self._seen_at.add(here)
 
     @property
     def doubt(self) -> str:

@@ -189,12 +189,6 @@ class Repository:
         """What is checked out and its first parents, newest first."""
         return self._asked("rev-list", "--first-parent", "HEAD").split()
 
-    def tagged(self) -> frozenset[str]:
-        """Every commit that a tag names."""
-        form = "--format=%(objectname) %(*objectname)"  # an annotated tag is an object of its own
-        lines = self._asked("for-each-ref", form, "refs/tags").splitlines()
-        return frozenset(line.split()[-1] for line in lines if line.split())
-
     def lay_out(self, revision: str, scratch: Path) -> Path:
         """The files of a revision in a clone of their own, with all that a checkout has: the user's
         is not moved, and nothing is registered in it.

@@ -1,9 +1,7 @@
-"""The smallest sets of items that make a failure go away: all on, then split, then confirmed.
+"""The smallest set of items that makes a failure go away: all on, then split, then confirmed.
 
 A point holds the items that are on. The verdict of the point without items says whether the failure
-is there at all; every other verdict says whether it is gone. Several sets are found by asking again
-without one item of each known set. What each stage asks is an ordinary search; here it is only said
-which stage follows which.
+is there at all; every other verdict says whether it is gone.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,8 +15,6 @@ from aorta.search.subset import SubsetSearch
 AXIS = "mitigations"
 _ATTEMPTS = 3
 
-Items = frozenset[int]
-
 
 @dataclass(frozen=True)
 class Cure:
@@ -29,13 +25,11 @@ class Cure:
 
 
 class CureSearch(StagedSearch):
-    """Up to `sets` minimal sets out of `items`."""
+    """One minimal set out of `items`."""
 
-    def __init__(self, items: Sequence[str], sets: int = 1) -> None:
+    def __init__(self, items: Sequence[str]) -> None:
         self.names = tuple(items)
-        self.cures: list[Cure] = []
-        self.unconfirmed: list[tuple[int, ...]] = []
-        self._sets = sets
+        self.cure: Cure | None = None
         super().__init__()
 
     @property
@@ -55,7 +49,7 @@ class CureSearch(StagedSearch):
 
     @property
     def best(self) -> Point | None:
-        return Point.of({AXIS: self.cures[0].items}) if self.cures else None
+        return Point.of({AXIS: self.cure.items}) if self.cure else None
 
     def verdict_of(self, items: Collection[int]) -> Verdict | None:
         """The latest verdict of a set as a candidate."""
@@ -67,57 +61,38 @@ class CureSearch(StagedSearch):
         ]
         return found[-1] if found else None
 
-    # -- what follows what -------------------------------------------------------------------------
-
     def stages(self) -> Iterator[SearchStage]:
+        """Is it there; is it gone with all on; what of that is enough; is it, with fresh trials?"""
         yield EveryPoint([self.without_any])
         if not self.fails_at_all:
             return
-        blocked: list[Items] = [frozenset()]
-        seen: set[Items] = set()
-        while blocked and len(self.cures) < self._sets:
-            left_out = blocked.pop(0)
-            if left_out in seen:
-                continue
-            seen.add(left_out)
-            found = self._known_cure_without(left_out)
-            if found is None:
-                yield from self._find(frozenset(range(len(self.names))) - left_out)
-                found = self._known_cure_without(left_out)
-            if found is not None:
-                blocked += [left_out | {item} for item in found.items]
-
-    def _find(self, universe: Items) -> Iterator[SearchStage]:
-        """One minimal set inside `universe`, confirmed; else looked for anew."""
-        if not universe:
-            return
+        every = tuple(range(len(self.names)))
         for attempt in range(_ATTEMPTS):
-            full = Point.of({AXIS: tuple(sorted(universe))}, replica=attempt)
+            full = Point.of({AXIS: every}, replica=attempt)
             yield EveryPoint([full])
             gone = self.verdicts[full]
             if gone.reproduces:
                 splitting = SubsetSearch(full, subset(AXIS, self.names, kind=AxisKind.LIST))
                 yield splitting
                 items = _items_of(splitting.best)
+            elif _may_hide_a_cure(gone):
+                alone = EveryPoint([Point.of({AXIS: (n,)}, replica=attempt) for n in every])
+                yield alone
+                if alone.best is None:
+                    return
+                items = _items_of(alone.best)
             else:
-                # One item may hide another's cure where all on failed in another way.
-                if gone.reproduces is False and not gone.tally.other:
-                    return
-                singles = [Point.of({AXIS: (item,)}, replica=attempt) for item in sorted(universe)]
-                yield EveryPoint(singles)
-                cured = [p for p in singles if self.verdicts[p].reproduces]
-                if not cured:
-                    return
-                items = _items_of(cured[0])
+                return
             confirmation = Point.of({AXIS: items}, Purpose.CONFIRM, attempt)
             yield EveryPoint([confirmation])
             if self.verdicts[confirmation].reproduces:
-                self.cures.append(Cure(items, self.verdicts[confirmation]))
+                self.cure = Cure(items, self.verdicts[confirmation])
                 return
-            self.unconfirmed.append(items)
 
-    def _known_cure_without(self, left_out: Items) -> Cure | None:
-        return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
+
+def _may_hide_a_cure(verdict: Verdict) -> bool:
+    """All on failed in another way, or could not be told: one item may hide another's cure."""
+    return verdict.reproduces is None or verdict.tally.other > 0
 
 
 def _items_of(point: Point) -> tuple[int, ...]:

@@ -2,13 +2,12 @@
 its directory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
-from aorta.engine.events import Listener
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.mitigations import load_mitigations
@@ -71,32 +70,15 @@ class SolveRequest:
                 "there is no such directory; expected a case or a run, or a command behind --",
                 where=str(self.source),
             )
-        if "reproduce" not in self.stages:
-            raise UsageError(
-                "the stage reproduce cannot be left out: all others need what it finds"
-            )
-        absolute = [p if p is None else p.absolute() for p in (self.source, self.spec)]
-        files = tuple(path.absolute() for path in self.mitigations_files)
-        load_mitigations(files)  # what is wrong with them is said before anything runs
+        load_mitigations(self.mitigations_files)  # what is wrong with them is said at once
         return replace(
             self,
-            source=absolute[0],
-            spec=absolute[1],
+            source=self.source and self.source.absolute(),
+            spec=self.spec and self.spec.absolute(),
             directory=self.directory.absolute(),
             output=self.output.absolute(),
-            mitigations_files=files,
+            mitigations_files=tuple(path.absolute() for path in self.mitigations_files),
         )
-
-
-@dataclass(frozen=True)
-class Views:
-    """Who looks on: fresh listeners for each stage, who hears which one begins, and who is called
-    with the run directory whenever `solve.json` was written.
-    """
-
-    listeners: Callable[[str], Sequence[Listener]] = lambda _stage: ()
-    say: Callable[[str], None] = lambda _text: None
-    written: Callable[[Path], None] = lambda _run_dir: None
 
 
 def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:

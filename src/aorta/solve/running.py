@@ -2,13 +2,10 @@
 each may spend of a budget.
 """
 
-import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
@@ -16,9 +13,9 @@ from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.engine.session import Resume, begun_with, keep_request
 from aorta.reduce.launcher import python_of
-from aorta.solve.request import WANTED, SolveRequest, Views
+from aorta.solve.request import WANTED, SolveRequest
 from aorta.solve.solution import Solution, write_summary
-from aorta.solve.stages.bisect import Bisect
+from aorta.solve.stages.bisect import Bisect, good_end
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.isolate import Isolate
@@ -26,7 +23,7 @@ from aorta.solve.stages.reduce import Reduce, Source
 from aorta.solve.stages.reproduce import Reproduce
 from aorta.solve.stages.triage import Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import check_good, environment_of, subject_of
+from aorta.solve.subject import environment_of, subject_of
 from aorta.workloads.startable import check_startable
 
 _SHARE = {
@@ -45,24 +42,6 @@ there is makes something smaller.
 """
 
 
-@dataclass(frozen=True)
-class PlannedStage:
-    """A stage that will run, unless something is in its way."""
-
-    name: str
-    left_out: str = ""  # why it will not run
-    only_if: str = ""  # what must be found out first
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: text or None for name, text in vars(self).items()}
-
-    @property
-    def line(self) -> str:
-        condition = f"only if {self.only_if}" if self.only_if else ""
-        said = f"left out: {self.left_out}" if self.left_out else condition
-        return f"  {self.name:<10} {said}".rstrip()
-
-
 def _too_long(stage: Stage, state: State) -> str:
     """Why its share of what is left of a budget is too little for a stage; empty where it is not,
     and then all it may spend. A stage that does not run leaves its share to the others.
@@ -77,30 +56,22 @@ def _too_long(stage: Stage, state: State) -> str:
         if name not in state.results and not other.why_not(state)
     ]
     share = left * _SHARE[stage.name] / sum(_SHARE[name] for name in waiting)
-    known, reduced = state.known("reproduce"), state.known("reduce").get("final") or {}
-    one = (stage.name != "isolate" and reduced.get("median_sec")) or known.get("median_sec") or 0.0
-    rate = known.get("rate") or {"reproduced": 1, "of": 1}
-    each = _trials_for_one(rate["reproduced"] / rate["of"] if rate["of"] else 1.0)
-    least = _FEWEST.get(stage.name, 0) * each * one / state.request.jobs
+    rate = state.known("reproduce").get("rate") or {}
+    each = rate.get("of", 0) / max(1, rate.get("reproduced", 0))  # trials until it shows
+    points = _FEWEST.get(stage.name, 0)
+    least = points * max(1.0, each) * state.seconds_of_one / state.request.jobs
     if share < least:
         return f"it takes {show_duration(least)} at least, and {show_duration(left)} are left"
     state.allowed = {stage.name: share}
     return ""
 
 
-def _trials_for_one(rate: float) -> int:
-    """So many trials tell a point that fails at this rate from one that does not."""
-    if rate >= 0.95:
-        return 1
-    return max(2, math.ceil(math.log(0.02) / math.log(1 - max(rate, 0.02)) / 2))
-
-
 VERB = "solve"
 _EVERY: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
-        *(Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge()),
-        *(Source(), Bundle()),
+        *(Reproduce(), Isolate(), Reduce(), Triage()),
+        *(Bisect(), Diverge(), Source(), Bundle()),
     )
 }
 """In the order in which they run: what a broken node did is not worth reducing."""
@@ -115,11 +86,14 @@ def solve(
     """From a failing command to all that can be found out about it within the budget, in a new
     directory below the output, or in that of a solve that was stopped. `listeners` of a stage, by
     its name; `written` is called whenever the summary was written anew.
+
+    Raises `UsageError` of a request that cannot be solved, before anything runs.
     """
-    views = Views(listeners, say, written)
     if request.source is not None and RunDir(request.source).about().get("verb") == VERB:
         request = replace(request, resume=Resume(request.source))
-    if request.resume is not None:
+    if request.resume is None:
+        run, begun = _begun(request)
+    else:
         given = request.resume.run
         named = given.absolute() if given is not None else None
         run = find_resumable(request.output.absolute(), VERB, named)
@@ -127,53 +101,63 @@ def solve(
         begun = begun_with(run, SolveRequest)
         most = request.max_trials or begun.max_trials
         begun = replace(begun, executor=request.executor, max_trials=most)
-        return _solve(run, begun, views, resumed=request)
+    lock = RunLock(run.lock).take()
+    try:
+        if request.resume is None:
+            keep_request(run, begun)  # where it can be read, the run is under way
+        reduction = subject_of(begun).reduction
+        taken_up = {"reduce": reduction} if reduction is not None else {}
+        state = State(run, begun, listeners, say, taken_up)
+        if request.resume is not None:
+            state.go_on(request.budget)
+        return _solved(state, lambda: written(run.path))
+    finally:
+        lock.release()
+
+
+def _begun(request: SolveRequest) -> tuple[RunDir, SolveRequest]:
     request = request.checked()
-    check_good(request)
+    good_end(request)  # one that is nowhere is said before anything runs
     subject = subject_of(request)
     if request.executor.name == "local" and not environment_of(request).isolated:
         check_startable(subject.command, subject.cwd)
-    run = claim_run_dir(request.output, VERB, ticket=request.ticket)
-    return _solve(run, request, views)
+    return claim_run_dir(request.output, VERB, ticket=request.ticket), request
 
 
-def dry_run(request: SolveRequest) -> list[PlannedStage]:
-    """What would be done, as far as can be told before it is known how it fails."""
+def dry_run(request: SolveRequest) -> list[dict[str, str | None]]:
+    """The stages that would run, what is in the way of each, and what must be found out first."""
     request = request.checked()
-    check_good(request)
-    with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
-        (Path(scratch) / ".aorta").mkdir()
-        state = State(RunDir(Path(scratch)), request, Views())
-        return [
-            PlannedStage(name, "" if stage.only_if else stage.why_not(state), stage.only_if)
-            for name, stage in _EVERY.items()
-            if name in request.stages and (name != "isolate" or request.on_several_nodes)
-        ]
+    good_end(request)  # one that is nowhere is said before anything runs
+    return [
+        {
+            "name": name,
+            "left_out": stage.why_never(request) or None,
+            "only_if": stage.only_if or None,
+        }
+        for name, stage in _EVERY.items()
+        if name in request.stages and (name != "isolate" or request.on_several_nodes)
+    ]
 
 
-def _solve(
-    run: RunDir, request: SolveRequest, views: Views, resumed: SolveRequest | None = None
-) -> Solution:
-    lock = RunLock(run.lock).take()
+def _solved(state: State, written: Callable[[], None]) -> Solution:
+    state.best_so_far = lambda: _write(Solution(state, is_under_way=True), written)
     try:
-        if resumed is None:
-            keep_request(run, request)  # where it can be read, the run is under way
-        state = State(run, request, views)
-        if resumed is not None:
-            state.go_on(resumed.budget)
-        try:
-            code = _stages(state)
-            if code is not None:
-                _ship_so_far(state)
-        finally:
-            state.close()
-        solution = Solution(state, code)
-        write_summary(solution)
-        views.written(run.path)
-        run.describe(state="done" if code is None else _word(code), status=solution.status)
-        return solution
+        code = _stages(state)
+        if code is not None:
+            _ship_so_far(state)
     finally:
-        lock.release()
+        state.close()
+    solution = Solution(state, code)
+    _write(solution, written)
+    word = {Exit.INTERRUPTED: "interrupted", Exit.TERMINATED: "terminated"}
+    ended = "done" if code is None else word.get(code, "stopped")
+    state.run.describe(state=ended, status=solution.status)
+    return solution
+
+
+def _write(solution: Solution, written: Callable[[], None]) -> None:
+    write_summary(solution)
+    written()
 
 
 def _stages(state: State) -> Exit | None:
@@ -184,17 +168,15 @@ def _stages(state: State) -> Exit | None:
                 break
             if name in state.results:
                 continue
-            wanted = name in state.request.stages or _is_last_resort(name, state)
-            if not wanted and name not in WANTED:
-                continue
+            wanted = name in {"reproduce", *state.request.stages} or _is_last_resort(name, state)
             if not wanted:
-                state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
+                if name in WANTED:
+                    state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
             if name == "bundle":
                 _reduce_with_the_rest(state)
             state.add(_one(_EVERY[name], state))
-            write_summary(Solution(state, is_under_way=True))
-            state.views.written(state.path)
+            state.best_so_far()
     except Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -215,11 +197,12 @@ def _is_last_resort(name: str, state: State) -> bool:
 def _reduce_with_the_rest(state: State) -> None:
     """The other stages may have left some of the budget that ended the reduction."""
     stopped = state.results.get("reduce")
-    one = state.known("reproduce").get("median_sec") or 0.0
-    left = state.seconds_left("reduce")
-    if stopped is None or stopped.status != "budget" or left is None or left < 1 + 2 * one:
-        return
     state.allowed.clear()
+    left = state.seconds_left("reduce")
+    if stopped is None or stopped.status != "budget" or left is None:
+        return
+    if left < 1 + state.seconds_of_one:
+        return
     del state.results["reduce"]  # while it goes on, its directory says what is known
     state.add(_one(_EVERY["reduce"], state))
 
@@ -230,7 +213,7 @@ def _ship_so_far(state: State) -> None:
         return
     try:
         with suppress(AortaError):
-            state.passing["bundle"] = Bundle(check=False)(state)
+            state.results["bundle"] = Bundle(check=False)(state)
     except (KeyboardInterrupt, Terminated):
         return  # asked twice, it goes at once
 
@@ -238,14 +221,12 @@ def _ship_so_far(state: State) -> None:
 def _one(stage: Stage, state: State) -> StageResult:
     broken = state.known("isolate").get("broken")
     why = f"it is the hardware: {broken}" if broken and stage.name != "bundle" else ""
-    why = why or stage.why_not(state)
-    if why:
+    if why := why or stage.why_not(state):
         return StageResult(stage.name, "skipped", why)
-    if stage.name != "reproduce" and stage.name != "bundle":
-        why = state.is_spent or _too_long(stage, state)
-        if why:
-            return StageResult(stage.name, "budget", why)
-    state.views.say(f"{stage.name} ...")
+    searches = stage.name not in {"reproduce", "bundle"}
+    if why := (state.is_spent or _too_long(stage, state)) if searches else "":
+        return StageResult(stage.name, "budget", why)
+    state.say(f"{stage.name} ...")
     before = sum(result.seconds for result in state.results.values())
     try:
         result = stage(state)
@@ -265,12 +246,4 @@ def _one(stage: Stage, state: State) -> StageResult:
 def _is_over(state: State) -> bool:
     """Whether nothing is left worth a trial: it does not fail, or its user can mend it at once."""
     first = state.results.get("reproduce")
-    if first is None:
-        return False
-    if first.status != "done":
-        return True
-    return bool(first.answer.get("mistake"))
-
-
-def _word(code: Exit) -> str:
-    return {Exit.INTERRUPTED: "interrupted", Exit.TERMINATED: "terminated"}.get(code, "stopped")
+    return first is not None and (first.status != "done" or bool(first.answer.get("mistake")))

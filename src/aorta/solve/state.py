@@ -20,12 +20,12 @@ from aorta.core.errors import Exit, InfrastructureError
 from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
-from aorta.engine.rundir import RunDir
+from aorta.engine.rundir import RunDir, writing
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.evidence import json_object
-from aorta.solve.request import STAGES, SolveRequest, Views
+from aorta.solve.request import STAGES, SolveRequest
 
 # To pack what ships and to write the page, measured on two busy cores.
 _SECONDS_TO_SHIP = 2.5
@@ -88,9 +88,13 @@ class Stage(ABC):
     # What must be found out before anybody can say whether it runs; empty where nothing.
     only_if: ClassVar[str] = ""
 
-    def why_not(self, _state: "State") -> str:
-        """Why there is nothing for it to do, once the failure is known; empty where there is."""
+    def why_never(self, _request: SolveRequest) -> str:
+        """Why there is nothing for it to do, whatever the failure is; empty where there may be."""
         return ""
+
+    def why_not(self, state: "State") -> str:
+        """The same, once the failure is known."""
+        return self.why_never(state.request)
 
     @abstractmethod
     def __call__(self, state: "State") -> StageResult:
@@ -123,7 +127,12 @@ class SharedTrials:
     def end_in(self, trial_dir: Path) -> TrialEnd | None:
         """How the trial ended that was run in this directory."""
         found = self._ends.get(trial_dir)
-        return None if found is None else _end_from(found)
+        if found is None:
+            return None
+        plain = {**found, "matches": tuple(map(Match.from_json, found["matches"]))}
+        for name in ("stdout", "stderr"):
+            plain[name] = StreamEnd(**{**found[name], "path": Path(found[name]["path"])})
+        return TrialEnd(**plain)
 
     def note(self, stage: str, end: TrialEnd) -> None:
         """A trial that ended."""
@@ -191,43 +200,41 @@ class _SharingExecutor:
         """The one behind it is shared by all stages, and closed with the last."""
 
 
-def _end_from(content: Mapping[str, Any]) -> TrialEnd:
-    plain = dict(content)
-    for stream in ("stdout", "stderr"):
-        plain[stream] = StreamEnd(**{**plain[stream], "path": Path(plain[stream]["path"])})
-    plain["matches"] = tuple(map(Match.from_json, plain["matches"]))
-    return TrialEnd(**plain)
-
-
 class State:
     """One solve: what was asked, what is known, and what may still be spent."""
 
-    def __init__(self, run: RunDir, request: SolveRequest, views: Views) -> None:
-        self.run = run
-        self.request = request
-        self.views = views
-        self.results: dict[str, StageResult] = {}
+    def __init__(
+        self,
+        run: RunDir,
+        request: SolveRequest,
+        listeners: Callable[[str], Sequence[Listener]],
+        say: Callable[[str], None],
+        taken_up: Mapping[str, Path],
+    ) -> None:
+        """`listeners` of a stage; `say` which one begins; `taken_up`: runs of other verbs that
+        stages go on with.
+        """
+        self.run, self.path = run, run.path
+        self.request, self.say = request, say
+        self._listeners, self._taken_up = listeners, taken_up
         self._file = run.private / "stages.jsonl"
-        self._read()
+        lines = map(json.loads, whole_lines(self._file))
+        self.results = {line["name"]: StageResult(**line) for line in lines}
         self.shared = SharedTrials(run.private, request.max_trials)
         self._opened = ExitStack()  # one executor for all stages
         self._executor = self._opened.enter_context(request.executor.opened())
-        self.passing: dict[str, StageResult] = {}  # of a run that was stopped: not written down
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
-
-    @property
-    def path(self) -> Path:
-        return self.run.path
+        self.best_so_far: Callable[[], None] = lambda: None  # writes the summary anew
 
     def known(self, stage: str) -> Mapping[str, Any]:
         """What a stage found; empty where it found nothing, or has not run. What a reduction that
         is under way, or was stopped, has found so far is in its directory.
         """
-        result = self.results.get(stage) or self.passing.get(stage)
+        result = self.results.get(stage)
         if result is None and stage == "reduce":
-            folders = [self.folder(stage), self.path / f"{self.folder(stage).name}-plain"]
-            found = [json_object(folder / "result.json") for folder in reversed(folders)]
-            return next((document for document in found if document is not None), {})
+            folders = [self.path / f"{self.folder(stage).name}-plain", self.folder(stage)]
+            found = (json_object(folder / "result.json") for folder in folders)
+            return next(filter(None, found), {})
         return result.answer if result is not None else {}
 
     @property
@@ -255,7 +262,7 @@ class State:
         return stage in self.results and self.results[stage].status == "done"
 
     def folder(self, stage: str) -> Path:
-        return self.path / f"{STAGES.index(stage) + 1}-{stage}"
+        return self._taken_up.get(stage) or self.path / f"{STAGES.index(stage) + 1}-{stage}"
 
     def resume(self, folder: Path) -> Resume | None:
         """How to go on with what lies there; None where nothing does."""
@@ -281,7 +288,7 @@ class State:
         self._opened.close()
 
     def listeners(self, stage: str) -> Callable[[], Sequence[Listener]]:
-        return lambda: self.views.listeners(stage)
+        return lambda: self._listeners(stage)
 
     def seconds_left(self, stage: str) -> float | None:
         """The time left for a stage. Trials are counted where they start."""
@@ -300,9 +307,14 @@ class State:
         budget = self.request.budget
         if budget is None or not self.is_done("reproduce") or "bundle" not in self.request.stages:
             return 0.0
-        one = float(self.known("reproduce").get("median_sec") or 0.0)
         here = budget - self.shared.before
-        return min(_SECONDS_TO_SHIP + _TRIALS_TO_SHIP * one, max(0.0, here / 3))
+        return min(_SECONDS_TO_SHIP + _TRIALS_TO_SHIP * self.seconds_of_one, max(0.0, here / 3))
+
+    @property
+    def seconds_of_one(self) -> float:
+        """Of a trial of the smallest reproducer so far, or of the original."""
+        final, first = self.known("reduce").get("final") or {}, self.known("reproduce")
+        return float(final.get("median_sec") or first.get("median_sec") or 0.0)
 
     @property
     def is_spent(self) -> str:
@@ -316,16 +328,7 @@ class State:
 
     def add(self, result: StageResult) -> None:
         self.results[result.name] = result
-        try:
-            with self._file.open("ab") as file:
-                file.write((json.dumps(asdict(result), default=str) + "\n").encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as wrong:
-            raise InfrastructureError(
-                f"cannot write: {wrong.strerror}", where=str(self._file)
-            ) from None
-
-    def _read(self) -> None:
-        for line in map(json.loads, whole_lines(self._file)):
-            self.results[line["name"]] = StageResult(**line)
+        with writing(self._file), self._file.open("ab") as file:
+            file.write((json.dumps(asdict(result), default=str) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,16 +1,13 @@
 """What stages run: the original, wherever its command was written, the reduced reproducer where
-there is one that fails by itself, and trials of either; and what worked, as `--good` says it: a
-revision of the checkout, an environment, or a container where it fails in one.
+there is one that fails by itself, and trials of either.
 """
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.spec import ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle, naming, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
@@ -23,9 +20,6 @@ from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, EnvironmentLayers, get_environment
 from aorta.run.request import RunReport, RunRequest, run
-from aorta.runtimes import image_registry
-from aorta.runtimes.engine import ENGINES, is_at_hand
-from aorta.runtimes.git import Repository
 from aorta.solve.request import SolveRequest
 from aorta.solve.state import State, Stopped
 
@@ -36,20 +30,35 @@ _MOST = 60
 
 @dataclass(frozen=True)
 class Subject:
-    """The original. `spec`: a spec somebody wrote; `finding`: what killed it."""
+    """A command that fails: the original, or the reproducer that it was reduced to."""
 
     command: Command
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict)
     oracle: Mapping[str, Any] | None = None
     environment: str = LOCAL.name  # where it runs, by its name in the registry
-    spec: Path | None = None
-    finding: Mapping[str, Any] | None = None
-    known: Mapping[str, Path] = field(default_factory=dict)  # stage -> run directory of its answer
+    spec: Path | None = None  # that somebody wrote
+    reduction: Path | None = None  # a run directory of reduce to go on with
+    seen: HitCount = NOTHING  # how often it was seen to fail
+    original: HitCount | None = None  # of a reproducer: how often the original was
 
     @property
     def words(self) -> tuple[str, ...]:
         return argv_of(self.command)
+
+    @property
+    def text(self) -> str:
+        """The command for a shell."""
+        return self.command if isinstance(self.command, str) else shlex.join(self.command)
+
+    @property
+    def name(self) -> str:
+        return "original" if self.original is None else "reduced"
+
+    def enough_clean(self, chance: float = _MISSED) -> int:
+        """So many clean trials in a row are luck in less than so many cases, at either rate."""
+        rates = [self.seen, self.original or self.seen]
+        return min(_MOST, max(misses_that_tell(seen, chance) for seen in rates))
 
 
 def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
@@ -64,10 +73,9 @@ def environment_of(request: SolveRequest) -> Environment:
 
 
 def subject_of(request: SolveRequest) -> Subject:
+    """The original, wherever its command was written."""
     subject = _subject(request)
-    if request.environment is None:
-        return subject
-    return replace(subject, environment=request.environment)
+    return replace(subject, environment=request.environment or subject.environment)
 
 
 def _subject(request: SolveRequest) -> Subject:
@@ -120,49 +128,30 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
     if (source / "case" / "aorta.yaml").is_file():
         source = source / "case"
     if (source / "finding.json").is_file() and (source / "aorta.yaml").is_file():
-        finding = json_object(source / "finding.json") or {}
-        return _of_spec(source / "aorta.yaml", request, finding=finding)
+        return _of_spec(source / "aorta.yaml", request)
     verb = str(RunDir(source).about().get("verb", ""))
     if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
         spec = Path(str(RunDir(source).about().get("spec", "")))
         given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
-        status = (json_object(source / "result.json") or {}).get("status")
-        done = status in {"reduced", "not_reduced"} and given == spec
-        known = {"reduce": source} if done else {}
-        return _of_spec(given, request, known=known)
-    if (source / "recipe.resolved.yaml").is_file():
-        return _of_recipe(source / "recipe.resolved.yaml", request)
-    trials = sorted(source.glob("trial_*.json"))
-    if trials:
+        return _of_spec(given, request, reduction=source if given == spec else None)
+    config: Mapping[str, Any] = {}
+    place: Any = LOCAL.name
+    if (recipe := source / "recipe.resolved.yaml").is_file():
+        document: Any = load_document(recipe)
+        config = document.get("workload_config") or {}
+        place = document["cells"][0]["environment"]
+    elif trials := sorted(source.glob("trial_*.json")):
         config = (json_object(trials[0]) or {}).get("config", {})
-        if "command" in config:
-            cwd = Path(config.get("cwd", request.directory))
-            return Subject(_command_in(config), cwd, oracle=request.oracle)
-    raise UsageError(
-        "this is no case and no run of a command; expected a directory of launch, run, reduce or "
-        "triage",
-        where=str(source),
-    )
-
-
-def _command_in(config: Mapping[str, Any]) -> Command:
-    """Of a document, which has lists."""
-    command = config["command"]
-    return command if isinstance(command, str) else tuple(command)
-
-
-def _of_recipe(path: Path, request: SolveRequest) -> Subject:
-    found = load_document(path)
-    recipe: dict[str, Any] = found if isinstance(found, dict) else {}
-    config = recipe.get("workload_config", {})
     if "command" not in config:
-        raise UsageError("solve takes recipes of commands; expected one", where=str(path))
-    cwd = (path.parent / config.get("cwd", ".")).resolve()
-    (first, *_) = recipe.get("cells") or [{}]
-    place = first.get("environment", LOCAL.name)
+        raise UsageError(
+            "this is no case and no run of a command; expected a directory of launch, run, reduce "
+            "or triage",
+            where=str(source),
+        )
+    command = config["command"]
     return Subject(
-        _command_in(config),
-        cwd,
+        command if isinstance(command, str) else tuple(command),
+        source / (config.get("cwd") or request.directory),
         oracle=request.oracle or config.get("oracle"),
         environment=f"{INLINE_IMAGE}{place['docker']}" if isinstance(place, dict) else str(place),
     )
@@ -171,33 +160,9 @@ def _of_recipe(path: Path, request: SolveRequest) -> Subject:
 # -- trials of the original, or of its reproducer
 
 
-@dataclass(frozen=True)
-class ReproducerFound:
-    """A command that fails, with the rate at which it was seen to."""
-
-    command: Command
-    cwd: Path
-    env: Mapping[str, str]
-    oracle: Mapping[str, Any]
-    seen: HitCount
-    seconds: float | None
-    is_reduced: bool
-    also: HitCount | None = None  # of the original, where this is its reduction
-
-    @property
-    def text(self) -> str:
-        """The command for a shell."""
-        return self.command if isinstance(self.command, str) else shlex.join(self.command)
-
-    def enough_clean(self, chance: float = _MISSED) -> int:
-        """So many clean trials in a row are luck in less than so many cases, at either rate."""
-        rates = [self.seen] if self.also is None else [self.seen, self.also]
-        return min(_MOST, max(misses_that_tell(seen, chance) for seen in rates))
-
-
 def run_command(
     state: State,
-    what: "ReproducerFound | Subject",
+    what: Subject,
     *,
     stage: str,
     counted_as: str,
@@ -228,51 +193,39 @@ def run_command(
             run_dir=folder,
             **state.how(counted_as, folder),
         ),
-        lambda: [*state.views.listeners(stage), *listeners],
+        lambda: [*state.listeners(stage)(), *listeners],
     )
     Stopped.check(report.ending)
     return report
 
 
-def original(state: State) -> ReproducerFound:
+def original(state: State) -> Subject:
     known = state.known("reproduce")
-    subject = subject_of(state.request)
-    rate = known["rate"]
-    return ReproducerFound(
-        subject.command,
-        subject.cwd,
-        subject.env,
-        naming(known["oracle"], known.get("failure")),
-        HitCount(rate["reproduced"], rate["of"]),
-        known.get("median_sec"),
-        is_reduced=False,
-    )
+    rate, oracle = known["rate"], naming(known["oracle"], known.get("failure"))
+    seen = HitCount(rate["reproduced"], rate["of"])
+    return replace(subject_of(state.request), oracle=oracle, seen=seen)
 
 
-def smallest(state: State) -> ReproducerFound:
+def smallest(state: State) -> Subject:
     """The reduced one as it ships, where it was seen to fail on this machine; or the original."""
-    reduced = state.known("reduce")
+    reduced, first = state.known("reduce"), original(state)
     shipped = reduced.get("shipped_copy") or {}
     if not (shipped.get("self_contained") or shipped.get("in_original_directory")):
-        return original(state)
+        return first
     confirmed = reduced.get("confirmed") or reduced["original"]
-    python = RunDir(Path(reduced["run_dir"])).about().get("python")
-    return ReproducerFound(
-        "bash run_repro.sh",
-        Path(reduced["run_dir"]) / "shrunken",
-        {"PYTHON": str(python)} if python else {},
-        _shipped_oracle(Path(reduced["run_dir"]) / "shrunken" / "recipe.resolved.yaml"),
-        HitCount(confirmed["reproduced"], confirmed["of"]),
-        (reduced.get("final") or {}).get("median_sec"),
-        is_reduced=True,
-        also=original(state).seen,
+    run_dir = Path(reduced["run_dir"])
+    python = RunDir(run_dir).about().get("python")
+    # As the reduction hands it on: with what it learned of the failure.
+    recipe: Any = load_document(run_dir / "shrunken" / "recipe.resolved.yaml")
+    return replace(
+        first,
+        command="bash run_repro.sh",
+        cwd=run_dir / "shrunken",
+        env={"PYTHON": str(python)} if python else {},
+        oracle=dict(recipe["workload_config"]["oracle"]),
+        seen=HitCount(confirmed["reproduced"], confirmed["of"]),
+        original=first.seen,
     )
-
-
-def _shipped_oracle(recipe: Path) -> dict[str, Any]:
-    """As the reduction hands it on: with what it learned of the failure."""
-    document: Any = load_document(recipe)
-    return dict(document["workload_config"]["oracle"])
 
 
 def reduced_spec(state: State) -> Path | None:
@@ -282,12 +235,11 @@ def reduced_spec(state: State) -> Path | None:
     return place if reduced.get("confirmed") and place.is_file() else None
 
 
-def reduced_command(state: State) -> tuple[str, dict[str, str]]:
-    """The command with its reduced values as variables; else the original."""
-    place = reduced_spec(state)
+def reduced_in_place(state: State) -> Subject:
+    """The original with its reduced values as variables, for other checkouts and containers."""
+    place, first = reduced_spec(state), original(state)
     if place is None:
-        first = original(state)
-        return first.text, dict(first.env)
+        return first
     spec = load_spec(place)
     env = {name: str(value) for name, value in spec.content.extra_env.items()}
     for axis in spec.document.get("axes", []):
@@ -296,108 +248,4 @@ def reduced_command(state: State) -> tuple[str, dict[str, str]]:
             env[name] = str(place.parent / value) if laid_out else value
     words = spec.content.workload.command
     assert words is not None
-    return words if isinstance(words, str) else shlex.join(words), env
-
-
-# -- what worked
-
-
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-def good_environment(request: SolveRequest) -> Path | None:
-    """A requirements file, an env.json or a virtual environment; else None."""
-    if request.good is None:
-        return None
-    path = request.directory / request.good
-    return path if path.is_file() or (path / "pyvenv.cfg").is_file() else None
-
-
-def good_containers(request: SolveRequest) -> ContainersSpec | None:
-    """From the container that worked to the one it fails in. Two of one family with a date in their
-    tags have those of the days between them.
-    """
-    failing = environment_of(request)
-    if request.good is None or failing.image is None:
-        return None
-    about: dict[str, Any] = {
-        "runtime": failing.kind.value,
-        "mounts": failing.mounts,
-        "options": failing.options,
-    }
-    passing = _image_of(request.good, failing)
-    template = _DATE.sub("{date}", failing.image)
-    if template == failing.image or _DATE.sub("{date}", passing) != template:
-        return ContainersSpec(passing=passing, failing=failing.image, **about)
-    return ContainersSpec(
-        family="containers",
-        url_template=template,
-        start_date=_DATE.findall(passing)[-1],
-        end_date=_DATE.findall(failing.image)[-1],
-        **about,
-    )
-
-
-def _image_of(good: str, failing: Environment) -> str:
-    """An image by its name, or the one of the same family that a day is the date of."""
-    image = str(failing.image)
-    if _DATE.fullmatch(good) is None:
-        return good
-    if len(_DATE.findall(image)) != 1:
-        raise UsageError(
-            f"found the date {good}, but the container it fails in has no date in its name: "
-            f"{image}; expected the name of the one that worked",
-            where="--good",
-        )
-    return _DATE.sub(good, image)
-
-
-def _check_image(containers: ContainersSpec, failing: Environment) -> None:
-    """A named image must exist; between two dates missing days are passed over."""
-    passing = containers.passing
-    if passing is None or failing.kind not in ENGINES:
-        return
-    if is_at_hand(replace(failing, image=passing)) or image_registry.exists(passing):
-        return
-    raise UsageError(
-        f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry "
-        "says that it has it; expected the image that worked, or its date",
-        where="--good",
-    )
-
-
-def repository_of(directory: Path) -> Repository | None:
-    """The checkout that this directory lies in."""
-    try:
-        return Repository.on_host(directory)
-    except UsageError:
-        return None
-
-
-def check_good(request: SolveRequest) -> None:
-    """A good end that is nowhere is said before anything runs."""
-    environment = environment_of(request)
-    if request.good is None:
-        return
-    containers = good_containers(request)
-    if containers is not None:
-        _check_image(containers, environment)
-        return
-    if environment.isolated:
-        raise UsageError(
-            f"what worked before {environment.name!r} cannot be looked for; expected a command of "
-            "this machine, or one in an image",
-            where="--good",
-        )
-    if good_environment(request) is not None:
-        return
-    repository = repository_of(subject_of(request).cwd)
-    if repository is None:
-        raise UsageError(
-            f"found {request.good!r}, which is no file, and there is no git checkout to find it "
-            "in; expected a revision, a requirements file, an env.json or a virtual "
-            "environment, or, beside --environment image:REF, the image or the date of one that "
-            "worked",
-            where="--good",
-        )
-    repository.resolve(request.good)
+    return replace(first, command=words if isinstance(words, str) else tuple(words), env=env)

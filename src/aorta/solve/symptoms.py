@@ -18,24 +18,19 @@ from aorta.core.oracle import late_against_early
 from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.executors.process_tree import descendants
 
-NOT_A_NUMBER = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
+_NOT_A_NUMBER = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
 _SLOWER = 1.8  # an exact doubling is seen though it is noisy
 _MOST_READ = 1 << 22
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
-_TIMES = (  # of one step: more is slower
-    rf"(?i)(?:step|iter(?:ation)?|batch)[_ -]?time\b[^\w\n.-]{{0,3}}{_NUMBER}",
-    rf"(?i)\b(?:ms|s|sec|secs|seconds)(?:/|_per_)(?:it|iter|step|batch)\b[^\w\n.-]{{0,3}}{_NUMBER}",
-    rf"(?i)(?<![\w.]){_NUMBER} ?(?:ms|s|sec|secs|seconds)/(?:it|iter|step|batch)\b",
-)
-_RATES = (  # less is slower
+_TIME = rf"(?i)(?:step|iter(?:ation)?|batch)[_ -]?time\b[^\w\n.-]{{0,3}}{_NUMBER}"
+_RATES = (
     rf"(?i)\bthroughput\b[^\w\n.-]{{0,3}}{_NUMBER}",
-    rf"(?i)(?<![\w.]){_NUMBER} ?(?:it|iter|steps|samples|tokens|images|examples)/s(?:ec)?\b",
+    rf"(?i)(?<![\w.]){_NUMBER} ?(?:steps|samples|tokens|images|examples)/s(?:ec)?\b",
 )
 
 
 @dataclass(frozen=True)
 class Symptom:
-    said: str  # of the run
     oracle: Mapping[str, Any]
     kind: FailureClass
     confidence: float
@@ -44,52 +39,36 @@ class Symptom:
 
 def symptom_of(end: TrialEnd) -> Symptom | None:
     """Of a run, whether it failed or not; None where it looks healthy."""
-    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
-        line = NOT_A_NUMBER.search(stream.tail)
+    streams = {"stdout": end.stdout, "stderr": end.stderr}
+    for name, stream in streams.items():
+        line = re.search(rf"{_NOT_A_NUMBER}.*", stream.tail)
         if line is not None:
-            pattern = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
-            oracle = {"kind": "regex", "pattern": pattern, "stream": name}
-            said = f"a number that is none: {line[0].strip()[:160]}"
-            return Symptom("printed a number that is none", oracle, FailureClass.NAN, 0.9, said)
-    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
-        slow = next(_slow(stream, name), None)
-        if slow is not None:
-            return slow
-    return None
+            whole = stream.tail[stream.tail.rfind("\n", 0, line.start()) + 1 : line.end()]
+            oracle = {"kind": "regex", "pattern": _NOT_A_NUMBER, "stream": name}
+            said = f"a number that is none: {whole.strip()[:160]}"
+            return Symptom(oracle, FailureClass.NAN, 0.9, said)
+    slow = (_slow(stream, name) for name, stream in streams.items())
+    return next(filter(None, slow), None)
 
 
-def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
-    """Its last quarter is slower than its first half; so must be that of whatever it shrinks to."""
+def _slow(stream: StreamEnd, name: str) -> Symptom | None:
+    """Its last quarter is slower than its first half; so must be that of whatever it shrinks to.
+    The speeds of progress bars are not read: each kind of work has a bar of its own.
+    """
     text = _text(stream)
-    for known, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
-        pattern = _of_one_kind(known, text)
+    for pattern in (_TIME, *_RATES):
+        is_time = pattern is _TIME
         values = [float(found[1]) for found in re.finditer(pattern, text)]
         ratio = late_against_early(values, rises=is_time)
         if ratio is None or (ratio < _SLOWER if is_time else ratio > 1 / _SLOWER):
             continue
         limit = {"above": _SLOWER} if is_time else {"below": round(1 / _SLOWER, 4)}
         oracle = {"kind": "metric", "pattern": pattern, "stream": name, "relative": True, **limit}
-        early, late = (
-            statistics.median(part)
-            for part in (values[: len(values) // 2], values[-(len(values) // 4) :])
-        )
+        early = statistics.median(values[: len(values) // 2])
+        late = statistics.median(values[-(len(values) // 4) :])
         words = f"it got slower: {early:g} at first, {late:g} at its end"
-        yield Symptom("got slower on the way", oracle, FailureClass.UNKNOWN, 0.0, words)
-
-
-def _of_one_kind(pattern: str, text: str) -> str:
-    """The pattern in the kind of line that the last number stands in: another bar (of a download,
-    an evaluation) has a speed of its own.
-    """
-    kinds: list[tuple[str, ...]] = []
-    for found in re.finditer(pattern, text):
-        begin = max(text.rfind(end, 0, found.start()) for end in "\r\n") + 1
-        kinds.append(tuple(re.findall(r"[a-z]+", text[begin : found.start()].lower())))
-    if len(set(kinds)) < 2:
-        return pattern
-    between = r"[^a-zA-Z\r\n]*"
-    words = between.join(("", *kinds[-1], ""))
-    return rf"(?im)(?:^|\r){words}{pattern.removeprefix('(?i)')}"
+        return Symptom(oracle, FailureClass.UNKNOWN, 0.0, words)
+    return None
 
 
 def _text(stream: StreamEnd) -> str:

@@ -196,10 +196,6 @@ class Speed:
     interval: tuple[float, float] | None = None
     by: Literal["steps", "clean trials"] | None = None
 
-    @property
-    def is_flagged(self) -> bool:
-        return self.tag.startswith("speed (")
-
 
 def speed_of(
     cell: CellStats, baseline: CellStats, threshold: float, *, is_baseline: bool = False
@@ -223,32 +219,17 @@ def speed_of(
 
 def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
     """Welch's interval of the ratio, on logarithms of trial means; None without spread."""
-    if len(cell) + len(baseline) < 3 or min(*cell, *baseline) <= 0:
+    if min(len(cell), len(baseline)) < 2 or min(*cell, *baseline) <= 0:
         return None
     logs = [[math.log(value) for value in side] for side in (cell, baseline)]
     difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
-    # A side with one trial is taken to scatter like the other one.
-    spreads = [statistics.variance(side) if len(side) > 1 else None for side in logs]
-    known = [spread for spread in spreads if spread is not None]
-    errors = [
-        (spread if spread is not None else known[0]) / len(side)
-        for spread, side in zip(spreads, logs, strict=True)
-    ]
-    half = student_t(CONFIDENCE, _freedom(errors, logs)) * math.sqrt(sum(errors))
+    errors = [statistics.variance(side) / len(side) for side in logs]
+    # Welch and Satterthwaite's degrees of freedom, rounded down.
+    most = len(cell) + len(baseline) - 2
+    parts = sum(error**2 / (len(side) - 1) for error, side in zip(errors, logs, strict=True))
+    freedom = min(most, math.floor(sum(errors) ** 2 / parts)) if parts else most
+    half = student_t(CONFIDENCE, max(1, freedom)) * math.sqrt(sum(errors))
     return math.exp(difference - half), math.exp(difference + half)
-
-
-def _freedom(errors: Sequence[float], sides: Sequence[Sequence[float]]) -> int:
-    """Welch and Satterthwaite's degrees of freedom, rounded down."""
-    parts = [
-        error**2 / (len(side) - 1)
-        for error, side in zip(errors, sides, strict=True)
-        if len(side) > 1
-    ]
-    most = sum(len(side) - 1 for side in sides)
-    if not sum(parts):
-        return max(1, most)
-    return max(1, min(most, math.floor(sum(errors) ** 2 / sum(parts))))
 
 
 def _comparable(cell: CellStats, baseline: CellStats) -> Speed | None:

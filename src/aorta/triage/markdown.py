@@ -1,17 +1,17 @@
 """matrix.md: what a person pastes into a ticket. Columns that would be empty are left out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from aorta.core.durations import show_duration
-from aorta.core.stats import counted
 from aorta.engine.events import different_failures
-from aorta.triage.matrix import MatrixReport, Row
 from aorta.triage.statistics import STATEMENT, Call
 
-Column = tuple[str, Callable[[Row], str]]
+if TYPE_CHECKING:
+    from aorta.triage.matrix import MatrixReport, Row
 
 
-def matrix_markdown(matrix: MatrixReport) -> str:
+def matrix_markdown(matrix: "MatrixReport") -> str:
     return in_sections(
         f"Triage Matrix - {matrix.plan.recipe.content.workload}",
         matrix.warnings,
@@ -50,7 +50,7 @@ def _line(texts: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-def _header(matrix: MatrixReport) -> list[str]:
+def _header(matrix: "MatrixReport") -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
@@ -60,13 +60,13 @@ def _header(matrix: MatrixReport) -> list[str]:
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
-        f"- Trials per cell: {content.trials} {'exactly' if content.exact_trials else 'at most'}",
+        f"- Trials per cell: {content.trials} at most",
         *([f"- Steps per trial: {content.steps}"] if content.steps else []),
         f"- Run timestamp: {matrix.created}",
         f"- Baseline cell: {matrix.plan.baseline.name}{step}",
         (
             f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
-            f"{show_duration(matrix.ending.seconds)}{_saved(matrix)}"
+            f"{show_duration(matrix.ending.seconds)}"
         ),
     ]
     if matrix.ending.detail:
@@ -74,20 +74,13 @@ def _header(matrix: MatrixReport) -> list[str]:
     return lines
 
 
-def _saved(matrix: MatrixReport) -> str:
-    saved = matrix.trials_saved
-    return f"; {saved} not needed, because their answers were decided" if saved else ""
+def _table(rows: Sequence["Row"]) -> list[str]:
+    found = [_columns(row) for row in rows]
+    titles = [title for title in found[0] if any(row[title] for row in found)]
+    return aligned([titles, *([row[title] for title in titles] for row in found)])
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
-    optional = [column for column in _WHERE_THERE_IS_SOMETHING if any(map(column[1], rows))]
-    columns = (*_ALWAYS, *optional)
-    return aligned(
-        [[title for title, _ in columns], *([show(row) for _, show in columns] for row in rows)]
-    )
-
-
-def _hints(rows: Sequence[Row]) -> list[str]:
+def _hints(rows: Sequence["Row"]) -> list[str]:
     """The error line seen most in each cell, without what differs from run to run."""
     lines = [
         f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of "
@@ -105,14 +98,11 @@ def different_lines(words: Sequence[str]) -> list[str]:
     return [words[0], "", *(f"- {_one_line(line)}" for line in words[1:])]
 
 
-def _notes(matrix: MatrixReport) -> list[str]:
+def _notes(matrix: "MatrixReport") -> list[str]:
     said = {row.comparison.call for row in matrix.rows}
     lines = [text for call, text in _LEGEND.items() if call in said]
-    if any(row.speed.is_flagged for row in matrix.rows):
-        lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind "
-            "that."
-        )
+    if any(row.speed.tag.startswith("speed (") for row in matrix.rows):
+        lines.append("- `speed (+N%)`: slower than the baseline, and a race may hide behind that.")
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"
         for row in matrix.rows
@@ -123,9 +113,8 @@ def _notes(matrix: MatrixReport) -> list[str]:
         "",
         (
             "- Rates are of trials that ran; failures other than this one (`Other`) and trials "
-            "that could not be told (`Errors`) are never counted as reproductions. p: Fisher's "
-            "exact test against the baseline, one-sided in the direction seen, corrected for the "
-            "number of cells; below 2.5 % a cell works, or makes it worse."
+            "that could not be told (`Errors`) are never counted as reproductions. p is one-sided "
+            "in the direction seen, and corrected for the number of cells."
         ),
         f"- Sure of all of it: {STATEMENT}.",
         *lines,
@@ -143,8 +132,8 @@ _LEGEND = {
     Call.WORSE: "- `worse`: fails significantly more often than the baseline.",
     Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the "
     "baseline.",
-    Call.NOT_KNOWN: "- `not known`: these trials do not tell; the number is how many more of each "
-    "of the cell and the baseline would, if the rates stay as they are.",
+    Call.NOT_KNOWN: "- `not known`: these trials do not tell; so many of the cell and of the "
+    "baseline would, if the rates stay as they are.",
     Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another "
     "name.",
     Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
@@ -152,73 +141,39 @@ _LEGEND = {
 }
 
 
-def _environment(row: Row) -> str:
-    environment = row.cell.environment
-    return str(environment.image) if environment.source == "inline" else environment.name
+def _columns(row: "Row") -> dict[str, str]:
+    tally, environment, ran = row.stats.tally, row.cell.environment, row.stats.tally.evidence
+    (low, high), p, mean = row.interval, row.comparison.p_adjusted, row.stats.step_times.mean
+    doubt = " (unreliable)" if tally.error and row.stats.unreliable else ""
+    inline = environment.source == "inline"
+    return {
+        "Cell": row.name,
+        "Mitigations": " + ".join(row.cell.cell.mitigations),
+        "Environment": str(environment.image) if inline else environment.name,
+        "Failure rate": f"{round(100 * row.stats.failure_rate)}%{doubt}" if ran else "n/a",
+        "Failures": f"{tally.reproduced} / {ran}" if ran else "n/a",
+        "95 %": f"{100 * low:.0f}-{100 * high:.0f}%" if ran else "n/a",
+        "p": "" if p is None else f"{p:.2g}",
+        "Mean step (ms)": f"{mean:.4g}" if mean else "n/a",
+        "Confound": row.confound,
+        "Answer": _answer(row),
+        "Other": str(tally.other or ""),
+        "Errors": str(tally.error or ""),
+        "Steps": str(row.cell.cell.steps or ""),
+        "Stopped": row.note,
+        "Resumed": str(row.resumed or ""),
+    }
 
 
-def _rate(row: Row) -> str:
-    if not row.stats.tally.evidence:
-        return "n/a"
-    percent = round(100 * row.stats.failure_rate)
-    return f"{percent}%{' (unreliable)' if row.stats.tally.error and row.stats.unreliable else ''}"
-
-
-def _failures(row: Row) -> str:
-    tally = row.stats.tally
-    return f"{tally.reproduced} / {tally.evidence}" if tally.evidence else "n/a"
-
-
-def _interval(row: Row) -> str:
-    if not row.stats.tally.evidence:
-        return "n/a"
-    low, high = row.interval
-    return f"{100 * low:.0f}-{100 * high:.0f}%"
-
-
-def _p(row: Row) -> str:
-    p = row.comparison.p_adjusted
-    return "" if p is None else f"{p:.2g}"
-
-
-def _mean_step(row: Row) -> str:
-    mean = row.stats.step_times.mean
-    return f"{mean:.4g}" if mean else "n/a"
-
-
-def _answer(row: Row) -> str:
+def _answer(row: "Row") -> str:
     comparison = row.comparison
     if comparison.call is Call.DID_NOT_RUN:
         return f"did not run: {row.stats.error}"
     if comparison.call is Call.NOT_KNOWN and comparison.needed:
-        return f"not known; {counted(comparison.needed, 'more trial')} would tell"
+        enough = row.stats.tally.evidence + comparison.needed
+        return f"not known; {enough} trials of each would tell"
     return comparison.call.value
-
-
-def _count(number: int) -> str:
-    return str(number) if number else ""
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-_ALWAYS: tuple[Column, ...] = (
-    ("Cell", lambda row: row.name),
-    ("Mitigations", lambda row: " + ".join(row.cell.cell.mitigations)),
-    ("Environment", _environment),
-    ("Failure rate", _rate),
-    ("Failures", _failures),
-    ("95 %", _interval),
-    ("p", _p),
-    ("Mean step (ms)", _mean_step),
-    ("Confound", lambda row: row.confound),
-    ("Answer", _answer),
-)
-_WHERE_THERE_IS_SOMETHING: tuple[Column, ...] = (
-    ("Other", lambda row: _count(row.stats.tally.other)),
-    ("Errors", lambda row: _count(row.stats.tally.error)),
-    ("Steps", lambda row: str(row.cell.cell.steps or "")),
-    ("Stopped", lambda row: row.note),
-    ("Resumed", lambda row: _count(row.resumed)),
-)

@@ -1,23 +1,25 @@
-"""The matrix as data: every cell with its counts, its comparison and its speed; `content` is
-matrix.json.
+"""The matrix: which trial of which cell is next, and every cell in the end with its counts, its
+comparison and its speed. `content` of its report is matrix.json.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from aorta.core.errors import Exit
-from aorta.core.failure import Failure, failure_to_json
+from aorta.core.axis import Point
 from aorta.core.stats import wilson
-from aorta.core.trial import Tally
-from aorta.engine.events import Ending, Reason
+from aorta.core.trial import TrialSpec
+from aorta.engine.events import PointSettled, TrialRecord
+from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.question import Answer, Budget, of_independent_starts
+from aorta.registry.mitigations import shown_env
 from aorta.scrub.secrets import safe_value
-from aorta.triage.cells import CellStats, Speed, speed_of
-from aorta.triage.plan import Plan, PlannedCell
-from aorta.triage.recipe import SCHEMA_VERSION
+from aorta.search.repeated import Interleaved, cell_of
+from aorta.triage.cells import CellStats, Speed, aggregate_cell, speed_of
+from aorta.triage.markdown import matrix_markdown
+from aorta.triage.plan import Plan, PlannedCell, Schedule, TriageReport
 from aorta.triage.statistics import (
     ANY_WRONG_CALL,
     SIDE_ALPHA,
@@ -29,7 +31,108 @@ from aorta.triage.statistics import (
     can_decide,
     compare_all,
 )
-from aorta.workloads.trial import describe_environment
+from aorta.workloads.results import TrialDocument, TrialLabel, read_trial
+from aorta.workloads.trial import WorkloadRequest, describe_environment
+
+
+class MatrixRun:
+    """The experiment of a matrix: a point names a cell, and the cell knows what it runs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.fingerprint = plan, plan.fingerprint
+        self.oracle = plan.baseline.experiment.deciding
+        self.judges = SameJudge(EveryTrial(1))
+        self.search = self.cells = Interleaved(
+            plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open
+        )
+
+    def rules(self, budget: Budget) -> dict[str, Any]:
+        """A trial that could not be told is another trial of its cell."""
+        return {
+            "budget": replace(budget, retries=0),
+            "tolerant": True,
+            "shows_it": lambda point: cell_of(point) == self.plan.baseline.name,
+        }
+
+    def describe(self) -> Iterator[str]:
+        plan = self.plan
+        workload = plan.recipe.content.workload
+        yield f"{len(plan.cells)} cells of {workload}, baseline {plan.baseline.name}"
+        for cell in plan.cells:
+            place = cell.environment
+            kind = " ".join(filter(None, (place.kind.value, place.image or place.venv)))
+            yield f"{cell.name}: at most {cell.trials} trials in {place.name} ({kind})"
+            if cell.env:
+                yield f"  sets       {shown_env(cell.env)}"
+            if cell.inert is not None:
+                yield f"  inert      {cell.inert}"
+        most = sum(cell.trials for cell in plan.cells)
+        yield f"at most {most} trials; a cell stops earlier once its answer is decided"
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        experiment = self.plan.by_name[cell_of(point)].experiment
+        return experiment.trial(Point.of({}), point.replica + index, trial_dir)
+
+    def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
+        cell, number = self.plan.by_name[cell_of(record.point)], record.point.replica
+        return cell, cell.request, cell.label(number), cell.trial_file(number)
+
+    def settled(self, event: PointSettled) -> None:
+        """Every trial decides its own point; saying so would repeat its outcome."""
+
+    def report(
+        self, answer: Answer, run_dir: Path, created: str, warnings: Sequence[str]
+    ) -> "MatrixReport":
+        rows = self._rows(answer, run_dir)
+        return MatrixReport(
+            plan=self.plan,
+            rows=rows,
+            ending=answer.ending,
+            created=created,
+            run_dir=run_dir,
+            warnings=[*_doubts(self.plan, rows), *warnings],
+            failure=answer.expected,
+        )
+
+    def _rows(self, answer: Answer, run_dir: Path) -> list["Row"]:
+        """What tests rest on are independent starts: forks of one server are one."""
+        plan, base = self.plan, self.plan.baseline.name
+        records: dict[str, list[TrialRecord]] = {name: [] for name in plan.names}
+        for record in answer.records:
+            records[cell_of(record.point)].append(record)
+        measured = {
+            cell.name: aggregate_cell(
+                self._documents(cell, run_dir), cell.request.steps, expected=answer.expected
+            )
+            for cell in plan.cells
+        }
+        independent = {
+            name: of_independent_starts(stats.tally, records[name])
+            for name, stats in measured.items()
+        }
+        comparisons = compare_all(independent, base, plan.inert)
+        resumed = Counter(
+            cell_of(record.point) for record in answer.records[: answer.ending.resumed_trials]
+        )
+        threshold = plan.recipe.content.confound.threshold
+        return [
+            Row(
+                cell=cell,
+                stats=stats,
+                comparison=comparisons[cell.name],
+                speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
+                numbers=sorted(self.cells.told(cell.name)),
+                resumed=resumed[cell.name],
+                note=Stopping(plan).note(cell.name, stats.tally),
+            )
+            for cell in plan.cells
+            for stats in [measured[cell.name]]
+        ]
+
+    def _documents(self, cell: PlannedCell, run_dir: Path) -> Iterator[TrialDocument]:
+        """The records of the trials of a cell that were used."""
+        for number in sorted(self.cells.told(cell.name)):
+            yield read_trial(run_dir / cell.trial_file(number))
 
 
 @dataclass(frozen=True)
@@ -43,11 +146,15 @@ class Row:
     numbers: Sequence[int]
     resumed: int = 0
     note: str = ""
-    interval: tuple[float, float] = (0.0, 1.0)  # of the failure rate
 
     @property
     def name(self) -> str:
         return self.cell.name
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the failure rate, 95 %."""
+        return wilson(self.stats.tally.reproduced, self.stats.tally.evidence)
 
     @property
     def confound(self) -> str:
@@ -106,59 +213,6 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriageReport(ABC):
-    """What a triage says in either mode, and where the run lies."""
-
-    NAME: ClassVar[str]  # of its two files
-    SCHEMA: ClassVar[str]
-
-    plan: Plan
-    ending: Ending
-    created: str
-    run_dir: Path
-    warnings: Sequence[str] = ()
-    failure: Failure | None = None  # of what runs without mitigations
-
-    @property
-    @abstractmethod
-    def no_answer(self) -> str | None:
-        """Why a run that went to its end has no answer."""
-
-    @property
-    def exit_code(self) -> Exit:
-        if self.ending.reason is not Reason.DONE:
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.no_answer else Exit.OK
-
-    @property
-    def page(self) -> Path:
-        return self.run_dir / f"{self.NAME}.md"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.content(), "run_dir": str(self.run_dir)}
-
-    def content(self) -> dict[str, Any]:
-        """Of its JSON file, which may be moved."""
-        recipe = self.plan.recipe.content
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.ending.reason.value,
-            "warm": self.ending.warm_to_json(),
-            "workload": recipe.workload,
-            "ticket": recipe.ticket,
-            "run_timestamp": self.created,
-            "warnings": list(self.warnings),
-            "signature": self.failure.text if self.failure else None,
-            "failure": failure_to_json(self.failure),
-            **self.answer(),
-        }
-
-    @abstractmethod
-    def answer(self) -> dict[str, Any]:
-        """What this mode alone says."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class MatrixReport(TriageReport):
     """Every cell of a run beside its baseline."""
 
@@ -176,23 +230,9 @@ class MatrixReport(TriageReport):
         return [row.name for row in self.rows if row.comparison.call is Call.DID_NOT_RUN]
 
     @property
-    def resumed_trials(self) -> int:
-        return sum(row.resumed for row in self.rows)
-
-    @property
     def other_failures(self) -> Counter[str]:
         """What the trials of all cells said that failed, and not with the baseline's failure."""
         return sum((row.stats.others for row in self.rows), Counter[str]())
-
-    @property
-    def trials_saved(self) -> int:
-        """Trials that were allowed and not run, because the answer of their cell was decided
-        without them.
-        """
-        if self.ending.reason is not Reason.DONE:
-            return 0
-        ran = [row for row in self.rows if row.comparison.call is not Call.DID_NOT_RUN]
-        return sum(max(0, row.cell.trials - row.stats.tally.evidence) for row in ran)
 
     @property
     def no_answer(self) -> str | None:
@@ -200,13 +240,14 @@ class MatrixReport(TriageReport):
             return None
         return f"the baseline {self.baseline.name} did not run: {self.baseline.stats.error}"
 
+    def markdown(self) -> str:
+        return matrix_markdown(self)
+
     def answer(self) -> dict[str, Any]:
         recipe = self.plan.recipe
         content = recipe.content
         return {
             "trials_per_cell": content.trials,
-            "exact_trials": content.exact_trials,
-            "trials_saved": self.trials_saved,
             "steps_per_trial": content.steps,
             "baseline_cell": self.plan.baseline.name,
             "confound": {
@@ -226,45 +267,13 @@ class MatrixReport(TriageReport):
                 "path": str(recipe.source) if recipe.source else None,
                 "sha256": recipe.sha256,
             },
-            "resumed_trials": self.resumed_trials,
+            "resumed_trials": sum(row.resumed for row in self.rows),
             "cells": [row.to_json() for row in self.rows],
         }
 
 
-def matrix_rows(
-    plan: Plan,
-    measured: Mapping[str, CellStats],
-    independent: Mapping[str, Tally],
-    resumed: Mapping[str, int],
-    numbers: Callable[[str], Collection[int]],
-) -> list[Row]:
-    """The cells of a plan. `independent` is what tests may rest on: forks of one server are one
-    start; `numbers` are those of a cell's trials."""
-    base = plan.baseline.name
-    comparisons = compare_all(independent, base, plan.inert)
-    threshold = plan.recipe.content.confound.threshold
-    return [
-        Row(
-            cell=cell,
-            stats=stats,
-            comparison=comparisons[cell.name],
-            speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
-            numbers=sorted(numbers(cell.name)),
-            resumed=resumed.get(cell.name, 0),
-            note=Stopping(plan).note(cell.name, stats.tally),
-            interval=wilson(stats.tally.reproduced, stats.tally.evidence),
-        )
-        for cell in plan.cells
-        for stats in [measured[cell.name]]
-    ]
-
-
-def doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
+def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     """What a reader must know before believing any row."""
-    return [*_of_the_baseline(plan, rows), *_lost_cells(rows)]
-
-
-def _of_the_baseline(plan: Plan, rows: Sequence[Row]) -> list[str]:
     baseline = next(row for row in rows if row.name == plan.baseline.name)
     tally, said = baseline.stats.tally, []
     if not tally.evidence:
@@ -274,7 +283,7 @@ def _of_the_baseline(plan: Plan, rows: Sequence[Row]) -> list[str]:
             f"the baseline {baseline.name} never failed in {tally.evidence} trials: "
             "no mitigation can be seen to work"
         )
-    trials = min((cell.trials for cell in plan.cells), default=0)
+    trials = min(cell.trials for cell in plan.cells)
     compared = len(plan.cells) - 1 - len(plan.inert)
     caps = Caps(trials, plan.baseline.trials, max(1, compared))
     if compared and not can_decide(caps):
@@ -284,15 +293,6 @@ def _of_the_baseline(plan: Plan, rows: Sequence[Row]) -> list[str]:
             f"least {caps.floor + 1} are needed"
         )
     return said
-
-
-def _lost_cells(rows: Sequence[Row]) -> list[str]:
-    return [
-        f"{row.name}: {row.stats.tally.error} of {row.stats.tally.trials} trials ended in an "
-        "error and are no evidence"
-        for row in rows
-        if row.stats.tally.error and row.stats.tally.evidence and row.stats.unreliable
-    ]
 
 
 def _step_times(stats: CellStats) -> dict[str, Any]:

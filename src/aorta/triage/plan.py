@@ -1,26 +1,25 @@
-"""From a recipe to cells that can be tried, with every check that needs no trial. Reads the
-registry, runs nothing.
+"""From a recipe to cells that can be tried, with every check that needs no trial; and what the
+report of either mode says of them alike. Reads the registry, runs nothing.
 """
 
 import os
 import random
-import shlex
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from aorta.core.axis import Point
-from aorta.core.errors import SpecError
+from aorta.core.errors import Exit, SpecError
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.trial import Environment
+from aorta.engine.events import Ending, Reason
 from aorta.probe.gpus import platform_here
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Platform, why_inert
-from aorta.scrub.secrets import safe_value
-from aorta.triage.recipe import Cell, Recipe
+from aorta.triage.recipe import SCHEMA_VERSION, Cell, Recipe
 from aorta.workloads.base import COMMAND
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import (
@@ -96,10 +95,6 @@ class Plan:
         return {cell.environment.name: cell.environment for cell in self.cells}
 
     @property
-    def most_trials(self) -> int:
-        return sum(cell.trials for cell in self.cells)
-
-    @property
     def parent(self) -> Path:
         """Where runs of this ticket and workload lie, inside the output directory."""
         content = self.recipe.content
@@ -109,7 +104,7 @@ class Plan:
     def fingerprint(self) -> Mapping[str, object]:
         content = self.recipe.content
         settings = content.model_dump(
-            exclude={"cells", "workload", "workload_config", "ticket", "save_logs"}, mode="json"
+            exclude={"cells", "workload", "workload_config", "ticket"}, mode="json"
         )
         return {
             "workload": [content.workload, repr(self.baseline.experiment.deciding)],
@@ -280,27 +275,54 @@ class Schedule:
         return (number, self._rounds[number][cell])
 
 
-def describe_plan(plan: Plan, output_dir: Path) -> Iterator[str]:
-    """Line by line. Nothing is left on the disk."""
-    content = plan.recipe.content
-    yield f"{len(plan.cells)} cells of {content.workload}, baseline {plan.baseline.name}"
-    with tempfile.TemporaryDirectory(prefix="aorta-dry-run-") as scratch:
-        for cell in plan.cells:
-            place = cell.environment
-            kind = " ".join(filter(None, (place.kind.value, place.image or place.venv)))
-            yield f"{cell.name}: at most {cell.trials} trials in {place.name} ({kind})"
-            if cell.inert is not None:
-                yield f"  inert      {cell.inert}"
-            yield f"  command    {_command(cell, Path(scratch))}"
-    yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is decided"
-    yield f"results would go below {output_dir / plan.parent}"
+@dataclass(frozen=True, kw_only=True)
+class TriageReport(ABC):
+    """What a triage says in either mode, and where the run lies."""
 
+    NAME: ClassVar[str]  # of its two files
+    SCHEMA: ClassVar[str]
 
-def _command(cell: PlannedCell, scratch: Path) -> str:
-    """As it would be typed; the trial's own directory is not known yet."""
-    folder = scratch / "TRIAL"
-    folder.mkdir(exist_ok=True)
-    trial = cell.experiment.trial(Point.of({}), 0, folder)
-    variables = [f"{name}={safe_value(name, trial.env[name])}" for name in sorted(trial.env)]
-    words = ["env", *variables, *trial.argv] if variables else trial.argv
-    return shlex.join(words).replace(str(folder), "TRIAL_DIR")
+    plan: Plan
+    ending: Ending
+    created: str
+    run_dir: Path
+    warnings: Sequence[str] = ()
+    failure: Failure | None = None  # of what runs without mitigations
+
+    @property
+    @abstractmethod
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+
+    @abstractmethod
+    def answer(self) -> dict[str, Any]:
+        """What this mode alone says."""
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
+
+    @property
+    def page(self) -> Path:
+        return self.run_dir / f"{self.NAME}.md"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.content(), "run_dir": str(self.run_dir)}
+
+    def content(self) -> dict[str, Any]:
+        """Of its JSON file, which may be moved."""
+        recipe = self.plan.recipe.content
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.ending.reason.value,
+            "warm": self.ending.warm_to_json(),
+            "workload": recipe.workload,
+            "ticket": recipe.ticket,
+            "run_timestamp": self.created,
+            "warnings": list(self.warnings),
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
+            **self.answer(),
+        }

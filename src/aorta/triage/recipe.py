@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from aorta.core.documents import StrictModel, dump_yaml, validated
 from aorta.core.durations import parse_duration
@@ -37,7 +37,7 @@ def _tuple_of(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_tuple_of)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -68,6 +68,10 @@ def _config(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+Config = Annotated[dict[str, Any], AfterValidator(_config)]
+
+
 class InlineImage(StrictModel):
     """`{docker: REF}`: an image without any definition."""
 
@@ -95,24 +99,13 @@ def _place(value: object) -> object:
 
 
 class Cell(StrictModel):
-    name: str
+    name: Annotated[str, AfterValidator(checked_cell_name)]
     mitigations: Names
     environment: Annotated[Text | InlineImage, BeforeValidator(_place)]
-    extra_env: dict[str, str] = Field(default_factory=dict)
-    workload_config: dict[str, Any] = Field(default_factory=dict)
+    extra_env: Variables = Field(default_factory=dict)
+    workload_config: Config = Field(default_factory=dict)
     trials: Count | None = None
     steps: Count | None = None
-
-    _check_variables = field_validator("extra_env")(_variables)
-    _check_config = field_validator("workload_config")(_config)
-    _check_name = field_validator("name")(checked_cell_name)
-
-    @field_validator("mitigations")
-    @classmethod
-    def _some(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if not names:
-            raise UsageError("found an empty list, expected names; write [none] for none")
-        return names
 
     @property
     def environment_name(self) -> str:
@@ -132,17 +125,12 @@ class RecipeFile(StrictModel):
     workload: Text
     trials: Count
     steps: Count | None = None
-    workload_config: dict[str, Any] = Field(default_factory=dict)
-    extra_env: dict[str, str] = Field(default_factory=dict)
+    workload_config: Config = Field(default_factory=dict)
+    extra_env: Variables = Field(default_factory=dict)
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
-    save_logs: bool = True
     warm: bool = False  # as --warm
-    exact_trials: bool = False
     confound: Confound = Confound()
-    cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
-
-    _check_variables = field_validator("extra_env")(_variables)
-    _check_config = field_validator("workload_config")(_config)
+    cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -154,8 +142,6 @@ class RecipeFile(StrictModel):
     @field_validator("cells")
     @classmethod
     def _named_once(cls, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        if not cells:
-            raise UsageError("found an empty list, expected at least one cell")
         names = [cell.name for cell in cells]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -211,16 +197,20 @@ class Recipe:
 
 
 def load_recipe(
-    path: Path,
-    sidecar_files: Sequence[Path] = (),
-    *,
-    defaults: Mapping[str, Any] | None = None,
+    path: Path, sidecar_files: Sequence[Path] = (), command: Mapping[str, Any] | None = None
 ) -> Recipe:
-    """The recipe in a YAML or JSON file; `defaults` fill in what it does not say. Without sidecars
-    it takes those that the run which wrote it left beside it."""
+    """The recipe in a YAML or JSON file; `command` is the `workload_config` of one behind `--`.
+    Without sidecars it takes those that the run which wrote it left beside it.
+    """
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
-    if isinstance(document, dict):
-        document = {**(defaults or {}), **document}
+    if command and isinstance(document, dict):
+        if document.setdefault("workload", COMMAND) != COMMAND:
+            raise SpecError(
+                f"found {document['workload']!r} beside a command behind --; "
+                f"expected workload: {COMMAND}, or no workload",
+                where=f"{path}: workload",
+            )
+        document["workload_config"] = {**(document.get("workload_config") or {}), **command}
     content = validated(RecipeFile, document, file=str(path))
     recipe = Recipe(
         content,

@@ -1,30 +1,21 @@
-"""The public API of the package: everything that may be asked of a triage, and the one function
-that answers it.
-
-A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on
-with.
+"""Everything that may be asked of a triage. A recipe is named in one of three ways: a file, axes
+that span one, or a run directory to go on with.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from aorta.core.documents import validated
-from aorta.core.errors import SpecError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, oracle_to_json
-from aorta.engine.events import Listener
-from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.sidecars import RESOLVED_RECIPE
-from aorta.triage.matrix import MatrixReport
-from aorta.triage.optimize import StackRun
-from aorta.triage.plan import describe_plan
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
     Recipe,
@@ -35,18 +26,9 @@ from aorta.triage.recipe import (
     load_recipe,
     unique_files,
 )
-from aorta.triage.running import (
-    MatrixRun,
-    RunSettings,
-    check_recipe,
-    run_recipe,
-)
-from aorta.triage.stacks import StackReport, describe_stacks, stack_plan
 from aorta.workloads.base import COMMAND
 
-_EVERY_TRIAL_COUNTS = 40
-"""optimize: trials of one candidate at most, where nothing else was said."""
-
+_MOST_TRIALS = 40  # of one candidate of optimize, where nothing else was said
 
 # What a recipe says itself; the mode, output_dir and the like stay free beside it.
 _RECIPE_CONTENT = (
@@ -54,7 +36,6 @@ _RECIPE_CONTENT = (
     "mitigation_axis",
     "environment_axis",
     "trials",
-    "exact_trials",
     "steps",
     "ticket",
     "baseline_cell",
@@ -74,12 +55,10 @@ class TriageRequest:
     mitigation_axis: tuple[str, ...] | None = None
     environment_axis: tuple[str, ...] | None = None
     trials: int | None = None  # of one cell, at most
-    exact_trials: bool | None = None
     steps: int | None = None  # of one trial
     ticket: str | None = None
     baseline_cell: str | None = None
     confound_threshold: float | None = None
-    sets: int = 1  # optimize: find so many sets
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
     max_wall_clock: float | None = None  # in seconds
@@ -89,49 +68,8 @@ class TriageRequest:
     resume: Resume | None = None
 
 
-def triage(
-    request: TriageRequest,
-    listeners: Callable[[], Sequence[Listener]] = tuple,
-) -> MatrixReport | StackReport:
-    """Which mitigation, in which environment, makes it stop?"""
-    recipe, executor = recipe_of(request), request.executor
-    settings = RunSettings(
-        output_dir=request.output_dir,
-        resume=request.resume,
-        budget=Budget(max_seconds=request.max_wall_clock),
-        run_dir=request.run_dir,
-    )
-    if recipe.content.warm:
-        executor = replace(executor, warm=True)
-    if request.mode == "optimize":
-        stacks = partial(StackRun, sets=request.sets)
-        return run_recipe(recipe, settings, stacks, executor.open, listeners())
-    return run_recipe(recipe, settings, MatrixRun, executor.open, listeners())
-
-
-def plan_lines(request: TriageRequest) -> Iterator[str]:
-    """What would run, for people; nothing is run or written."""
-    plan = check_recipe(recipe_of(request))
-    if request.mode == "optimize":
-        yield from describe_stacks(stack_plan(plan, request.sets))
-    else:
-        yield from describe_plan(plan, request.output_dir)
-
-
-def planned_cells(request: TriageRequest) -> list[dict[str, Any]]:
-    """The cells that would run, for machines; none of a search for a stack, which finds its own."""
-    if request.mode == "optimize":
-        return []
-    plan = check_recipe(recipe_of(request))
-    return [
-        {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
-        for one in plan.cells
-    ]
-
-
 def recipe_of(request: TriageRequest) -> Recipe:
-    """The recipe that is named in one of three ways; a time limit of the request wins over its
-    own."""
+    """The recipe that the request names; a time limit of the request wins over its own."""
     recipe = _named_recipe(request)
     if request.timeout is None:
         return recipe
@@ -158,10 +96,10 @@ def _named_recipe(request: TriageRequest) -> Recipe:
             )
         if isinstance(request.recipe, Recipe):
             return request.recipe
-        return from_file(request.recipe, request.mitigations_files, command)
+        return load_recipe(request.recipe, request.mitigations_files, command)
     begun = request.resume.run if request.resume is not None else None
     if begun is not None and not passed and not command:
-        return from_run_dir(begun)
+        return load_recipe(begun / RESOLVED_RECIPE)  # with its own copies of the sidecars
     return from_flags(request, command)
 
 
@@ -180,27 +118,6 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
     if oracle is not None:
         config["oracle"] = oracle_to_json(oracle)
     return config
-
-
-def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) -> Recipe:
-    recipe = load_recipe(path, sidecars, defaults={"workload": COMMAND} if command else None)
-    if not command:
-        return recipe
-    if recipe.content.workload != COMMAND:
-        raise SpecError(
-            f"found {recipe.content.workload!r} beside a command behind --; "
-            f"expected workload: {COMMAND}, or no workload",
-            where=f"{path}: workload",
-        )
-    content = recipe.content.model_dump(mode="python")
-    content["workload_config"] = {**recipe.content.workload_config, **command}
-    checked = validated(RecipeFile, content, file=str(path))
-    return replace(recipe, content=checked)
-
-
-def from_run_dir(run_dir: Path) -> Recipe:
-    """The recipe that a run directory holds, with its own copies of the sidecars."""
-    return load_recipe(run_dir / RESOLVED_RECIPE)
 
 
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
@@ -222,12 +139,6 @@ def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
     return build_recipe_from_flags(request, command)
 
 
-def _mitigations(request: TriageRequest) -> list[str]:
-    """A search for the smallest stack always begins without any."""
-    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
-    return list(dict.fromkeys([NO_MITIGATION, *names])) if request.mode == "optimize" else names
-
-
 def build_recipe_from_flags(
     request: TriageRequest, command: Mapping[str, Any] | None = None
 ) -> Recipe:
@@ -237,10 +148,9 @@ def build_recipe_from_flags(
         "schema_version": SCHEMA_VERSION,
         "ticket": request.ticket,
         "workload": COMMAND if command else request.workload,
-        "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
+        "trials": _MOST_TRIALS if request.trials is None else request.trials,
         "steps": request.steps,
         "workload_config": dict(command or {}),
-        "exact_trials": bool(request.exact_trials),
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }
@@ -260,16 +170,16 @@ def _each_once(given: Sequence[str] | None, option: str, usual: Sequence[str] = 
 def _cells(request: TriageRequest) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     places = _each_once(request.environment_axis, "--environment-axis", ("local",))
-    for mitigation, value in product(_mitigations(request), places):
-        environment = image_of(value)
-        shown = environment if isinstance(environment, str) else environment.environment_name
+    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
+    if request.mode == "optimize":  # which always begins without any
+        names = list(dict.fromkeys([NO_MITIGATION, *names]))
+    for mitigation, place in product(names, map(image_of, places)):
+        shown = place if isinstance(place, str) else place.environment_name
         cells.append(
             {
                 "name": checked_cell_name(slug(f"{mitigation}-{shown}")),
                 "mitigations": [mitigation],
-                "environment": environment
-                if isinstance(environment, str)
-                else environment.model_dump(),
+                "environment": place if isinstance(place, str) else place.model_dump(),
             }
         )
     return cells

@@ -31,7 +31,7 @@ SIDE_ALPHA = ANY_WRONG_CALL / 2
 INTERIM_ALPHA = 0.001
 EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
 USEFUL_RATIO = 0.5  # of the baseline's rate; a cell above it is no useful cure
-_MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
+_MOST_NEEDED = 300  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
     "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
@@ -119,13 +119,6 @@ def rate(tally: Tally) -> float:
 # -- when a cell has enough ------------------------------------------------------------------------
 
 
-def has_enough(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether the cell has all its trials, or further ones could no longer change what is said of
-    it.
-    """
-    return cell.evidence >= caps.cell or is_decided(cell, baseline, caps)
-
-
 def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the trials left, the baseline's too, are not worth this cell's answer."""
     if not can_decide(caps):
@@ -168,23 +161,16 @@ class Stopping:
 
     def is_open(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
         """Whether this cell of the plan wants another trial."""
-        tally = tallies[cell]
-        content = self.plan.recipe.content
-        if tally.is_hopeless() or tally.evidence >= self.plan.by_name[cell].trials:
+        plan, tally = self.plan, tallies[cell]
+        if tally.is_hopeless() or tally.evidence >= plan.by_name[cell].trials:
             return False
-        if content.exact_trials:
-            return True
-        if cell != self.plan.baseline.name:
-            return not has_enough(tally, tallies[self.plan.baseline.name], self._caps(cell))
-        return self._baseline_is_needed(tallies)
-
-    def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
-        """A finished cell is open while the baseline's trials could tip the scales."""
-        baseline = tallies[self.plan.baseline.name]
-        compared = [name for name in self._compared if not tallies[name].is_hopeless()]
-        return not compared or any(
-            not is_decided(tallies[name], baseline, self._caps(name)) for name in compared
-        )
+        # The baseline is needed while its trials could tip the scales, also of a finished cell.
+        waiting = [cell]
+        if cell == plan.baseline.name:
+            waiting = [name for name in self._compared if not tallies[name].is_hopeless()]
+        base = tallies[plan.baseline.name]
+        decided = [is_decided(tallies[name], base, self._caps(name)) for name in waiting]
+        return not decided or not all(decided)
 
     def _caps(self, cell: str) -> Caps:
         plan = self.plan
@@ -285,16 +271,7 @@ def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | N
         tests = (p_fewer if rate(cell) < rate(baseline) else p_more, p_no_cure)
         return any(test(*counts) < level for test in tests)
 
-    enough = 1
-    while not decides(enough):
-        enough *= 2
-        if enough > _MOST_NEEDED:
-            return None
-    short = enough // 2
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        short, enough = (short, middle) if decides(middle) else (middle, enough)
-    return enough
+    return next(filter(decides, range(1, _MOST_NEEDED)), None)
 
 
 def _of(test: Test, cell: Tally, baseline: Tally) -> float:

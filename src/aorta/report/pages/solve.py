@@ -89,6 +89,8 @@ def page(run: OpenedRun) -> Page:
     reduced = replace(run, documents=run.documents.section("reduced"), trials=())
     moved = [track for track in reduce.tracks_of(reduced) if track.final < track.initial]
     shrinking, strip = reduce.picture_of(moved), _strip(run)
+    said = {row.text("head"): row.text("text") for row in result.rows("summary")}
+    has_cure = bool(result.section("cure")) and "makes it stop" in said
     return Page(
         verb="solve",
         title=run.name,
@@ -99,9 +101,9 @@ def page(run: OpenedRun) -> Page:
             *_reproducer(result, run),
             *reduce.remaining(reduced),
             *_culprits(result, run),
-            *_cure(result),
-            *_divergence(result),
-            *words_section("A node or the job", result.section("isolation").text("sentence")),
+            *(words_section("What makes it stop", said["makes it stop"]) if has_cure else []),
+            *words_section("Where the numbers part", said.get("numbers part", "")),
+            *words_section("A node or the job", said.get("node or job", "")),
             *next_section(result, "What to do now"),
             *list_section("What was not found out", result.array("not_found_out")),
             *([Section("How it shrank", [shrinking])] if shrinking else []),
@@ -189,24 +191,13 @@ def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
         blocks.append(Listing("run_repro.sh", script))
     said = []
     if (cheaper := found.number("cheaper")) is not None and cheaper > 1:
-        said.append(f"One run is {cheaper:g} times cheaper.")
+        said.append(f"One run is {cheaper:g} times shorter than one of the original.")
     if elsewhere := found.section("elsewhere"):
         hits, of = elsewhere.count("reproduced"), elsewhere.count("of")
         said.append(
             f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
         )
     return [Section("The smallest reproducer", [*blocks, Words(said)])]
-
-
-def _cure(result: Document) -> list[Section]:
-    cure = result.section("cure")
-    if not cure:
-        return []
-    names = " + ".join(map(str, cure.array("mitigations")))
-    chance = cure.number("p")
-    luck = f" The chance that this is luck: {chance:.2g}." if chance is not None else ""
-    said = f"{names}, seen to work on the {cure.text('verified_on')} workload.{luck}"
-    return words_section("What makes it stop", said)
 
 
 def _culprits(result: Document, run: OpenedRun) -> list[Section]:
@@ -221,14 +212,6 @@ def _culprits(result: Document, run: OpenedRun) -> list[Section]:
     ]
     shown = [Section("What it changed", [Listing("culprit.diff", patch)])] if patch else []
     return [*culprits_section(title, culprits), *shown]
-
-
-def _divergence(result: Document) -> list[Section]:
-    found = result.section("divergence")
-    first = found.section("first") or found.section("first_nonfinite")
-    place = f" at {first.text('file')}:{first.text('line')}" if first.text("file") else ""
-    said = f"{first.text('op')}{place}, step {first.text('step')}" if first else ""
-    return words_section("Where the numbers part", said)
 
 
 def _stages(stages: list[Document]) -> list[Section]:

@@ -276,7 +276,6 @@ def _optimize_page(run: OpenedRun, found: Document) -> Page:
         picture=_stacks_picture(found),
         sections=[
             *([Section("Recommended", [Command("\n".join(lines), "Set this:")])] if lines else []),
-            *_stacks(found),
             *list_section("Left out, and warnings", [*left_out, *found.array("warnings")][:100]),
             *trials_section(run),
         ],
@@ -309,11 +308,11 @@ def _counts(entry: Document) -> tuple[int, int]:
 
 def _stacks_picture(found: Document) -> Figure | None:
     named = [("no mitigation", found.section("original"), "baseline")]
-    for entry in found.rows("sets"):
-        named.append((" + ".join(map(str, entry.array("mitigations"))), entry, "proved"))
+    if best := found.section("recommended"):
+        named.append((" + ".join(map(str, best.array("mitigations"))), best, "proved"))
         named += [
-            (f"… without {part}", entry.section("without", part), "unproved")
-            for part in entry.section("without")
+            (f"… without {part}", best.section("without", part), "unproved")
+            for part in best.section("without")
         ]
     cells = [
         _rate_cell(name, "failure rate", _counts(entry), wilson(*_counts(entry)), look)
@@ -323,18 +322,3 @@ def _stacks_picture(found: Document) -> Figure | None:
     ]
     title = "How often it fails: without anything, with the stack, and with each part left out"
     return _rates(title, cells)
-
-
-def _stacks(found: Document) -> list[Section]:
-    stacks = [
-        [
-            " + ".join(str(part) for part in entry.array("mitigations")),
-            "{} of {}".format(*_counts(entry)),
-            _said(entry.number("rate_below"), "{:.1%}"),
-            _said(entry.number("chance_of_luck"), "{:.1g}"),
-            _said(entry.number("step_time_ms"), "{:.4g} ms"),
-        ]
-        for entry in found.rows("sets")
-    ]
-    heads = ["stack", "failed", "rate below", "luck", "step time"]
-    return table_section("Minimal stacks", heads, stacks, frozenset({2, 3, 4}))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.bundle.request import BundleRequest, bundle
-from aorta.core.errors import AortaError
-from aorta.solve.state import Stage, StageResult, State
+from aorta.solve.state import Stage, StageResult, State, Status
 
 _TICKET = "solve"
 
@@ -27,37 +26,30 @@ class Bundle(Stage):
             allow_binary=state.request.allow_binary,
         )
         older = list(state.path.glob(f"{request.ticket}-*.tar.gz"))  # of a run that was stopped
-        try:
-            packed = bundle(request)
-        except AortaError as wrong:
-            return StageResult(self.name, "failed", str(wrong))
+        packed = bundle(request)
         assert packed is not None  # nobody was asked
         for path in older:
             path.unlink(missing_ok=True)
         checked = packed.checked
         ran = None if checked is None else {"reproduced": checked.reproduced, "of": checked.of}
         answer = {"path": str(packed.path), "sha256": packed.sha256, "elsewhere": ran}
-        if not self.check:
-            return StageResult(self.name, "done", "packed, and not run elsewhere", answer=answer)
+        status: Status = "done"
+        why = ""
         if checked is None:
-            why = f"packed, and not run elsewhere: {_why_not_run(state)}"
-            return StageResult(self.name, "done", why, answer=answer)
-        if not checked.reproduces:
+            why = f"packed, and not run elsewhere{_why_not_run(state) if self.check else ''}"
+        elif not checked.reproduces:
             ended = "does not fail the same way" if checked.of else "could not be run"
-            why = f"packed, but it {ended} elsewhere: {checked.why}"
-            return StageResult(self.name, "no_answer", why, answer=answer)
-        return StageResult(self.name, "done", trials=checked.of, answer=answer)
+            status, why = "no_answer", f"packed, but it {ended} elsewhere: {checked.why}"
+        trials = 0 if checked is None else checked.of
+        return StageResult(self.name, status, why, trials=trials, answer=answer)
 
 
 def _why_not_run(state: State) -> str:
-    shipped = state.reduction.get("shipped_copy") or {}
     if _source(state) == state.folder("reproduce"):
-        return "there is no reproducer in it, only the logs of the failing runs"
-    if shipped.get("in_original_directory"):
-        return "its run_repro.sh needs the directory of the original"
-    if shipped.get("self_contained") is None:
-        return "there was no time to try its run_repro.sh"
-    return "its run_repro.sh does not fail by itself"
+        return ": there is no reproducer in it, only the logs of the failing runs"
+    shipped = state.reduction.get("shipped_copy") or {}
+    tried = shipped.get("self_contained") is not None
+    return ": its run_repro.sh does not fail by itself here" if tried else ""
 
 
 def _source(state: State) -> Path:

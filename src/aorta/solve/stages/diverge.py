@@ -1,16 +1,20 @@
 """Where do the numbers part? The failing run beside a clean one that an earlier stage found."""
 
-from dataclasses import replace
 from typing import Any
 
 from aorta.core.errors import Exit
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
-from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import ReproducerFound, environment_of, original, reduced_command, smallest
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
+from aorta.solve.subject import environment_of, reduced_in_place, smallest
 
 NUMERIC = frozenset({"nan"})
+_WHY_NONE = {
+    "same": "no operation differs beyond its own noise",
+    "not_aligned": "nothing could be recorded, or the sides do different things",
+    "nondeterministic": "the failing side does not repeat its own numbers",
+}
 
 
 class Diverge(Stage):
@@ -27,13 +31,14 @@ class Diverge(Stage):
         return ""
 
     def __call__(self, state: State) -> StageResult:
-        folder = state.folder(self.name)
-        bad = _bad_side(state)
+        folder, good = state.folder(self.name), _good_side(state)
+        # The reproducer as it ships; or, for another revision, the command in a checkout.
+        bad = reduced_in_place(state) if "good" in good else smallest(state)
         request = DivergeRequest(
             command=bad.command,
             cwd=bad.cwd,
             bad_set=bad.env,
-            **_good_side(state),
+            **good,
             mitigations_files=state.request.mitigations_files,
             output=state.path,
             name=folder.name,
@@ -43,19 +48,12 @@ class Diverge(Stage):
         if report.ended in {Reason.INTERRUPTED, Reason.TERMINATED}:
             interrupted = report.ended is Reason.INTERRUPTED
             raise Stopped(Exit.INTERRUPTED if interrupted else Exit.TERMINATED)
-        document = report.to_json()
-        answer = {**document, "good_side": document["sides"].get("good", "")}
-        run_dir = str(report.run_dir)
         if report.ended is Reason.BUDGET:
-            return StageResult(self.name, "budget", "stopped before the answer", run_dir)
-        if report.first is None:
-            why = {
-                "same": "no operation differs beyond its own noise",
-                "not_aligned": "nothing could be recorded, or the sides do different things",
-                "nondeterministic": "the failing side does not repeat its own numbers",
-            }.get(report.status, report.status)
-            return StageResult(self.name, "no_answer", why, run_dir, answer=answer)
-        return StageResult(self.name, "done", "", run_dir, answer=answer)
+            why = "stopped before the answer"
+            return StageResult(self.name, "budget", why, str(report.run_dir))
+        status: Status = "no_answer" if report.first is None else "done"
+        why = _WHY_NONE.get(report.status, report.status) if report.first is None else ""
+        return StageResult(self.name, status, why, str(report.run_dir), answer=report.to_json())
 
 
 def _good_side(state: State) -> dict[str, Any]:
@@ -69,11 +67,3 @@ def _good_side(state: State) -> dict[str, Any]:
     if state.is_done("bisect") and found["between"] == "revisions" and len(found["culprits"]) == 1:
         return {"good": str(found["culprits"][0]["good"])}
     return {}
-
-
-def _bad_side(state: State) -> ReproducerFound:
-    """The reproducer as it ships; or, for another revision, the command in a checkout."""
-    if "good" not in _good_side(state):
-        return smallest(state)
-    command, env = reduced_command(state)
-    return replace(original(state), command=command, env=env)

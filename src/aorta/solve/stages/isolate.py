@@ -5,6 +5,7 @@ from dataclasses import replace
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.request import IsolateRequest, isolate
 from aorta.registry.environments import EnvironmentLayers
+from aorta.solve.request import SolveRequest
 from aorta.solve.state import SharedExecutor, Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import oracle_of, original, subject_of
 
@@ -12,10 +13,10 @@ from aorta.solve.subject import oracle_of, original, subject_of
 class Isolate(Stage):
     name = "isolate"
 
-    def why_not(self, state: State) -> str:
-        if not state.request.on_several_nodes:
-            return "it runs on one node; with --executor slurm --nodes N nodes are compared"
-        return ""
+    def why_never(self, request: SolveRequest) -> str:
+        if request.on_several_nodes:
+            return ""
+        return "it runs on one node; with --executor slurm --nodes N nodes are compared"
 
     def __call__(self, state: State) -> StageResult:
         asked, folder, first = state.request, state.folder(self.name), original(state)

@@ -5,9 +5,8 @@ program itself, after everything around it is small.
 
 import json
 import os
-import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
-from aorta.solve.solution import Solution, write_summary
-from aorta.solve.state import Stage, StageResult, State, Status, Stopped, status_of
-from aorta.solve.subject import Command, Subject, reduced_spec, subject_of
+from aorta.solve.stages.reproduce import opened_names
+from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
+from aorta.solve.subject import Subject, reduced_spec, subject_of
 
 _GIT_SECONDS = 30
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
@@ -42,15 +41,14 @@ def draft(
     place = state.path / (PLAIN_SPEC if plain else SPEC)
     if place.is_file():
         return place
-    words = _words(subject.command)
-    document: dict[str, Any]
-    if words is None:
-        document = {"workload": {"command": subject.command}, "axes": []}
-    else:
-        opened = [] if plain else state.known("reproduce").get("opened", [])
-        proposal = proposal_for(words, subject.cwd, opened, defaults=not plain)
-        axes = [dict(axis) for axis in proposal.axes]
-        document = {"workload": {"command": proposal.command}, "axes": axes}
+    command, names = subject.command, opened_names(state)
+    opened = json.loads(names.read_bytes()) if names.is_file() and not plain else []
+    words = ("bash", "-c", command) if isinstance(command, str) else command
+    proposal = proposal_for(words, subject.cwd, opened, defaults=not plain)
+    document: dict[str, Any] = {
+        "workload": {"command": proposal.command},
+        "axes": [dict(axis) for axis in proposal.axes],
+    }
     if subject.environment != LOCAL.name:
         document["environment"] = subject.environment
     document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)
@@ -61,17 +59,6 @@ def draft(
         document["ticket"] = state.request.ticket
     write_atomically(place, _HEADER + dump_yaml(document))
     return place
-
-
-def _words(command: Command) -> Sequence[str] | None:
-    """The words of a command; None of a text that only a shell understands."""
-    if not isinstance(command, str):
-        return command
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return None
-    return None if set(command) & set("$`;|&<>()*?~\n") else words
 
 
 _HEADER = """\
@@ -85,12 +72,6 @@ class Reduce(Stage):
 
     def __call__(self, state: State) -> StageResult:
         """With every axis that can be guessed; with the plain ones where that does not fail."""
-        known = subject_of(state.request).known.get(self.name)
-        if known is not None:
-            answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
-            status: Status = "done" if answer["status"] == "reduced" else "no_answer"
-            why = "" if status == "done" else answer["why"]
-            return StageResult(self.name, status, why, str(known), answer=answer)
         result = self._reduced(state, state.folder(self.name), plain=False)
         drafted = subject_of(state.request).spec is None
         if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
@@ -106,8 +87,7 @@ class Reduce(Stage):
         if not spec.content.axes:
             why = (
                 "nothing was found that may shrink: let the command take a number, a list or a "
-                "file as an argument "
-                f"or a variable, or name axes in a copy of {spec.file}"
+                f"file as an argument or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
         rate = known.get("rate") or {}
@@ -128,12 +108,7 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         **state.how(stage, folder),
         **more,
     )
-
-    def written() -> None:
-        write_summary(Solution(state, is_under_way=True))
-        state.views.written(state.path)
-
-    report = reduce(request, state.listeners(stage), written=written)
+    report = reduce(request, state.listeners(stage), written=state.best_so_far)
     Stopped.check(report.ending)
     answer = report.to_json()
     status = status_of(report.ending, answer["status"] == "reduced", answer["why"])

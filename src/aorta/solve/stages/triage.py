@@ -11,10 +11,11 @@ from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
-from aorta.solve.subject import ReproducerFound, environment_of, original, run_command, smallest
+from aorta.solve.subject import Subject, environment_of, original, run_command, smallest
+from aorta.triage.optimize import StackReport
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
-from aorta.triage.request import TriageRequest, triage
-from aorta.triage.stacks import StackReport
+from aorta.triage.request import TriageRequest
+from aorta.triage.running import triage
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
@@ -47,31 +48,29 @@ class Triage(Stage):
         )
         assert isinstance(finished, StackReport)
         Stopped.check(finished.ending)
-        answer: dict[str, Any] = {"optimize": finished.content(), "on": _where(subject)}
+        answer: dict[str, Any] = {"optimize": finished.content()}
         is_over = finished.ending.reason is Reason.DONE
         detail = (finished.no_answer or finished.status) if is_over else finished.ending.detail
         status, why = status_of(finished.ending, finished.status == "found", detail)
         if finished.recommended is not None:
-            seen, works, why = self._verified(state, subject, finished.recommended.to_json())
-            answer["cure" if works else "refuted"] = seen
+            cure, works, why = self._verified(state, subject, finished.recommended)
+            answer["cure" if works else "refuted"] = cure
             status = "done" if works else "no_answer"
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
 
     def _verified(
-        self, state: State, subject: ReproducerFound, stack: Mapping[str, Any]
+        self, state: State, subject: Subject, stack: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool, str]:
         """The cure, whether it holds on the original, and what to say of it."""
-        names = tuple(stack["mitigations"])
+        names, first = tuple(stack["mitigations"]), original(state)
         cure = {
             "mitigations": list(names),
             "p": stack["chance_of_luck"],
-            "verified_on": _where(subject),
+            "verified_on": subject.name,
             "reduced": {"failed": stack["failed"], "of": stack["of"]},
-            "environment_lines": [],
         }
-        if not subject.is_reduced:
+        if subject.original is None:  # what it was seen on
             return cure, True, ""
-        first = original(state)
         if state.is_spent:
             return cure, True, f"tried on the reduced reproducer only: {state.is_spent}"
         report = run_command(
@@ -84,23 +83,15 @@ class Triage(Stage):
             mitigations=names,
         )
         tally = report.tally
-        cure["original"] = {"failed": tally.reproduced + tally.other, "of": tally.evidence}
+        failed = tally.reproduced + tally.other
+        cure["original"] = {"failed": failed, "of": tally.evidence}
         last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
-        if tally.reproduced or tally.other:
-            how = "it failed" if tally.reproduced else f"it failed otherwise ({last})"
-            return (
-                cure,
-                False,
-                (
-                    f"{' + '.join(names)} mends the reduced reproducer, and not the original: "
-                    f"{how} "
-                    f"{tally.reproduced or tally.other} of {tally.evidence} times with it"
-                ),
-            )
+        if failed:
+            what = f"{' + '.join(names)} mends the reduced reproducer, and not the original"
+            often = f"{failed} of {tally.evidence} times"
+            return cure, False, f"{what}: it failed {often} with it ({last})"
         if tally.clean < first.enough_clean():
-            said = f": {last}" if last else ""
-            why = f"too few trials of the original could tell whether it works there{said}"
-            return cure, True, why
+            return cure, True, f"too few trials of the original tell whether it works there: {last}"
         chance = (1 - first.seen.low(0.2)) ** tally.clean
         return {**cure, "verified_on": "original", "p": float(f"{chance:.3g}")}, True, ""
 
@@ -121,7 +112,7 @@ def candidates(state: State) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:
+def _recipe(state: State, subject: Subject, names: Sequence[str]) -> Recipe:
     environment, command = environment_of(state.request), subject.command
     inline = environment.name.startswith(INLINE_IMAGE)
     place = {"docker": environment.image} if inline else environment.name
@@ -133,7 +124,7 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
         "workload_config": {
             "command": command if isinstance(command, str) else list(command),
             "cwd": str(subject.cwd),
-            "oracle": dict(subject.oracle),
+            "oracle": dict(subject.oracle or {}),
         },
         "extra_env": dict(subject.env),
         "cells": [
@@ -142,7 +133,3 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
     }
     content = validated(RecipeFile, document, file="solve")
     return Recipe(content, sidecars=state.request.mitigations_files, base=subject.cwd)
-
-
-def _where(subject: ReproducerFound) -> str:
-    return "reduced" if subject.is_reduced else "original"
