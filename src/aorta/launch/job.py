@@ -26,6 +26,7 @@ from torch.distributed.elastic.multiprocessing.errors import (
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
+from aorta.executors.process_tree import watch_opened
 from aorta.launch.agent import (
     DecidingAgent,
     raise_on_signals,
@@ -38,7 +39,6 @@ from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import StoreLostError, connect
-from aorta.reduce.files import watch_opened
 
 log = logging.getLogger(__name__)
 

@@ -1,25 +1,19 @@
 """The workload's own files that a reproducer needs: those the command names, those they name, and
-those that a run opens, as the kernel tells it (inotify). And a command as it runs elsewhere, with
+those that a run was seen to open. And a command as it runs elsewhere, with
 what it imports: programs by name, files inside the bundle, and what cannot be moved named as such.
 """
 
 import ast
-import ctypes
 import json
 import os
 import re
-import select
 import shutil
-import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 from aorta.engine.rundir import is_output
@@ -227,67 +221,6 @@ def _is_small_text(path: Path) -> bool:
         return path.stat().st_size <= _MOST_COPIED and b"\0" not in path.read_bytes()
     except OSError:
         return False
-
-
-_IN_OPEN = 0x20
-_IN_ISDIR, _IN_ONLYDIR = 0x40000000, 0x01000000
-_HEADER = struct.Struct("iIII")
-_MOST_FOLDERS = 4096
-_MOST_NAMES = 20_000
-_POLL_SECONDS = 0.05
-
-
-@contextmanager
-def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[str]]:
-    """Fills with the relative names opened, folders with a `/`; empty without kernel support."""
-    opened: set[str] = set()
-    libc = ctypes.CDLL(None, use_errno=True)
-    start = getattr(libc, "inotify_init1", lambda _flags: -1)
-    handle = start(os.O_CLOEXEC | os.O_NONBLOCK)
-    if handle < 0:
-        yield opened
-        return
-    folders: dict[int, Path] = {}
-    for place in list(_folders(root, most_folders)):  # looking for them opens them
-        number = libc.inotify_add_watch(handle, os.fsencode(place), _IN_OPEN | _IN_ONLYDIR)
-        if number >= 0:
-            folders[number] = place
-    is_over = threading.Event()
-
-    def collect() -> None:
-        """Until it is over, and then what is still waiting."""
-        while True:
-            is_last = is_over.is_set()
-            if select.select([handle], [], [], 0 if is_last else _POLL_SECONDS)[0]:
-                _note(os.read(handle, 1 << 16), folders, root, opened)
-            elif is_last:
-                return
-
-    reader = threading.Thread(target=collect)
-    reader.start()
-    try:
-        yield opened
-    finally:
-        is_over.set()
-        reader.join()
-        os.close(handle)
-
-
-def _folders(root: Path, most: int) -> Iterator[Path]:
-    for place, inside, _files in islice(os.walk(root), most):
-        inside[:] = [name for name in inside if not name.startswith(".")]
-        yield Path(place)
-
-
-def _note(events: bytes, folders: Mapping[int, Path], root: Path, opened: set[str]) -> None:
-    at = 0
-    while at < len(events):
-        watch, mask, _cookie, length = _HEADER.unpack_from(events, at)
-        name = events[at + _HEADER.size : at + _HEADER.size + length].rstrip(b"\0")
-        at += _HEADER.size + length
-        if watch in folders and len(opened) < _MOST_NAMES:
-            place = str((folders[watch] / os.fsdecode(name)).relative_to(root))
-            opened.add(f"{place}/" if mask & _IN_ISDIR else place)
 
 
 # -- the installed packages that Python files import, in the releases that they had when it failed

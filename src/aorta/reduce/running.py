@@ -32,9 +32,10 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
+from aorta.executors.process_tree import watch_opened
 from aorta.reduce.bindings import settings_of
 from aorta.reduce.experiment import IGNORED, IgnoredExperiment, ImpatientJudges, clear_data
-from aorta.reduce.files import WorkloadFiles, watch_opened
+from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -189,7 +190,7 @@ class ReductionRun:
         return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
-        clear_data(self.session.run.private / record.path)
+        clear_data(self._private / record.path)
         if self._machine is None:
             self._machine = self._inside or host_snapshot(self.plan.base.env)
         settings = settings_of(self.plan.bindings, record.point)
@@ -199,7 +200,7 @@ class ReductionRun:
         """Once: the inside of a container does not change between candidates."""
         base = self.plan.base
         if base.environment.isolated and self._inside is None:
-            scratch = self.session.run.private / "snapshot"
+            scratch = self._private / "snapshot"
             self._inside = snapshot_of(
                 base.environment, base.env, executor, scratch, base.subject.cwd
             )
@@ -239,7 +240,7 @@ class ReductionRun:
             SameJudge(KOfN(1, _enough(report, self.plan.seen))),
             IgnoredExperiment(self.experiment, reduction.best),
             expected=report.failure,
-            keep=lambda record, _end: clear_data(self.session.run.private / record.path),
+            keep=lambda record, _end: clear_data(self._private / record.path),
         )
         found = [str(p[IGNORED]) for p, verdict in search.verdicts.items() if verdict.reproduces]
         return report.with_more(answer, reduction=reduction.with_ignored(found))
@@ -250,7 +251,7 @@ class ReductionRun:
         if not (self.plan.has_source and fails and report.failure is not None):
             return report
         source = SourceRun(
-            self.plan, self.experiment, self.session.run.private, report.reduction, report.failure
+            self.plan, self.experiment, self._private, report.reduction, report.failure
         )
         keep, once = source.keeping(self._keep), SameJudge(KOfN(1, 1))
 
@@ -407,7 +408,7 @@ class ReductionRun:
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles
     ) -> Reproducer | None:
         """The reproducer with every file that a run opens; None where that adds nothing."""
-        kept = self.session.run.private / "opened.json"
+        kept = self._private / "opened.json"
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
             with watch_opened(files.root) as opened:

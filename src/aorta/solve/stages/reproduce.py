@@ -28,8 +28,8 @@ from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.judge import NOTHING, HitCount
 from aorta.engine.rundir import write_atomically
+from aorta.executors.process_tree import watch_opened
 from aorta.reduce.draft import oracle_from
-from aorta.reduce.files import watch_opened
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.state import Stage, StageResult, State, Status
