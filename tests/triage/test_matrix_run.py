@@ -383,6 +383,16 @@ def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:
     assert "put the launcher behind --" in done.stderr
 
 
+def test_logs_of_clean_trials_go_where_the_recipe_says_so(tmp_path: Path) -> None:
+    _, matrix = matrix_of(tmp_path, save_logs=False, trials=1)
+    cells = by_name(matrix)
+    for name, kept in (("baseline-local", True), ("fixed", False)):
+        record = json.loads(
+            (tmp_path / matrix["run_dir"] / cells[name]["trial_paths"][0]).read_text()
+        )
+        assert (tmp_path / record["process"]["stderr"]).exists() is kept
+
+
 def test_trials_are_interleaved_and_the_baseline_is_first(tmp_path: Path) -> None:
     cells = [cell(name, extra_env={"WHO": name}) for name in ("baseline-x", "b", "c", "d")]
     recipe = loaded(tmp_path, *cells, script=f"echo $WHO >> {tmp_path / 'log'}", trials=3)

@@ -128,6 +128,7 @@ class RecipeFile(StrictModel):
     workload_config: Config = Field(default_factory=dict)
     extra_env: Variables = Field(default_factory=dict)
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
+    save_logs: bool = True
     warm: bool = False  # as --warm
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of), Field(min_length=1)]

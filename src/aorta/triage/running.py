@@ -4,6 +4,7 @@ flags, and in either mode.
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import known_failure
-from aorta.core.trial import Environment, TrialEnd
+from aorta.core.trial import Environment, Outcome, TrialEnd
 from aorta.engine.events import Event, Listener, PointSettled, TrialRecord
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import RunDir, write_atomically, write_json
@@ -109,6 +110,8 @@ def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell, request, label, path = run.place(record)
         keep_trial(run_dir / path, label, request, record, end, env=snapshots(cell))
+        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
+            shutil.rmtree(run_dir / record.path, ignore_errors=True)
 
     return keep
 
