@@ -38,6 +38,7 @@ def test_a_prefix_leaves_the_text() -> None:
         ("[rank3][2026-11-15 05:35:21,123] x", 3, None),
         ("[rank3]: x", 3, None),
         ("(worker1, rank=3, pid=2345, ip=10.0.0.1) x", 3, "10.0.0.1"),
+        ("[pod/train-worker-0/pytorch] x", None, "train-worker-0"),
         ("Nov 15 05:35:21 gpu-node7 python[4242]: x", None, "gpu-node7"),
         ('{"rank": 3, "hostname": "n7", "message": "x"}', 3, "n7"),
         ("node7:4242:4243 [3] NCCL WARN x", None, "node7"),
@@ -60,6 +61,18 @@ def test_a_prefix_tells_who_wrote_the_line(line: str, rank: int | None, node: st
 )
 def test_what_a_program_says_is_no_prefix_however_often_it_says_it(line: str) -> None:
     assert learn([line] * 8).read(line).text == line
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "Training:  12%|█▏   | 120/1000 [00:12<01:00,  9.9it/s, loss=0.3]",
+        "  3%|▎         | 1.2k/40.0k [00:01<00:40, 960it/s]",
+    ],
+)
+def test_text_behind_a_progress_bar_is_a_line_of_its_own(bar: str) -> None:
+    assert LineFormat().read(bar + "Traceback (most recent call last):").text == BODY[2]
+    assert LineFormat().read(bar).text == bar
 
 
 def test_ranks_of_ray_workers_are_learned_from_what_ray_says_of_them() -> None:

@@ -141,6 +141,7 @@ _HEAD_FIELDS = tuple(
         ),
         # Ray, SkyPilot
         r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)",
+        r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]",  # kubectl logs --prefix
         # glog
         (
             rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{CLOCK}|00:00:\d{{10}}\.\d+)\s+"
@@ -197,8 +198,18 @@ class LineFormat:
         return spoken
 
 
+_BAR = re.compile(
+    r"[^\n|]{0,120}\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
+)
+
+
 def _plain(raw: str) -> str:
-    return TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw
+    """Without colours. What is glued behind a progress bar, which leaves its line open, is a line
+    of its own.
+    """
+    text = TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw
+    bar = _BAR.match(text) if "|" in text and "]" in text else None
+    return text[bar.end() :] if bar else text
 
 
 def _with_outer(inner: LogLine, outer: LogLine) -> LogLine:
