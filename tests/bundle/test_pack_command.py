@@ -132,7 +132,7 @@ def test_ship_md_keeps_the_runs_own_words_and_says_what_was_removed_and_what_is_
     files = {name.split("/", 1)[1]: data.decode() for name, data in contents(bundle).items()}
     ship = files["SHIP.md"]
     _, runs = ship.split("What the run says of itself, before anything was replaced:")
-    assert "# What is shared\n\n```\nreduced (2 of 2 reproduced)\n" in runs
+    assert "# What is shared\n\n```\nreduced (1 of 1 reproduced)\n" in runs
     assert "was run from another directory" not in ship
     assert re.search(r"- \d+ secrets, as `<SECRET:n>`", ship)
     assert "nothing was taken out" not in ship

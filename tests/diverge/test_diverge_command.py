@@ -173,7 +173,7 @@ def test_without_a_good_side_the_first_nan_is_found(tmp_path: Path) -> None:
 
 def page_answer(folder: Path) -> str:
     """What the page of the one run below a folder says first."""
-    (about,) = folder.rglob(".aorta/run.json")
+    about = min(folder.rglob(".aorta/run.json"), key=lambda file: len(file.parts))
     return str(aorta("report", about.parents[1], "--json").json()["answer"])
 
 

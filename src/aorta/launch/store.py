@@ -89,7 +89,10 @@ class StoreCalls:
     def make(self, call: Callable[[], T]) -> T:
         if self._is_lost:
             raise StoreLostError(_DOES_NOT_ANSWER)
-        future = self._thread.submit(call)
+        try:
+            future = self._thread.submit(call)
+        except RuntimeError:  # this process is ending
+            raise StoreLostError(_DOES_NOT_ANSWER) from None
         self._is_lost = not _is_done_within(future, self._give_up_after)
         if self._is_lost:
             raise StoreLostError(_DOES_NOT_ANSWER)

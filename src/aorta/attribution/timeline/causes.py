@@ -209,12 +209,22 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
     return FoundCause(
         failure_class,
         certainty,
-        words.replace(f"rank {failure.rank} ", ""),
+        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
         words,
         failure.rank,
         moment=failure.time,
         unexplained=failure_class is FailureClass.UNKNOWN,
     )
+
+
+def _stack_of(failure: RankEnd, facts: Facts) -> str:
+    """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
+    stacks = [
+        event.signature
+        for event in facts.reading.events
+        if failure.hung and event.rank == failure.rank and event.role is Role.STACK
+    ]
+    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
