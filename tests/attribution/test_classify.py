@@ -132,3 +132,21 @@ def test_words_never_stop_a_job_for_what_another_node_may_not_show() -> None:
 def test_a_job_that_says_nothing_of_a_failure_stays_unknown() -> None:
     steps = "".join(f"step {n} loss 0.5 tokens/s 1200\n" for n in range(40))
     assert told(steps)[:2] == ("unknown", "UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "action"),
+    [
+        ("total += int(row)", "data_error", "RESTART"),
+        ('steps = int(config["steps"])', "bad_config", "STOP"),
+        ('world = int(os.environ["WORLD_SIZE"])', "bad_config", "STOP"),
+    ],
+)
+def test_a_value_that_does_not_parse_is_of_the_data_unless_a_setting_is_read(
+    line: str, kind: str, action: str
+) -> None:
+    log = (
+        f'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    {line}\n'
+        "ValueError: invalid literal for int() with base 10: 'x7'\n"
+    )
+    assert told(log)[:2] == (kind, action)
