@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from aorta.core.trial import Verdict
-from aorta.reduce.source.passes import parts_left_out, values_seen
+from aorta.reduce.source.passes import never_executed, parts_left_out, values_seen
 from aorta.reduce.source.program import (
     Program,
     TraceFacts,
@@ -579,6 +581,67 @@ def test_an_index_that_is_further_out_of_range_is_another_failure(tmp_path: Path
     assert done.returncode == 0, script
 
 
+SPAN = {
+    "report.py": """\
+from functools import reduce
+
+from spans import widened
+
+low, high = reduce(widened, [[1, 2], [0, 4]], (9, 0))
+print(high - low)
+""",
+    "spans.py": """\
+def widened(span, row):
+    low = min(span[0], row[0])
+    high = max(span[1], row[len(row)])
+    return low, high
+""",
+}
+
+
+def test_a_function_that_fails_in_its_middle_still_returns_once_repaired(tmp_path: Path) -> None:
+    """What it would have returned never ran, and its caller takes it apart."""
+    _, script = reduced(lay(tmp_path, SPAN), "report.py")
+    well = script.replace("[len(row)]", "[len(row) - 1]")
+    assert well != script
+    done = subprocess.run([sys.executable, "-c", well], capture_output=True, check=False)
+    assert done.returncode == 0, script
+
+
+@pytest.mark.parametrize(
+    ("returned", "stays"),
+    [
+        ("first, self.size", True),
+        ("{'first': first}", True),
+        ("later", False),  # nothing binds it any more
+        ("self.later", False),
+        ("len(first)", False),  # it could fail itself, without what stood before it
+    ],
+)
+def test_of_returns_that_never_ran_those_stay_that_cannot_fail(returned: str, stays: bool) -> None:
+    text = f"""\
+class Table:
+    def __init__(self):
+        self.size = 2
+
+    def read(self, rows):
+        with rows:
+            first = rows[self.size]
+            later = self.later = first
+        return {returned}
+
+    def unused(self):
+        return 1
+
+Table().read([1])
+"""
+    frames = (UserFrame("a.py", "<module>", 1, 14, {}), UserFrame("a.py", "read", 5, 7, {}))
+    ran = frozenset({1, 2, 3, 5, 6, 7, 11, 14})
+    program = Program(text, TraceFacts(lines={"a.py": ran}, frames=frames))
+    [(_, made)] = candidates(program, (never_executed,), set())
+    assert ("return " in made) is stays
+
+
 def test_of_operands_those_that_two_runs_had_must_stay() -> None:
     def facts(*operands: str) -> TraceFacts:
         frame = UserFrame(
@@ -641,6 +704,13 @@ def test_one_entry_of_a_short_list_goes_alone() -> None:
     for wanted in ("[one]", "[two, three]", "[one, three]", "[one, two]"):
         assert f"layers = {wanted}" in kept
     assert any("mapped = {}" in text for text in found)
+
+
+def test_a_return_that_never_ran_keeps_its_entries() -> None:
+    text = "def read(a, b):\n    a[b]\n    return {'a': a, 'b': b}\n\nread([1], {'b': 1})\n"
+    found = candidates_of(text)
+    assert any("read([1], {})" in made for made in found)
+    assert all("{'a': a, 'b': b}" in made for made in found)
 
 
 def test_annotations_go_but_for_fields_of_a_class() -> None:

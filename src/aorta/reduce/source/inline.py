@@ -4,27 +4,44 @@ imported, and names that two modules define are kept apart.
 
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
 from typing import Any
 
-from aorta.reduce.source.program import UserModule
+from aorta.reduce.source.program import TraceFacts, UserFrame, UserModule
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     IMPORTS,
     Function,
     all_blocks,
+    attributes_set,
     defined_by,
+    function_at,
     has_run,
+    header_uses,
+    keep_if,
+    locals_returned,
     mend_blocks,
     own_nodes,
+    path_to,
     statements,
+    undefined,
     written,
 )
 
 MAIN = "__main__"
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, *_COMPREHENSIONS)
+_COMPUTES_NOTHING = (
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.Tuple,
+    ast.List,
+    ast.Dict,
+    ast.expr_context,
+)
 _LEFT_ALONE = {"__all__", "__version__", "__author__"}
 
 
@@ -55,16 +72,17 @@ def inlined(
     sources: Mapping[str, str],
     argv: Sequence[str],
     beside: Collection[str] = (),
-    executed: Mapping[str, Collection[int]] | None = None,
+    ran: TraceFacts | None = None,
 ) -> str:
     """One file out of the entry module, named `__main__`, and those that it imports; `beside` are
-    modules that stay files. With `executed`, statements that never ran are left out.
+    modules that stay files. With what `ran`, statements that never did are left out.
     """
     inside = {m.name: m for m in modules if m.name not in beside}
     trees = {name: ast.parse(sources[m.file]) for name, m in inside.items()}
     for name, tree in trees.items():
-        if executed is not None:
-            prune(tree, executed.get(inside[name].file, ()))
+        if ran is not None:
+            file = inside[name].file
+            prune(tree, ran.lines.get(file, ()), [f for f in ran.frames if f.file == file])
     made = _File({name: _Module(inside[name], tree) for name, tree in trees.items()})
     body = made.flattened(MAIN)
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
@@ -79,20 +97,48 @@ def inlined(
     return written(ast.Module([*head, *(node for node in body if node not in future)], []))
 
 
-def prune(tree: ast.Module, lines: Collection[int]) -> None:
-    """Take out, in place, what never ran; a function that was never called keeps its name."""
+def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame]) -> None:
+    """Take out, in place, what never ran; a function that was never called keeps its name. One of
+    `frames`, which were active at the failure, keeps what it would have returned: repaired, its
+    caller goes on with that.
+    """
     ran = set(lines)
+    behind = [_return_behind(tree, frame) for frame in frames]
+    ends = {id(node) for node in behind if node is not None and not has_run(node, ran)}
+    attributes, returned = attributes_set(tree), locals_returned(tree)
     for node in list(ast.walk(tree)):
         if isinstance(node, Function) and not any(has_run(inner, ran) for inner in node.body):
             node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
     for block in list(all_blocks(tree)):
         block[:] = [
-            n for n in block if has_run(n, ran) or isinstance(n, (ast.Global, ast.Nonlocal))
+            n
+            for n in block
+            if has_run(n, ran) or isinstance(n, (ast.Global, ast.Nonlocal)) or id(n) in ends
         ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
             node.handlers = [handler for handler in node.handlers if handler.body]
     mend_blocks(tree)
+    unbound = {end for end, _ in returned - locals_returned(tree)} & ends
+    with suppress(SyntaxError):  # what is no program any more will not run
+        names, lost = undefined(written(tree)), attributes - attributes_set(tree)
+        kept = [node for node in statements(tree) if id(node) in ends]
+        unbound |= {id(node) for node in kept if header_uses(node, names, lost)}
+    keep_if(tree, lambda n: id(n) not in unbound)
+
+
+def _return_behind(tree: ast.Module, frame: UserFrame) -> ast.Return | None:
+    """What the function would have come to behind the statement that it failed in; None where that
+    computes anything: it might fail without what stood before it.
+    """
+    scope = function_at(tree, frame.function, frame.line)
+    way = path_to(scope, frame.line) if scope is not None else []
+    later = [node for block, index in reversed(way) for node in block[index + 1 :]]
+    found = next((node for node in later if isinstance(node, ast.Return)), None)
+    if found is None or found.value is None:
+        return None
+    parts = ast.walk(found.value)
+    return found if all(isinstance(part, _COMPUTES_NOTHING) for part in parts) else None
 
 
 def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:

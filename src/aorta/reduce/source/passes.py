@@ -23,6 +23,7 @@ from aorta.reduce.source.tree import (
     has_run,
     is_in,
     keep_if,
+    locals_returned,
     mend_blocks,
     names_read,
     root_of,
@@ -45,7 +46,7 @@ _LEAVES = (ast.Break, ast.Continue)
 def never_executed(program: Program) -> Iterator[Edit]:
     def made() -> str:
         tree = ast.parse(program.text)
-        prune(tree, program.facts.executed)
+        prune(tree, program.facts.executed, program.facts.frames)
         return tidy(written(tree))
 
     if program.facts.executed:
@@ -206,9 +207,13 @@ def _left_out(program: Program, run: Sequence[int]) -> str | None:
     every = statements(tree)
     kept = {id(every[number]) for number in program.on_the_way}
     gone = {id(every[number]) for number in run}
+    returned = locals_returned(tree)
     keep_if(tree, lambda node: id(node) not in gone)
     text = without_users(tree, kept, attributes_set(program.tree))
-    return tidy(text) if text is not None else None
+    left = set(map(id, statements(tree)))
+    if text is None or any(end in left for end, _ in returned - locals_returned(tree)):
+        return None
+    return tidy(text)
 
 
 def functions_inlined(program: Program) -> Iterator[Edit]:
@@ -314,10 +319,15 @@ def _as_identity(text: str, name: str) -> str:
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, turns, keywords, halves of lists and dicts, large numbers; one at a time."""
+    """Decorators, turns, keywords, halves of lists and dicts, large numbers; one at a time. Not
+    those of a `return` that never ran: no trial would show that they are needed.
+    """
+    returns = [node for node in statements(program.tree) if isinstance(node, ast.Return)]
+    never_ran = [node for node in returns if not has_run(node, program.facts.executed)]
+    kept = {id(part) for node in never_ran for part in ast.walk(node)}
     for change in (_listed, _once, _keywords, _entries, _smaller):
         for number, node in enumerate(ast.walk(program.tree)):
-            for count in range(8):
+            for count in range(8 if id(node) not in kept else 0):
                 # A change gives a node new lists, so that one of a copy leaves the node as it is.
                 said = change(copy(node), count)
                 if not said:

@@ -239,12 +239,12 @@ class SourceRun:
         must = unreached(modules, sources)
         for beside in (must, set(about) - {MAIN}):
             stays = closed(modules, sources, beside)
-            for executed in (facts.lines, None):
-                text, left = as_one_file(modules, sources, facts.argv, stays, executed)
+            for ran in (facts, None):
+                text, left = as_one_file(modules, sources, facts.argv, stays, ran)
                 files = tuple(sorted(about[one].file for one in left))
                 packages = tuple(m.file for m in modules if _holds(m, files))
                 all_files = tuple(sorted({*files, *packages, *self._data(facts)}))
-                yield Candidate(tidy(text) if executed is not None else text, all_files)
+                yield Candidate(tidy(text) if ran is not None else text, all_files)
 
     @property
     def _fails_always(self) -> bool:
@@ -386,12 +386,12 @@ def as_one_file(
     sources: dict[str, str],
     argv: Sequence[str],
     stays: set[str],
-    executed: Any,
+    ran: TraceFacts | None,
 ) -> tuple[str, set[str]]:
     """One file, and the modules that stay beside it: those that have to, too."""
     while True:
         try:
-            text = inlined(modules, sources, argv, stays, executed)
+            text = inlined(modules, sources, argv, stays, ran)
             break
         except CannotInlineError as wrong:
             more = closed(modules, sources, {*stays, str(wrong)})

@@ -179,7 +179,7 @@ def without_users(tree: ast.Module, kept: Collection[int], attributes: set[str])
         lost &= {node.attr for node in ast.walk(tree) if _is_read(node)}
         if not names and not lost:
             return said
-        gone = {id(node) for node in statements(tree) if _header_uses(node, names, lost)}
+        gone = {id(node) for node in statements(tree) if header_uses(node, names, lost)}
         out = [node for node in statements(tree) if id(node) in gone]
         # What a function gives back is looked for by its caller.
         if not out or any(id(n) in kept or isinstance(n, ast.Return) for n in out):
@@ -205,7 +205,7 @@ def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
 
 
-def _header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
+def header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
     """Whether the statement itself reads one of them, apart from what is in its blocks."""
     inside = {id(part) for block in blocks_of(node) for one in block for part in ast.walk(one)}
     return any(
@@ -282,6 +282,20 @@ def _named_in_texts(tree: ast.AST) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80
     }
+
+
+def locals_returned(tree: ast.AST) -> set[tuple[int, str]]:
+    """Each `return`, by `id`, with the variables of its own function that it reads. Without what
+    binds such a name there, the `return` would read a global one, if there is one.
+    """
+    found: set[tuple[int, str]] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, Function):
+            bound = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+            bound = bound.union(*map(defined_by, function.body))
+            returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
+            found |= {(id(node), name) for node in returns for name in used_by(node) & bound}
+    return found
 
 
 def function_at(tree: ast.Module, name: str, line: int) -> Function | None:
