@@ -17,6 +17,8 @@ from support.unseen_secrets import (
     ordinary_lines,
     printed_ordinary_lines,
     printed_secrets,
+    seventh_ordinary_lines,
+    seventh_secrets,
     sixth_ordinary_lines,
     sixth_secrets,
     unseen_secrets,
@@ -24,7 +26,7 @@ from support.unseen_secrets import (
 
 LOGS = Path(__file__).parents[1] / "attribution" / "corpus"
 PRIVATE = re.compile(r"\bnode-\d+|\.invalid\b|192\.0\.2\.\d+|slurmstepd")
-REMAINS = ("10", "5432", "STEPS", "SECRET")
+REMAINS = ("10", "5432", "STEPS", "SECRET", "POST")
 
 
 def shipped(name: str, text: str) -> str:
@@ -42,6 +44,7 @@ def shipped(name: str, text: str) -> str:
         (further_secrets(), 110, 100),
         (printed_secrets(), 80, 80),
         (sixth_secrets(), 100, 100),
+        (seventh_secrets(), 240, 160),
     ],
     ids=[
         "before the detectors",
@@ -50,6 +53,7 @@ def shipped(name: str, text: str) -> str:
         "further pieces",
         "printed",
         "sixth",
+        "seventh",
     ],
 )
 def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
@@ -72,6 +76,7 @@ def test_every_key_with_a_shape_and_nearly_every_other_secret_is_gone(
         further_ordinary_lines(),
         printed_ordinary_lines(),
         sixth_ordinary_lines(),
+        seventh_ordinary_lines(),
     ],
     ids=len,
 )

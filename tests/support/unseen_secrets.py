@@ -1,17 +1,22 @@
-"""A third, a fourth, a fifth and a sixth corpus: whole pieces of files and logs as people write them, each
+"""A third to a seventh corpus: whole pieces of files and logs as people write them, each
 with its own secret.
 
-Each was written down before who wrote it had read a detector; the fourth is in the files
-`further_*`, the fifth, which a program printed into its log, in `printed_*`, the sixth, of the kinds of
-keys and places that gitleaks, trufflehog and detect-secrets test, in `sixth_*`. In tests/scrub/unseen a piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those of
-`strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape character.
-The first look is kept in benchmarks/results/blind_secrets.txt.
+Each was written down before who wrote it had read a detector. The fourth is in the files
+`further_*`; the fifth, which a program printed into its log, in `printed_*`; the sixth, of the
+kinds of keys and places that gitleaks, trufflehog and detect-secrets test, in `sixth_*`; the
+seventh, whose values are written out, in `seventh.yaml`. In the other files of tests/scrub/unseen a
+piece begins with `## name file`; what stands between « and » must not ship. Drawn parts are those
+of `strange_secrets`; `{basic}` is the login of HTTP basic authentication and `␛` the escape
+character. The first look is kept in benchmarks/results/blind_secrets.txt.
 """
 
 import base64
 import random
 import re
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from support.strange_secrets import Strange, drawn
 
@@ -34,6 +39,30 @@ def printed_secrets() -> list[Strange]:
 
 def sixth_secrets() -> list[Strange]:
     return _secrets(("sixth_keys_by_shape.txt", True), ("sixth_secrets_by_name.txt", False))
+
+
+def seventh_secrets() -> list[Strange]:
+    return [
+        Strange(
+            f"{number} {piece['surroundings']}",
+            f"{piece['surroundings'].replace(' ', '_')}.log",
+            piece["text"],
+            value,
+            piece["kind"] == "known",
+        )
+        for number, piece in enumerate(_seventh()["pieces"])
+        for value in piece["secrets"]
+    ]
+
+
+def seventh_ordinary_lines() -> list[str]:
+    """Output of training and serving frameworks, schedulers, containers and package managers."""
+    lines: list[str] = _seventh()["ordinary"]
+    return lines
+
+
+def _seventh() -> Any:
+    return yaml.load((CORPUS / "seventh.yaml").read_text("utf-8"), yaml.CSafeLoader)
 
 
 def _secrets(*files: tuple[str, bool]) -> list[Strange]:

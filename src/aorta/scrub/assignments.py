@@ -31,9 +31,14 @@ _BAR = "[|\u2502\u2503]"
 _AFTER_BAR = re.compile(rf"{_BAR}[ \t]*\Z")
 _NAME = re.compile(r"[\w.\-]+")
 _LONGEST_NAME = 100
+_TYPE = r"[&\w.\[]{0,40}(?:[Ss]tr|[Bb]ytes|[Tt]ext|Any|Secret)[\w.\[\]|?]{0,20}(?: \| None)?"
 _JOIN = re.compile(
     rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})"
-    rf"(?P<join>(?:{_SPACE}){{0,8}}(?:=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}"
+    rf"(?P<join>(?:(?:{_SPACE})(?:for|of) [^\n=:\"']{{1,60}}?"
+    rf"(?=(?:{_SPACE})*(?:=|:(?:{_SPACE})*(?:{_QUOTE}))))?"
+    rf"(?:{_SPACE}){{0,8}}(?::(?:{_SPACE})*{_TYPE}(?:{_SPACE})*="
+    rf"(?=(?:{_SPACE})*[bruf]{{0,2}}(?:{_QUOTE}))"
+    rf"|=>|[:?+]{{0,3}}={{1,3}}|!={{1,2}}|:|\uff1a|\uff1d)[*]{{0,2}}"
     rf"(?:{_SPACE})*"
     rf"|(?:{_SPACE}){{0,60}}{_BAR}(?:{_SPACE}){{1,8}}"
     rf"|,\s{{0,4}}(?={_QUOTE})"
@@ -69,7 +74,8 @@ _HEREDOC = re.compile(
 )
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:.{{1,4096}}?))(?<!(?<!\\)\\)(?P=quote)"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:(?:''(?=\w)|(?!''\w).){{1,4096}}?))"
+    r"(?<!(?<!\\)\\)(?!''\w)(?P=quote)"
 )
 # A list, or strings that Python joins.
 _LIST = re.compile(
@@ -91,7 +97,7 @@ _NO_EXPRESSION = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^{}%()]{6,}")
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 # `<password>`, `<entry key="password">`, `<key>password</key><string>`
 _TAG = re.compile(
-    r"(?P<closed>)(?P<join></\w+>\s*(?:<(?:string|value)>|\Z)|(?:[\s\"'][^<>\n]{0,200})?>)"
+    r"(?P<closed>)(?P<join></\w+>\s*(?:<(?:string|value)>|\Z)|(?:[\s\"'][^<>\n]{0,200})?(?<!=)>)"
 )
 # The cell of a table, the text of an element.
 _ENCLOSED = {
@@ -99,25 +105,37 @@ _ENCLOSED = {
     ">": re.compile(r"\s*(?P<value>[^<>]{2,4096}?)\s*</"),
 }
 _PAIR_NAME = re.compile(
-    rf"\b(?:name|key|variable)(?:{_QUOTE})?[ \t]{{0,2}}[:=][ \t]{{0,2}}(?:{_QUOTE})?"
-    rf"(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
+    rf"\b(?:name|key|variable|type(?=\W{{1,6}}password\b))(?:{_QUOTE})?[ \t]{{0,2}}[:=]"
+    rf"[ \t]{{0,2}}(?:{_QUOTE})?(?P<name>[A-Za-z0-9_.\-]++)(?:{_QUOTE})?[ \t]{{0,4}},?"
     r"|^[ \t]*variable[ \t]+\"(?P<terraform>[A-Za-z0-9_.\-]++)\"[ \t]*(?=\{)",
     re.IGNORECASE | re.MULTILINE,
 )
 # Below the name, with other fields of the same item between, or behind a command of a CI system.
 _PAIR_VALUE = re.compile(
     r"(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n)(?:[ \t#]{0,64}(?!value)\w{1,30}:[ \t][^\n]{1,80}\n){0,3})?"
-    r"[ \t#]{0,64}"
+    r"(?:[ \t]*(?!value)[\w\-]{1,30}=\"[^\"\n]{0,80}\"){0,4}[ \t#]{0,64}"
     rf"(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,2}}[:=][ \t]{{0,4}}"
     r"|(?:;[\w=;]{1,60})?\]|::"
     r"|\{[^{}]{0,400}?\bdefault[ \t]*=[ \t]*",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(r"[\"'](?P<value>[^\"'\n]{1,120})[\"'][ \t]{0,2}[=!]={1,2}[ \t]{0,2}\Z")
+_NO_WORD = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[0-9])[^\s=:()\[\]\"'/]{10,}(?![^\s.,;])")
+_HEADING = re.compile(
+    r"(?i)((?:[\w .\-\"']*+[|\t;,])*)[ \"']*(?:[a-z]+[_\-. ])*(?:password|passwd|pwd|passphrase|"
+    r"(?:api|secret|access)[_ ]?key)[ \"']*((?:[|\t;,][\w .\-\"']*)*)\r?"
+)
 _WORD_AND_VALUE = re.compile(r"[ \t]*(?P<name>[\w.\-]+)[ \t]+\S+[ \t\r]*")
-_VALUE_INSIDE = re.compile(rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*")
+_VALUE_INSIDE = re.compile(
+    rf"\{{\s*(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*|<<<[ \t]*"
+    rf"|(?:\w+\.)?(?:Secret|Sensitive|Password)\w*\((?=[bru]?(?:{_QUOTE}))"
+)
 # For the shape of a line: what follows stands in the next one.
 _COMMA_AT_END = re.compile(rf"(?:{_QUOTE}|[\]\\*]){{0,4}},\s*\Z")
+_ROW = (
+    r"(?:\n[ \t|+:=]*--[ \t|+:=\-]*\r?)?\n(?:[^{mark}\n]*[{mark}]){{{before}}}[ \"']*"
+    r"(?P<value>[^{mark}\s\"']+)[ \"']*(?:[{mark}][^{mark}\n]*){{{after}}}\r?(?=\n|\Z)"
+)
 _LONGEST, _LONGEST_DENSE = 1 << 16, 1 << 10
 _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials", "pass"})
 """`unexpected token: foo` is a message, `token=foo` is not."""
@@ -160,6 +178,24 @@ def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]
                     named, value.end(), ":", False, True, False, True, False, False, "", 0
                 )
                 yield from _secrets_at(text, place, quoted_only)
+    yield from _below_headings(text)
+
+
+def _below_headings(text: str) -> Iterator[SecretSpan]:
+    """Of a table (CSV, Markdown, a database's answer) the column whose heading names a password."""
+    end = 0
+    for line in sorted(as_looked_at(text).lines_like(_HEADING.fullmatch)):
+        heading = _HEADING.fullmatch(text, *line)
+        if heading is None or line[0] < end:
+            continue
+        before, after = (len(re.findall(r"[|\t;,]", part)) for part in heading.groups())
+        mark = heading[1][-1:] or heading[2][:1] or "\n"
+        row = re.compile(_ROW.format(mark=mark, before=before, after=after))
+        end = line[1]
+        while found := row.match(text, end):
+            end = found.end()
+            if is_worth_hiding(found["value"]) and not found["value"].isalpha():
+                yield _span(text, *found.span("value"))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -197,12 +233,14 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
         return None
     if text[begin - 1 : begin] == "<" and PLACEHOLDER.match(text, begin - 1):
         return None
-    join = match["join"].strip()
+    if name.lower() == "key" and text.endswith("cache ", 0, begin):
+        return None
+    join = (match["join"].split() or [""])[-1]
     is_flag = name.startswith("-")
     near = max(0, begin - 48)
     if join in ("", "\\") and not is_flag and not _SETS_BY_SPACE.search(text, near, begin):
         # "the password is wrong" is a sentence; `--password x` is not
-        if not announces_secret(name) or not _is_quoted_or_alone(text, begin, match.end()):
+        if not announces_secret(name) or not _is_told(text, found, match.end()):
             return None
         join = "is"
     if re.fullmatch(_BAR, join):
@@ -232,11 +270,14 @@ def _place(text: str, found: re.Match[str]) -> _Place | None:
     )
 
 
-def _is_quoted_or_alone(text: str, begin: int, at: int) -> bool:
-    """`password 'x' was refused`; or `requirepass x`, and nothing else in its line."""
-    if text[at : at + 1] in ("'", '"'):
+def _is_told(text: str, name: re.Match[str], at: int) -> bool:
+    """`password 'x' was refused`; `requirepass x` alone in its line; or no word of a sentence."""
+    word = (text[at : at + _LONGEST_DENSE].split() or [""])[0].rstrip(".,;)")
+    if word.startswith(("'", '"')) or is_dense(word):
         return True
-    start, end = text.rfind("\n", 0, begin) + 1, text.find("\n", at)
+    if names_a_password(name[0]) and _NO_WORD.match(text, at):
+        return True
+    start, end = text.rfind("\n", 0, name.start()) + 1, text.find("\n", at)
     return _WORD_AND_VALUE.fullmatch(text, start, end if end >= 0 else len(text)) is not None
 
 

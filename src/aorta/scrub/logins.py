@@ -57,7 +57,7 @@ _RULES = (
         r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
-        r"|\bnet use \S+\s+\S+\s+(?=\S+\s+/user:)"
+        r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
         r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
@@ -65,10 +65,12 @@ _RULES = (
         r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
         r"(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
         r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
+        r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
+        r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|sudo|passwd"
         "|mc alias|mc config"
-        "|zip|0z|net use|password |passphrase |passcode |securestring",
+        "|zip|0z|net use|password |passphrase |passcode |securestring|snmp",
     ),
     _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
@@ -127,6 +129,12 @@ _RULES = (
         r"(?P<value>(?:[^\s:\\]|\\.){4,})$",
         shape=r"^[\w.\-*]+:[0*]:[\w\-*]+:[\w\-*]+:(?:[^\s:\\]|\\.)+$",
         flags=re.MULTILINE,
+    ),
+    # The key behind an account of Twilio; what crypt makes of a password.
+    _login(
+        r"\bAC[0-9a-f]{32}\W{1,6}(?P<value>[0-9a-f]{32})\b"
+        r"|(?P<crypted>\$(?:apr1|argon2\w*|2[abxy]?|[1567y])\$[\w./$=,+\-]{20,})",
+        shape=r"\bAC[0-9a-f]|\$\w+\$",
     ),
     # The line of a browser's cookie file: seven fields between tabs.
     _login(

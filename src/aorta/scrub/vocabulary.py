@@ -17,7 +17,7 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
     "authtoken accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc "
-    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds psk"
+    "sshpass pgpass dbpass userpass mysqlpwd dbpwd creds psk masterauth authtok bindpw rootpw"
 )
 ALL_BELOW_IS_SECRET = words("stringData string_data")
 """Whatever the keys in it are called: a Kubernetes secret."""
@@ -154,7 +154,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NOT_SECRETS = frozenset({"PWD", "OLDPWD", "oldpwd"})
 _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
-    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
+    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|unknown|required|optional|str|string|"
     r"int|bytes|"
     r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?(?::\$\{?\w+\}?)?|%\w+%|\*+|\.+|x{3,}|"
     r"<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
