@@ -297,6 +297,25 @@ def test_an_interrupt_around_a_trial_does_not_wait_for_what_does_not_run(
     assert ending.reason is Reason.INTERRUPTED
 
 
+def test_an_interrupt_while_a_listener_writes_the_end_is_an_ending_like_any_other(
+    tmp_path: Path,
+) -> None:
+    endings: list[Reason] = []
+
+    def interrupted_once(event: Event) -> None:
+        if isinstance(event, events.RunEnded):
+            endings.append(event.ending.reason)
+            if len(endings) == 1:
+                raise KeyboardInterrupt
+
+    asked = question(SmallestNumber(8), SameJudge(KOfN(1, 1)))
+    journal = open_journal(tmp_path / "journal.jsonl")
+    executor = SimulatedExecutor(fails_from(3))
+    answer = Engine(asked, executor, journal, tmp_path, [interrupted_once]).run()
+    assert answer.ending.reason is Reason.INTERRUPTED
+    assert endings == [Reason.DONE, Reason.INTERRUPTED]
+
+
 def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) -> None:
     class NoEngine(SimulatedExecutor):
         def wait(self, timeout: float | None = None) -> list[TrialEnd]:

@@ -142,7 +142,16 @@ class Engine:
             sum(record.saved > 0 for record in self._records),
             self._warmth.dropped,
         )
-        self._emit(events.RunEnded(ending))
+        try:
+            self._emit(events.RunEnded(ending))
+        except (KeyboardInterrupt, Terminated) as stop:
+            if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+                raise
+            # While a listener wrote what was found: who asked still hears of an ending.
+            by_key = isinstance(stop, KeyboardInterrupt)
+            reason = Reason.INTERRUPTED if by_key else Reason.TERMINATED
+            ending = replace(ending, reason=reason, detail=reason.value)
+            self._emit(events.RunEnded(ending))
         return Answer(ending, self._records, self._sought.failure)
 
     def _replay(self) -> None:
