@@ -212,11 +212,9 @@ class Warmth:
 
     The original is tried cold first, then warm a few times (the proof): only where both agree,
     further trials start warm. Trials that measure or confirm the answer of a search start cold.
-
-    `asked`: trials start warm where they may. False: only what that would save is said. None: warm
-    starts are out of the question.
     """
 
+    # False: only what warm starts would save is said. None: they are out of the question.
     asked: bool | None = None
     records: Sequence[TrialRecord] = ()  # those that count, as they come
     proofs: list[TrialRecord] = field(default_factory=list)  # they count for nothing else
@@ -235,8 +233,7 @@ class Warmth:
         return Start.WATCHED
 
     def decided(self, point: Point, verdict: Verdict) -> str:
-        """What became of a point; that of the proof says whether warm trials are believed. The
-        answer is what there is to say."""
+        """What became of a point. Returns what there is to say: from here on all start cold."""
         if self.dropped:
             return ""
         if point.purpose is Purpose.WARM:

@@ -97,9 +97,7 @@ class LocalExecutor:
         launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
         if trial.start is not Start.COLD:
-            request |= self._warm_starts.instructions(
-                trial, launch, request["env"], slot.process.pid
-            )
+            request |= self._warm_starts.changes(trial, request, slot.process.pid)
         try:
             _send(slot, request)
         except OSError:

@@ -1,14 +1,10 @@
 """Warm starts, where they are asked for (`--warm`): a trial is a fork of a process that has
-imported the program's libraries.
+imported the program's libraries. Whatever goes wrong with that process, the trial starts cold.
 
-The owner of trials (`WarmStarts`) knows which commands are one Python program and what the first
-cold trial of each was seen to import at its top. A supervisor keeps the servers (`fork`):
-one for one interpreter and one environment. Only what a search itself varies (`TrialSpec.varied`)
-and aorta's own variables may differ between the forks of one server. Whatever goes wrong with a
-server, the trial starts cold.
+The owner of trials (`WarmStarts`) knows what the first cold trial of a program was seen to import
+at its top. A supervisor keeps the servers (`fork`), one for one interpreter and one environment:
+only what a search itself varies (`TrialSpec.varied`) and aorta's own variables may differ.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -19,13 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.executors import process_tree
-
-if TYPE_CHECKING:
-    from aorta.runtimes.launch import Launch
 
 HOOK = str(Path(__file__).parent / "hook")
 WORTH = 0.3  # seconds of imports; a server that saves less is not used
@@ -72,14 +65,15 @@ class WarmStarts:
     _modules: dict[str, list[str]] = field(default_factory=dict)  # by program, what it imports
     _watched: dict[str, str] = field(default_factory=dict)  # the program by trial
 
-    def instructions(
-        self, trial: TrialSpec, launch: Launch, env: Mapping[str, str], supervisor: int
+    def changes(
+        self, trial: TrialSpec, request: Mapping[str, Any], supervisor: int
     ) -> dict[str, Any]:
-        """What changes in the request: imports are watched, the trial starts warm, or nothing."""
-        words, arguments = python_command(launch.argv, env)
+        """Of the request: imports are watched, the trial starts warm, or none."""
+        env: Mapping[str, str] = request["env"]
+        words, arguments = python_command(request["argv"], env)
         if not words:
             return {}
-        program = json.dumps([str(launch.cwd), words])
+        program = json.dumps([request["cwd"], words])
         if program not in self._modules:
             self._watched[trial.id] = program
             return {"env": hooked(env, supervisor, str(trial.trial_dir.absolute() / _IMPORTS))}
@@ -120,9 +114,7 @@ def hooked(env: Mapping[str, str], supervisor: int, what: str) -> dict[str, str]
 
 # -- in a supervisor -------------------------------------------------------------------------------
 
-
-# By name, the line to a server, which ends with it, and the seconds that it saves; None: no further
-# trial comes from it.
+# The line to a server, which ends with it, and the seconds that it saves; None: it is not used.
 _servers: dict[str, tuple[socket.socket, float] | None] = {}
 
 

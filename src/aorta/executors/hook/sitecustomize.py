@@ -56,9 +56,8 @@ def _import_libraries(names: list[str]) -> None:
     """Up to the first that is the program's own: it may change, and what follows depend on it."""
     from importlib.util import find_spec
 
-    is_module = sys.argv[0] == "-m"
-    # As it will be when the program begins.
-    front = os.getcwd() if is_module else os.path.dirname(os.path.realpath(sys.argv[0]))
+    # As it will be when the program begins. For a module this is `-m`, and the directory is here.
+    front = os.path.dirname(os.path.realpath(sys.argv[0]))
     sys.path.insert(0, front)
     for name in names:
         spec = find_spec(name)
@@ -68,14 +67,6 @@ def _import_libraries(names: list[str]) -> None:
             break
         __import__(name)
     sys.path.remove(front)
-
-
-def _has_threads() -> bool:
-    """Which a fork would not have. Some libraries end theirs for a fork, and begin them later."""
-    if os.fork() == 0:
-        os._exit(0)
-    os.wait()
-    return len(os.listdir("/proc/self/task")) > 1
 
 
 def _serve(what: str) -> None:
@@ -90,8 +81,11 @@ def _serve(what: str) -> None:
     began = monotonic()
     _import_libraries(wanted["modules"])
     seconds = monotonic() - began
-    if seconds < wanted["worth"] or _has_threads():
-        os._exit(1)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()  # some libraries end their threads for a fork, and begin them later
+    if seconds < wanted["worth"] or len(os.listdir("/proc/self/task")) > 1:
+        os._exit(1)  # it saves too little, or its forks would lack a thread
     line.send(b"%.3f" % seconds)
     while True:
         data, descriptors, _, _ = socket.recv_fds(line, 1 << 22, 2)
