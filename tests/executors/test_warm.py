@@ -263,6 +263,16 @@ def test_a_warm_trial_is_stopped_timed_out_found_hung_and_cancelled_like_any(
     assert bench.run(slow_python, "cases.py", "exits").saved
 
 
+def test_a_trial_that_is_cancelled_while_its_server_imports_leaves_the_server_to_the_next(
+    bench: WarmBench, slow_python: str
+) -> None:
+    bench.run(slow_python, "cases.py", "exits")
+    trial = bench.start(slow_python, "cases.py", "sleeps")
+    bench.executor.cancel(trial.id)
+    assert bench.end().cancelled
+    assert bench.run(slow_python, "cases.py", "exits").saved
+
+
 def test_a_fork_server_that_is_killed_costs_no_trial(
     bench: WarmBench, executor: LocalExecutor, slow_python: str
 ) -> None:
