@@ -139,15 +139,13 @@ def test_an_original_that_does_not_fail_warm_is_searched_cold_and_that_is_said(
 
 
 def test_warm_trials_that_can_tell_nothing_prove_nothing() -> None:
-    warmth = Warmth(asked=True)
-    warmth.note(record(Outcome.REPRODUCED))
-    warmth.note(record(Outcome.REPRODUCED))
+    warmth = Warmth(True, [record(Outcome.REPRODUCED), record(Outcome.REPRODUCED)])
     warmth.proposal(3.0, 4.0, 0)
     proof = warmth.proof
     assert proof is not None
-    warmth.note(replace(record(Outcome.ERROR, saved=3.0), point=proof))
+    warmth.proofs.append(replace(record(Outcome.ERROR, saved=3.0), point=proof))
     warmth.decided(proof, Verdict(None, Tally(error=3), "could not be tried: it was killed"))
-    assert warmth.dropped == "could not be tried: it was killed"
+    assert warmth.dropped == "warm trials failed 0 of 0 times, cold ones 2 of 2"
     assert warmth.start_for(proof) is Start.COLD
 
 

@@ -124,16 +124,14 @@ def test_other_ways_to_start_one_python_start_warm_too(
         ["bash", "run.sh"],
         ["env", "A=1", "python3", "x.py"],
         ["python3", "-I", "x.py"],
-        ["python3", "missing.py"],
+        ["python3", "program"],
         ["python3", "-c", "import x"],
         ["python3"],
         ["sleep", "1"],
     ],
 )
-def test_a_command_that_does_anything_else_starts_cold(tmp_path: Path, command: list[str]) -> None:
-    for name in ("x.py", "run.sh"):
-        (tmp_path / name).touch()
-    assert python_command(command, dict(os.environ), tmp_path) is None
+def test_a_command_that_does_anything_else_starts_cold(command: list[str]) -> None:
+    assert python_command(command, dict(os.environ))[0] == []
 
 
 def test_a_module_counts_for_as_long_as_it_is_imported_and_no_longer(
@@ -262,6 +260,16 @@ def test_a_warm_trial_is_stopped_timed_out_found_hung_and_cancelled_like_any(
     bench.executor.cancel(trial.id)
     assert bench.end().cancelled
     wait_until_gone(grown)
+    assert bench.run(slow_python, "cases.py", "exits").saved
+
+
+def test_a_trial_that_is_cancelled_while_its_server_imports_leaves_the_server_to_the_next(
+    bench: WarmBench, slow_python: str
+) -> None:
+    bench.run(slow_python, "cases.py", "exits")
+    trial = bench.start(slow_python, "cases.py", "sleeps")
+    bench.executor.cancel(trial.id)
+    assert bench.end().cancelled
     assert bench.run(slow_python, "cases.py", "exits").saved
 
 

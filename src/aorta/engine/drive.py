@@ -90,9 +90,6 @@ class Engine:
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
-        warm = getattr(executor, "warm", None) if question.warm else None
-        self._warmth = Warmth(asked=warm)
-        self._proofs = 0  # trials that only compared warm starts with cold ones
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -103,6 +100,8 @@ class Engine:
         self._sought = SoughtFailure(question)
         self._doubted = False  # whether it was said that nothing tells the failure from another
         self._records: list[TrialRecord] = []
+        warm = getattr(executor, "warm", None) if question.warm else None
+        self._warmth = Warmth(warm, self._records)
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
         self._trials: dict[str, _Trial] = {}
@@ -358,12 +357,11 @@ class Engine:
         return False
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
-        self._warmth.note(record)
         state = self._open[record.point]
         state.count(record)
         state.forgiven += replayed and record.outcome is Outcome.ERROR
         if record.point.purpose is Purpose.WARM:
-            self._proofs += 1
+            self._warmth.proofs.append(record)
             return
         self._records.append(record)
         self._sought.learn(record)
@@ -406,10 +404,7 @@ class Engine:
 
     def _tell(self, point: Point, verdict: Verdict) -> None:
         del self._open[point]
-        was_dropped = self._warmth.dropped
-        self._warmth.decided(point, verdict)
-        if self._warmth.dropped and not was_dropped:
-            self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
+        self._say(self._warmth.decided(point, verdict))
         if point.purpose is Purpose.WARM:
             return
         self._judges.learn(point, verdict)
@@ -424,7 +419,7 @@ class Engine:
 
     @property
     def _spent(self) -> int:
-        return len(self._records) + self._proofs
+        return len(self._records) + len(self._warmth.proofs)
 
     def _elapsed(self) -> float:
         return self._clock() - self._began

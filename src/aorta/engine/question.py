@@ -212,23 +212,19 @@ class Warmth:
 
     The original is tried cold first, then warm a few times (the proof): only where both agree,
     further trials start warm. Trials that measure or confirm the answer of a search start cold.
-
-    `asked`: trials start warm where they may. False: only what that would save is said. None: warm
-    starts are out of the question.
     """
 
+    # False: only what warm starts would save is said. None: they are out of the question.
     asked: bool | None = None
+    records: Sequence[TrialRecord] = ()  # those that count, as they come
+    proofs: list[TrialRecord] = field(default_factory=list)  # they count for nothing else
     dropped: str = ""  # why no further trial starts warm
     _proven: bool = False
-    _served: bool = False  # the last trial of the proof did start warm
-    _imports: float | None = None  # seconds of imports that were seen in a cold trial
-    _original: Point | None = None  # what was tried first
     _calibrated: bool = False
-    _cold: dict[str, Tally] = field(default_factory=dict)  # by configuration
+    _imports: float | None = None  # seconds of imports that were seen in a cold trial
 
     def start_for(self, point: Point) -> Start:
-        is_watching = self.asked is not None and self._imports is None
-        if self.dropped or not (self.asked or is_watching):
+        if self.asked is None or self.dropped:
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -236,25 +232,18 @@ class Warmth:
             return Start.WARM
         return Start.WATCHED
 
-    def note(self, record: TrialRecord) -> None:
-        self._original = self._original or record.point
-        if record.point.purpose is Purpose.WARM:
-            self._served = record.saved > 0
-        elif not record.saved:
-            cold = self._cold_of(record.point) + record.outcome
-            self._cold[record.point.config_key] = cold
-
-    def decided(self, point: Point, verdict: Verdict) -> None:
-        """What became of a point; that of the proof says whether warm trials are believed."""
+    def decided(self, point: Point, verdict: Verdict) -> str:
+        """What became of a point. Returns what there is to say: from here on all start cold."""
+        if self.dropped:
+            return ""
         if point.purpose is Purpose.WARM:
             cold, warm = self._cold_of(point), verdict.tally
             told = verdict.reproduces is not None
-            self._proven = told and self._served and _agree(cold, warm)
-            if not told:
-                self.dropped = verdict.why
-            elif not self._served:
+            if not self.proofs[-1].saved:
                 self.dropped = "no trial can be started warm"
-            elif not self._proven:
+            elif told and _ends(cold) == _ends(warm):
+                self._proven = True
+            else:
                 self.dropped = (
                     f"warm trials failed {warm.reproduced} of {warm.evidence} times, cold ones "
                     f"{cold.reproduced} of {cold.evidence}"
@@ -263,45 +252,42 @@ class Warmth:
             self._calibrated = verdict.reproduces is True
         elif point.purpose is Purpose.CONFIRM and self._proven and verdict.reproduces is False:
             self.dropped = "cold trials did not confirm what warm ones found"
+        return f"{self.dropped}: every trial starts cold" if self.dropped else ""
 
     @property
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
-        original = self._original
-        if not self.asked or self._proven or self.dropped or original is None:
+        if not self.asked or self._proven or self.dropped or not self.records:
             return None
+        original = self.records[0].point
         is_tried = self._cold_of(original).evidence >= _FIRST_COLD
         is_due = self._calibrated if original.purpose is Purpose.CALIBRATE else is_tried
         is_due = is_due and (self._imports or 0.0) >= WORTH
         return original.asked_for(Purpose.WARM) if is_due else None
 
     def judge_for(self, point: Point) -> EveryTrial:
-        return EveryTrial(_MIXED if _is_mixed(self._cold_of(point)) else _ALIKE)
+        return EveryTrial(_MIXED if all(_ends(self._cold_of(point))) else _ALIKE)
 
     def _cold_of(self, point: Point) -> Tally:
-        return self._cold.get(point.config_key, Tally())
+        same = (each for each in self.records if each.point.config_key == point.config_key)
+        return Tally.of(each.outcome for each in same if not each.saved)
 
     def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports is not None or (imports is None and self.asked):
+        if self._imports is not None or imports is None:
             return ""
-        self._imports = imports = imports or 0.0  # none were seen: this is no Python program
+        self._imports = imports
         if self.asked or imports < max(WORTH, _SHARE * duration):
             return ""
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
         return f"{words}; --warm would save about {show_duration(max(1, left) * imports)}"
 
 
-def _agree(cold: Tally, warm: Tally) -> bool:
-    """Where cold trials fail now and then, forks must too: else their one start decides."""
-    if _is_mixed(cold):
-        return _is_mixed(warm)
-    return not (warm.against if cold.reproduced else warm.reproduced)
-
-
-def _is_mixed(tally: Tally) -> bool:
-    return tally.reproduced > 0 and tally.against > 0
+def _ends(tally: Tally) -> tuple[bool, bool]:
+    """Whether it fails, and whether it does not. Where cold trials do both, forks must too: else
+    their one start decides."""
+    return tally.reproduced > 0, tally.against > 0
 
 
 def independent_starts(records: Iterable[TrialRecord]) -> int:

@@ -96,8 +96,8 @@ class LocalExecutor:
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self._may_be_warm(trial):
-            request |= self._warm_starts.instructions(trial, launch, request["env"])
+        if trial.start is not Start.COLD:
+            request |= self._warm_starts.changes(trial, request, slot.process.pid)
         try:
             _send(slot, request)
         except OSError:
@@ -181,10 +181,8 @@ class LocalExecutor:
 
     def _end(self, trial: TrialSpec, launch: Launch, response: Mapping[str, Any]) -> None:
         end = trial_end(trial, launch, response, self._host)
-        self._ended.append(self._warm_starts.ended(end) if self._may_be_warm(trial) else end)
-
-    def _may_be_warm(self, trial: TrialSpec) -> bool:
-        return self.warm is not None and trial.start is not Start.COLD
+        is_cold = trial.start is Start.COLD
+        self._ended.append(end if is_cold else self._warm_starts.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """After `kill -9` of a supervisor: its child died with it; the rest is found by name."""

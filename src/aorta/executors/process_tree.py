@@ -126,18 +126,6 @@ def add_helper(pid: int) -> None:
     _helpers.add(pid)
 
 
-def end_helper(pid: int) -> None:
-    """Kill a helper and everything below it."""
-    if pid not in _helpers:
-        return
-    for one in (*descendants(pid), pid):
-        with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-    _helpers.discard(pid)
-
-
 def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
     """Every living process below `root`, children first; nothing below `leaving_out`."""
     children: dict[int, list[int]] = {}

@@ -160,35 +160,23 @@ class SupervisedTrial:
             self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:
             return self._start_warm(*write_ends) or process_tree.start(
-                self.request["argv"], self._variables(), self.request["cwd"], *write_ends
+                self.request["argv"], self.request["env"], self.request["cwd"], *write_ends
             )
         finally:
             for write_end in write_ends:
                 os.close(write_end)
 
     def _start_warm(self, stdout: int, stderr: int) -> int | None:
-        """From a fork server, where the owner allows it and there can be one.
-
-        Its clock stands where it would stand if it had done the imports itself, so that a time-out,
-        a hang or a gate means the same for it as for a cold trial.
-        """
+        """Its clock stands where it would if it had done the imports itself: a time-out or a hang
+        means the same as for a cold trial."""
         if "warm" not in self.request:
             return None
         from aorta.executors.warm import fork
 
-        forked = fork(self.request["warm"], (stdout, stderr), self.owner.descriptor)
-        pid, saved = forked or (None, 0.0)
+        pid, saved = fork(self.request, (stdout, stderr))
         self.began = time.monotonic() - saved
         self.response |= {"started_at": time.time(), "saved": saved}
         return pid
-
-    def _variables(self) -> Mapping[str, str]:
-        env: Mapping[str, str] = self.request["env"]
-        if "watch_imports" not in self.request:
-            return env
-        from aorta.executors.warm import hooked
-
-        return hooked(env, self.request["watch_imports"])
 
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""

@@ -1,16 +1,12 @@
-"""Found by the user's own interpreter before the program: writes down what that imports at its top,
-or stays where the program would begin and forks off one run of it after another.
+"""Found by the user's own interpreter before the program. `AORTA_HOOK` is `PID:WHAT`; a process
+with another parent is left alone. WHAT is
 
-`AORTA_HOOK` is `PID:WHAT`; a process with another parent is left alone. Every trace of this file is
-removed first, and the interpreter's own `sitecustomize` is run, if it has one. WHAT is
-
-- the name of a file. An audit hook sees imports without being seen: the program finds the same
-  modules and frames. A line of the file is a module's name, when it was asked for, and when it
-  asked for others itself. It ends where the program changes a variable or `sys.path`: what it
-  imports from there on may depend on it. Python 3.8 or later.
-- JSON: a fork server is wanted. It imports the modules that are named and says how many seconds
-  that took; 0 where a fork would break what they started. Each message behind that asks for a trial
-  and brings its two output descriptors; the answer is its pid. Python 3.9 or later.
+- the name of a file, for what the program imports at its top, up to where it changes a variable or
+  `sys.path`: a line is a module's name, when it was asked for, and when it asked for others itself.
+  An audit hook is not seen: the program finds the same modules and frames. Python 3.8 or later.
+- JSON, for a fork server: it stays where the program would begin, imports the modules that are
+  named and says how many seconds that took. Each message behind that asks for a trial and brings
+  its two output descriptors; the answer is its pid. Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -30,8 +26,7 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 class _Observer:
     def __init__(self, file: str) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self.file, self.pid = os.open(file, flags, 0o600), os.getpid()
+        self.file, self.pid = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), os.getpid()
         self.variables, self.path = dict(os.environ), list(sys.path)
         self.at = -1  # the instruction of the program that imports
 
@@ -39,50 +34,39 @@ class _Observer:
         if event != "import" or os.getpid() != self.pid or not self.variables:
             return
         try:
-            frame: FrameType | None = sys._getframe(1)
-            below = ""  # the file whose code the program's top level has called
-            while frame is not None and not _is_the_top(frame):
-                below, frame = frame.f_code.co_filename, frame.f_back
-            if frame is None or not (below == "" or below.startswith("<frozen importlib")):
+            caller = sys._getframe(1)
+            top: FrameType | None = caller
+            while top is not None and top.f_globals.get("__name__") != "__main__":
+                top = top.f_back
+            if top is None or top.f_code.co_name != "<module>":
                 return
-            # Before it begins, the program's own directory is put in front of the path.
-            if not below and (dict(os.environ), sys.path[1:]) != (self.variables, self.path):
-                self.variables.clear()
-            elif not below or frame.f_lasti == self.at:
-                self.at = frame.f_lasti
-                name = "" if below else "\n" + "".join(str(arguments[0]).split())
+            if top is caller:
+                self.at = top.f_lasti
+                # Before it begins, the program's own directory is put in front of the path.
+                if (dict(os.environ), sys.path[1:]) != (self.variables, self.path):
+                    self.variables.clear()
+            if self.variables and top.f_lasti == self.at:
+                name = "\n" + "".join(str(arguments[0]).split()) if top is caller else ""
                 os.write(self.file, ("%s %.4f" % (name, monotonic())).encode("utf-8", "replace"))
         except Exception:
             pass  # raised here, it would forbid the import
 
 
-def _is_the_top(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
-
-
-def _import_libraries(names: list[str], front: str) -> None:
-    """Up to the first that is the program's own."""
+def _import_libraries(names: list[str]) -> None:
+    """Up to the first that is the program's own: it may change, and what follows depend on it."""
     from importlib.util import find_spec
 
-    sys.path.insert(0, front)  # as it will be when the program begins
+    # As it will be when the program begins. For a module this is `-m`, and the directory is here.
+    front = os.path.dirname(os.path.realpath(sys.argv[0]))
+    sys.path.insert(0, front)
     for name in names:
         spec = find_spec(name)
         origin = (spec.origin or "") if spec is not None else ""
-        place = os.path.realpath(origin)
-        is_standard = origin in ("built-in", "frozen") or "/lib/python3" in place
-        # Those of the user, and of an interpreter that this one builds on, too.
-        if not (is_standard or "/site-packages/" in place or "/dist-packages/" in place):
-            break  # it may change, and what follows may depend on it
+        place = os.path.realpath(origin).replace("/lib64/", "/lib/")
+        if origin not in ("built-in", "frozen") and "/lib/python3" not in place:
+            break
         __import__(name)
     sys.path.remove(front)
-
-
-def _has_threads() -> bool:
-    """Which a fork would not have. Some libraries end theirs for a fork, and begin them later."""
-    if os.fork() == 0:
-        os._exit(0)
-    os.wait()
-    return len(os.listdir("/proc/self/task")) > 1
 
 
 def _serve(what: str) -> None:
@@ -95,9 +79,14 @@ def _serve(what: str) -> None:
     line = socket.socket(fileno=wanted["line"])
     os.set_inheritable(line.fileno(), False)
     began = monotonic()
-    _import_libraries(wanted["modules"], wanted["front"])
+    _import_libraries(wanted["modules"])
     seconds = monotonic() - began
-    line.send(b"0" if _has_threads() else b"%.3f" % seconds)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()  # some libraries end their threads for a fork, and begin them later
+    if seconds < wanted["worth"] or len(os.listdir("/proc/self/task")) > 1:
+        os._exit(1)  # it saves too little, or its forks would lack a thread
+    line.send(b"%.3f" % seconds)
     while True:
         data, descriptors, _, _ = socket.recv_fds(line, 1 << 22, 2)
         if not data:
@@ -127,8 +116,7 @@ def _become(trial: Mapping[str, Any], descriptors: list[int]) -> None:
     for target, number in enumerate([os.open(os.devnull, os.O_RDONLY), *descriptors]):
         os.dup2(number, target)
         os.close(number)
-    for name in set(os.environ) - set(trial["env"]):
-        del os.environ[name]
+    os.environ.clear()
     os.environ.update(trial["env"])
     sys.argv[1:] = trial["arguments"]
     # `random` draws a seed of its own after every fork; these do not.
@@ -144,21 +132,17 @@ if _pid:
     _, _was_set, os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)
     if not _was_set:
         del os.environ["PYTHONPATH"]
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
-    sys.path_importer_cache.pop(HERE, None)
-from _frozen_importlib_external import PathFinder  # noqa: E402 - without this file on the path
-
-_own = PathFinder.find_spec("sitecustomize", sys.path)
-if _own is not None:
-    del sys.modules["sitecustomize"]
-    __import__("sitecustomize")
-if _pid == str(os.getppid()):
-    if _what.startswith("{"):
-        try:
-            _serve(_what)
-        except BaseException:
-            os._exit(1)  # or the program would begin here, as a trial of nobody
-    else:
-        sys.addaudithook(_Observer(_what))
-if _own is None:
-    raise ImportError("none of its own", name="sitecustomize")
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
+sys.path_importer_cache.pop(HERE, None)
+del sys.modules["sitecustomize"]
+try:
+    __import__("sitecustomize")  # its own; that there is none is no error to `site`
+finally:
+    if _pid == str(os.getppid()):
+        if _what.startswith("{"):
+            try:
+                _serve(_what)
+            except BaseException:
+                os._exit(1)  # or the program would begin here, as a trial of nobody
+        else:
+            sys.addaudithook(_Observer(_what))
