@@ -1,4 +1,4 @@
-"""Ten failing programs as people have them, with real libraries, each with a truth that was written
+"""Failing programs as people have them, with real libraries, each with a truth that was written
 first: `aorta solve` must name its class, reduce it to the truth, and ship what runs elsewhere.
 
 The libraries come from the Python that STORIES_PYTHON names, by default the one that runs this; a
@@ -187,6 +187,76 @@ def _jax_shapes(place: Path) -> tuple[str, ...]:
     return (_python(), "net.py", "--width", "900")
 
 
+def _accelerate_launch(place: Path) -> tuple[str, ...]:
+    """A label of one record of 500 is outside of the classes; the launcher prints an error of its
+    own, with the whole command in it.
+    """
+    records = [json.dumps({"x": [n % 5, n % 3], "label": n % 4}) for n in range(500)]
+    records[317] = json.dumps({"x": [2, 2], "label": 11})
+    (place / "rows.jsonl").write_text("\n".join(records) + "\n")
+    (place / "train.py").write_text(
+        "import argparse, json, torch\n"
+        "from accelerate import Accelerator\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--data')\n"
+        "parser.add_argument('--epochs', type=int, default=1)\n"
+        "given = parser.parse_args()\n"
+        "rows = [json.loads(line) for line in open(given.data)]\n"
+        "x = torch.tensor([row['x'] for row in rows], dtype=torch.float32)\n"
+        "y = torch.tensor([row['label'] for row in rows])\n"
+        "net = torch.nn.Linear(2, 4)\n"
+        "accelerator = Accelerator()\n"
+        "net, sgd, batches = accelerator.prepare(\n"
+        "    net, torch.optim.SGD(net.parameters(), lr=0.1),\n"
+        "    torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=16))\n"
+        "for epoch in range(given.epochs):\n"
+        "    for x, y in batches:\n"
+        "        accelerator.backward(torch.nn.functional.cross_entropy(net(x), y))\n"
+        "        sgd.step()\n"
+        "        sgd.zero_grad()\n"
+    )
+    return ("accelerate", "launch", "--cpu", "--num_processes", "1", "train.py",
+            "--data", "rows.jsonl", "--epochs", "6")  # fmt: skip
+
+
+def _lightning_memory(place: Path) -> tuple[str, ...]:
+    """A batch whose activations do not fit below `ulimit -v`: 2 GiB more than a batch of one needs,
+    and a row takes three of 1 MiB (of two layers, and a gradient). `--log-every` is no size.
+    """
+    (place / "train.py").write_text(
+        "import argparse, torch\n"
+        "from lightning import LightningModule, Trainer\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "class Net(LightningModule):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.net = torch.nn.Sequential(torch.nn.Linear(2, 1 << 18), torch.nn.ReLU())\n"
+        "    def training_step(self, batch, number):\n"
+        "        return self.net(batch[0]).mean()\n"
+        "    def configure_optimizers(self):\n"
+        "        return torch.optim.SGD(self.parameters(), lr=0.1)\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--batch-size', type=int, default=1)\n"
+        "parser.add_argument('--epochs', type=int, default=1)\n"
+        "parser.add_argument('--log-every', type=int, default=50)\n"
+        "given = parser.parse_args()\n"
+        "rows = TensorDataset(torch.ones(4096, 2))\n"
+        "trainer = Trainer(accelerator='cpu', max_epochs=given.epochs, limit_train_batches=1,\n"
+        "                  log_every_n_steps=given.log_every, logger=False,\n"
+        "                  enable_checkpointing=False, enable_progress_bar=False)\n"
+        "trainer.fit(Net(), DataLoader(rows, batch_size=given.batch_size))\n"
+    )
+    peak = "import runpy; runpy.run_path('train.py'); print(open('/proc/self/status').read())"
+    told = subprocess.run(
+        (_python(), "-c", peak), cwd=place, check=True, capture_output=True, text=True
+    ).stdout
+    needs = int(next(line for line in told.splitlines() if line.startswith("VmPeak")).split()[1])
+    (place / "job.sh").write_text(
+        f'ulimit -v {needs + (2 << 20)}\nexec {_python()} train.py "$@"\n'
+    )
+    return ("bash", "job.sh", "--batch-size", "4096", "--epochs", "5", "--log-every", "50")
+
+
 STORIES = (
     Story("csv_sklearn", ("sklearn",), _csv_sklearn, frozenset({"data_error", "user_exception"}),
           {"TABLE_FILE": 1}),
@@ -208,6 +278,10 @@ STORIES = (
           {"DATA_FILE": 1}),
     Story("jax_shapes", ("jax",), _jax_shapes,
           frozenset({"shape_mismatch", "user_exception"}), {"WIDTH": 65}),
+    Story("accelerate_run", ("accelerate", "torch"), _accelerate_launch,
+          frozenset({"data_error", "user_exception"}), {"DATA": 1, "EPOCHS": 1}),
+    Story("lightning_limit", ("lightning",), _lightning_memory, frozenset({"host_oom"}),
+          {"BATCH_SIZE": 683, "EPOCHS": 1}),
 )  # fmt: skip
 
 
@@ -236,6 +310,7 @@ def _line(story: Story) -> str:
             (sys.executable, "-m", "aorta", "solve", "--json", "-q", "--budget", budget,
              *story.options, "--", *command),
             cwd=place, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+            env=os.environ | {"PATH": f"{Path(_python()).parent}:{os.environ['PATH']}"},
         )  # fmt: skip
         spent = time.monotonic() - began
         try:

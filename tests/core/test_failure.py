@@ -179,6 +179,40 @@ def test_memory_runs_out_wherever_the_next_request_for_it_stands() -> None:
     assert not same_failure(one, ended(raised(shapes, "model.py:attention")))
 
 
+_NO_ROOM = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't "
+    "allocate memory: you tried to allocate {} bytes. Error code 12 (Cannot allocate memory)"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (_NO_ROOM.format(4294967296), _NO_ROOM.format(786432000)),
+        ("MemoryError", "MemoryError"),
+        ("OSError: [Errno 12] Cannot allocate memory", "MemoryError"),
+        (
+            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array",
+            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 64.0 MiB for an array",
+        ),
+    ],
+)
+def test_memory_of_the_host_runs_out_wherever_the_next_request_for_it_stands(
+    first: str, later: str
+) -> None:
+    forward = ended(raised(first, "train.py:training_step"))
+    assert forward.failure_class == "host_oom"
+    assert same_failure(forward, ended(raised(later, "train.py:backward")))
+    shapes = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x32)"
+    assert not same_failure(forward, ended(raised(shapes, "train.py:training_step")))
+
+
+def test_a_memory_error_in_the_program_s_own_words_has_its_place() -> None:
+    one = ended(raised("MemoryError: pool of slots is used up", "train.py:step"))
+    other = ended(raised("MemoryError: pool of slots is used up", "train.py:load"))
+    assert not same_failure(one, other)
+
+
 def test_what_two_failures_of_one_configuration_do_not_share_varies() -> None:
     source = "raise KeyError(f'no shard {name} in queue')"
     one = ended(raised("KeyError: no shard left in queue", source=source))

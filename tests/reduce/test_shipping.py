@@ -59,6 +59,7 @@ def commands(tmp_path: Path) -> dict[str, Any]:
     (work / "train.py").write_text(TRAIN)
     (work / "check.sh").write_text("#!/bin/bash\nexec python3 train.py\n")
     (work / "check.sh").chmod(0o755)
+    (work / "job.sh").write_text(f'ulimit -c 0\nexec {sys.executable} train.py "$@"\n')
     (work / "pkg").mkdir()
     (work / "pkg" / "__init__.py").write_text("")
     (work / "pkg" / "__main__.py").write_text(TRAIN)
@@ -71,6 +72,7 @@ def commands(tmp_path: Path) -> dict[str, Any]:
         "python -c": [sys.executable, "-c", TRAIN],
         "absolute inside": [str(work / "check.sh")],
         "absolute in text": f"{work}/check.sh",
+        "own interpreter in a script": ["bash", "job.sh"],
         "own interpreter": f"{sys.executable} train.py",
         "python -m": ["python3", "-m", "pkg"],
         "a tool of its own": [str(tmp_path / "elsewhere" / "tool")],
@@ -80,7 +82,7 @@ def commands(tmp_path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "shape",
     ["shell text", "bash -c", "python -c", "absolute inside", "absolute in text", "own interpreter",
-     "python -m", "a tool of its own"],
+     "own interpreter in a script", "python -m", "a tool of its own"],
 )  # fmt: skip
 def test_a_reproducer_of_any_command_fails_the_same_way_elsewhere(
     shape: str, tmp_path: Path
@@ -99,6 +101,22 @@ def test_a_reproducer_of_any_command_fails_the_same_way_elsewhere(
     assert ran.returncode == 1
     assert "loss is nan" in ran.stderr
     assert str(tmp_path) not in (run_dir / "shrunken" / "run_repro.sh").read_text()
+
+
+def test_a_script_that_calls_its_interpreter_by_path_ships_without_that_path(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "train.py").write_text(TRAIN)
+    (place / "job.sh").write_text(f'#!/bin/bash\nexec {sys.executable} train.py "$@"\n')
+    spec = write_spec(
+        place, "", [numeric("N", 6, 4)], oracle=FAILS, workload={"command": ["bash", "job.sh"]}
+    )
+    report = reduce_spec(spec).json()
+    script = run_dir_of(report, place) / "shrunken" / "workload" / "job.sh"
+    name = Path(sys.executable).name
+    assert script.read_text() == f'#!/bin/bash\nexec {name} train.py "$@"\n'
 
 
 FLAKY = """import os, pathlib

@@ -60,6 +60,13 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"CUDA_ERROR_OUT_OF_MEMORY"
         ),
     ),
+    (
+        "host_oom",
+        re.compile(
+            r"\b(?:_Array)?MemoryError(?:: Unable to allocate .*)?$|\[Errno 12\] |std::bad_alloc|"
+            r"DefaultCPUAllocator: (?:can't allocate|not enough) memory"
+        ),
+    ),
     (_DEVICE_ASSERT, re.compile(r"device-side assert(?: triggered)?|hipErrorAssert")),
     ("illegal_access", re.compile(r"illegal memory access|Memory access fault by GPU")),
 )

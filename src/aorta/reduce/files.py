@@ -146,7 +146,8 @@ def _text_of(path: Path) -> str:
 OUTSIDE = "outside"
 """The folder inside the workload for files that the command named elsewhere."""
 
-_ABSOLUTE = re.compile(r"(?<![\w./~\-])/(?!/)[^\s\"'`;|&()<>$*?{}\[\]:,\\]+")
+_SHELL = re.compile(r"#!.*\b(?:ba|da|z|k)?sh\b")
+_ABSOLUTE = re.compile(r"(?<![\w./~\-])(?<!#!)/(?!/)[^\s\"'`;|&()<>$*?{}\[\]:,\\]+")
 _SYSTEM = re.compile(  # /dev/shm is where jobs stage their data
     r"/(?:usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev(?!/shm/)|boot|run|opt/rocm[^/]*)/"
 )
@@ -162,14 +163,22 @@ class Portable:
     copied: dict[str, Path] = field(default_factory=dict)  # name in the workload -> file
     programs: list[Path] = field(default_factory=list)  # directories of what is called by name
     stays: list[str] = field(default_factory=list)  # paths of this machine that are still needed
+    scripts: dict[str, str] = field(default_factory=dict)  # that called a program by its path
+
+    def call_by_name(self, files: WorkloadFiles) -> None:
+        """In shell scripts of the workload, programs of this machine lose their path, which another
+        machine has not and a scrubber takes out.
+        """
+        for name in files.names:
+            script = _text_of(files.root / name)
+            if not (name.endswith(".sh") or _SHELL.match(script)):
+                continue
+            named = _with_paths(script, lambda path: self._name_of(path) or path)
+            if named != script:
+                self.scripts[name] = named
 
     def text(self, text: str) -> str:
-        def moved(found: re.Match[str]) -> str:
-            if is_below_a_variable(text, found.start()):
-                return found.group()
-            return self._moved(found.group())
-
-        return _ABSOLUTE.sub(moved, text)
+        return _with_paths(text, self._moved)
 
     def _moved(self, path: str) -> str:
         place = Path(path)
@@ -179,16 +188,34 @@ class Portable:
                 return "." if inside == "." else f"./{inside}"
         if _SYSTEM.match(path) or not place.exists():
             return path
-        is_program = place.is_file() and os.access(place, os.X_OK)
-        if is_program and (place.parent.name == "bin" or _PROGRAM.match(place.name)):
-            self.programs.append(place.parent)
-            return place.name
+        if name := self._name_of(path):
+            return name
         if place.is_file() and _is_small_text(place):
             name = f"{OUTSIDE}/{place.name}"
             if self.copied.setdefault(name, place) == place:
                 return f"./{name}"
         self.stays.append(path)
         return path
+
+    def _name_of(self, path: str) -> str | None:
+        """What a program of this machine is called where it is found by its name."""
+        place = Path(path)
+        if _SYSTEM.match(path) or not (place.is_file() and os.access(place, os.X_OK)):
+            return None
+        if place.parent.name != "bin" and not _PROGRAM.match(place.name):
+            return None
+        self.programs.append(place.parent)
+        return place.name
+
+
+def _with_paths(text: str, moved: Callable[[str], str]) -> str:
+    """The text, with something else in the place of each of its absolute paths."""
+
+    def instead(found: re.Match[str]) -> str:
+        path = found.group()
+        return path if is_below_a_variable(text, found.start()) else moved(path)
+
+    return _ABSOLUTE.sub(instead, text)
 
 
 def made_portable(

@@ -89,6 +89,8 @@ class Reproducer:
                 target = home / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
+            for name, content in self.portable.scripts.items():
+                (home / name).write_text(content, encoding="utf-8")
         bindings = self.plan.bindings
         variables, inside = lay_out(bindings, self.point, folder, home, taken=_TAKEN)
         placed = {
@@ -171,9 +173,12 @@ class Reproducer:
 
     @cached_property
     def _moved(self) -> tuple[tuple[str, ...], Portable]:
-        return made_portable(
+        command, portable = made_portable(
             argv_of(self._given), self.plan.base.subject.cwd, moved=self.files is not None
         )
+        if self.files is not None:
+            portable.call_by_name(self.files)
+        return command, portable
 
     @property
     def python(self) -> str | None:
@@ -182,7 +187,7 @@ class Reproducer:
         if environment.isolated or not self.plan.is_command:
             return None
         path = os.pathsep.join([*map(str, self.portable.programs), os.environ.get("PATH", "")])
-        if named := python_of(self._given, path):
+        if named := python_of((*argv_of(self._given), *self.portable.scripts.values()), path):
             return named
         # A program of Python's own kind lies beside the Python that runs it.
         found = shutil.which(words_of(self._given)[0], path=path)
