@@ -224,7 +224,8 @@ class Warmth:
     _imports: float | None = None  # seconds of imports that were seen in a cold trial
 
     def start_for(self, point: Point) -> Start:
-        if self.asked is None or self.dropped:
+        is_known = self._imports is not None and not self.asked
+        if self.asked is None or self.dropped or is_known:
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -275,9 +276,9 @@ class Warmth:
     def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports is not None or imports is None:
+        if self._imports is not None or (imports is None and self.asked):
             return ""
-        self._imports = imports
+        self._imports = imports = imports or 0.0  # none were seen: this is no Python program
         if self.asked or imports < max(WORTH, _SHARE * duration):
             return ""
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
