@@ -51,6 +51,7 @@ _SOURCE = {
     "config.key": 'hidden = config["hidden_size"]',
     "config.choice": "model = MODELS[args.model](cfg)",
     "config.compared": "assert cfg.warmup_steps < cfg.steps",
+    "config.conversion": "rate = float(args.rate)",
     "config.unreadable": "config = json.load(file)",
     "config.environment_value": 'workers = int(os.environ["NUM_WORKERS"])',
     "checkpoint.key": 'model.load_state_dict(checkpoint["model_state_dict"])',

@@ -127,7 +127,8 @@ def test_what_stands_on_stdin_is_not_lost_in_silence(tmp_path: Path) -> None:
     ("line", "kind"),
     [
         ("raise AssertionError(f'reduced {1197 - 69}, expected 1197')", "assertion"),
-        ("float('n/a?')", "user_exception"),
+        ("raise ValueError('odd total 7')", "user_exception"),
+        ("float('n/a?')", "data_error"),
     ],
 )
 def test_a_guess_says_less_than_the_type_of_the_exception(

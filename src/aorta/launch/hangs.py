@@ -19,7 +19,7 @@ from aorta.launch.store import JobStore
 
 STACKS_SIGNAL, DUMP_SIGNAL = signal.SIGRTMAX - 3, signal.SIGRTMAX - 4  # the hook listens on them
 COLLECT_WITHIN = 20.0  # seconds; ranks that can answer do so within one
-_QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
+_QUIET_FILE = 0.2  # seconds that a whole stack file has not grown
 
 
 @dataclass
@@ -106,9 +106,12 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
 
 
 def _is_complete(stacks: Path) -> bool:
+    """Whether the thread that stands is among them: on a busy machine a pause tells nothing."""
     with suppress(OSError):
         quiet = time.time() - stacks.stat().st_mtime
-        return _is_filled(stacks) and quiet >= _QUIET_FILE / 2
+        written = stacks.read_bytes()
+        is_whole = b"Current thread" in written and written.endswith(b"\n")
+        return is_whole and quiet >= _QUIET_FILE / 2
     return False
 
 
