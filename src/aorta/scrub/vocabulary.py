@@ -154,8 +154,8 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NOT_SECRETS = frozenset({"PWD", "OLDPWD", "oldpwd"})
 _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
-    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|unknown|required|optional|str|string|"
-    r"int|bytes|"
+    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|unknown|required|optional|"
+    r"str|string|int|bytes|"
     r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?(?::\$\{?\w+\}?)?|%\w+%|\*+|\.+|x{3,}|"
     r"<[^<>]*>|\[[\w .,'\-]{0,40}\]|"
     r"(?:(?:bearer|basic|token) )?\$?\{\{?[\w .:\[\]'\-]{0,40}\}?\})\Z"
