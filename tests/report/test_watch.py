@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
-from support.services.chromium import Chromium, tab
+from support.services.chromium import Chromium, Tab, tab
 from support.waiting import patience, wait_until
 
 RELOADS = '<meta http-equiv="refresh"'
@@ -21,6 +21,14 @@ def told_place(process: "subprocess.Popen[bytes]") -> str:
     while not (found := re.search(r"watch it at (\S+)", said)):
         said += process.stderr.readline().decode()
     return found[1]
+
+
+def shows(page: Tab, words: str) -> bool:
+    """False while the page is being loaded again: there is no body, or another one than before."""
+    try:
+        return bool(page.evaluate(f"document.body?.textContent.includes('{words}')"))
+    except AssertionError:
+        return False
 
 
 @pytest.mark.xdist_group("chromium")
@@ -43,9 +51,9 @@ def test_a_page_that_stays_open_follows_the_run_to_its_end(
         assert RELOADS in page_file.read_text()
         with tab(browser, 1280) as page:
             page.open(address)
-            page.until("document.body.textContent.includes('running')")
+            wait_until(lambda: shows(page, "running"))
             go.touch()
-            page.until("document.body.textContent.includes('2 of 2 trials')")
+            wait_until(lambda: shows(page, "2 of 2 trials"))
             assert page.complaints == []
         assert process.stdout is not None
         document = json.loads(process.stdout.read())
