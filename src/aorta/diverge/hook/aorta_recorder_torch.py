@@ -71,9 +71,11 @@ def emit(recorder: Recorder, head: int, value: Any) -> None:
     operation, without gradient.
     """
     recorder.paused = True
-    with torch.no_grad():
-        recorder.emit(head, (), digests_of(recorder).take([value]))
-    recorder.paused = False
+    try:
+        with torch.no_grad():
+            recorder.emit(head, (), digests_of(recorder).take([value]))
+    finally:
+        recorder.paused = False
 
 
 def digests_of(recorder: Recorder) -> Digests:
