@@ -17,7 +17,7 @@ def test_agents_that_were_counted_are_waited_for_and_uncounted_ones_until_it_is_
     async def settled_while_one_is_missing(expected: int | None) -> bool:
         cycle = analyses._Cycle()
         cycle.hear("first", expected)
-        settling = asyncio.create_task(cycle.settled())
+        settling = asyncio.create_task(cycle.all_reported())
         await asyncio.wait({settling}, timeout=3 * analyses.SETTLE if expected else None)
         before = settling.done()
         cycle.hear("second", expected)

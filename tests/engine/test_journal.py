@@ -16,7 +16,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import Failure
 from aorta.core.trial import Ended, Outcome, Tally, Verdict
-from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Decided, Dropped, Entry, Opened, TrialRecord
 from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
@@ -52,7 +52,7 @@ def story() -> list[Entry]:
     """Three points: one settled, one dropped, one still open."""
     verdict = Verdict(True, Tally(reproduced=1), "1 of 1 reproduced", 0.5)
     return [
-        *(Opened(point(0)), record(0), Settled(point(0), verdict)),
+        *(Opened(point(0)), record(0), Decided(point(0), verdict)),
         *(Opened(point(1)), record(1), Dropped(point(1))),
         *(Opened(point(2)), record(2)),
     ]

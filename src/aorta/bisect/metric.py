@@ -71,7 +71,7 @@ class Metric:
         self.wanted = math.log(_STRICTER / (1 - confidence) - 1)
         self.levels: Levels | None = None
         self.undecided: dict[str, str] = {}  # why, by the key of a configuration
-        self._ambiguous = self._settled = 0
+        self._ambiguous = self._decided = 0
         self._values: dict[Point, list[float]] = {}
 
     @property
@@ -107,7 +107,7 @@ class Metric:
         self._values = {}
         if measures:
             self.levels = None
-            self._ambiguous = self._settled = 0
+            self._ambiguous = self._decided = 0
 
     def listen(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded) and event.record.value is not None:
@@ -145,7 +145,7 @@ class Metric:
             return
         values = self.of(point)
         if verdict.reproduces is not None:
-            self._settled += 1
+            self._decided += 1
         elif values:
             self.undecided[point.config_key] = verdict.why
             self._ambiguous += len(values) >= self.most_values
@@ -153,7 +153,7 @@ class Metric:
 
     @property
     def tells_nothing(self) -> bool:
-        return self._ambiguous >= _AMBIGUOUS and self._ambiguous > self._settled
+        return self._ambiguous >= _AMBIGUOUS and self._ambiguous > self._decided
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class StepsLeft:
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded):
             self._trials += not event.replayed
-        elif isinstance(event, events.PointSettled):
+        elif isinstance(event, events.PointDecided):
             self._say_left(self._search)
 
     def _say_left(self, search: Bisection) -> None:

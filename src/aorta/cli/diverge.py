@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def _listeners(display: options.Display) -> "Sequence[Listener]":
     """What shows a comparison while it runs: sides are recorded, nothing reproduces or is clean."""
     from aorta.core.durations import show_duration
-    from aorta.engine.events import Note, PointSettled, TrialEnded
+    from aorta.engine.events import Note, PointDecided, TrialEnded
     from aorta.views.lines import PlainProgress
 
     def in_our_words(view: "Listener") -> "Listener":
         def hear(event: "Event") -> None:
-            if isinstance(event, PointSettled):
+            if isinstance(event, PointDecided):
                 return
             if isinstance(event, TrialEnded) and not event.replayed:
                 record = event.record

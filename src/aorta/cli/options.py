@@ -117,11 +117,11 @@ def _live_page() -> "Listener":
 
 def a_line_a_trial(listener: "Listener") -> "Listener":
     """For a verb whose every verdict is one trial: one line says it all. A live view keeps both."""
-    from aorta.engine.events import Event, PointSettled
+    from aorta.engine.events import Event, PointDecided
     from aorta.views.lines import PlainProgress
 
     def listen(event: Event) -> None:
-        if not isinstance(event, PointSettled):
+        if not isinstance(event, PointDecided):
             listener(event)
 
     return listen if isinstance(listener, PlainProgress) else listener

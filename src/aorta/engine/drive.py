@@ -21,6 +21,7 @@ from aorta.core.oracle import Classified
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.events import (
+    Decided,
     Dropped,
     Ending,
     Entry,
@@ -28,7 +29,6 @@ from aorta.engine.events import (
     Listener,
     Opened,
     Reason,
-    Settled,
     TrialRecord,
 )
 from aorta.engine.journal import Journal
@@ -161,7 +161,7 @@ class Engine:
                     self._open_point(point)
                 case TrialRecord():
                     self._use(entry, replayed=True)
-                case Settled(point, verdict):
+                case Decided(point, verdict):
                     self._tell(point, verdict)
                 case Dropped(point):
                     self._dropped[point] = self._open.pop(point)
@@ -396,7 +396,7 @@ class Engine:
         verdict = self._verdict(state)
         if verdict is None:
             return False
-        self._write(Settled(state.point, verdict))
+        self._write(Decided(state.point, verdict))
         self._cancel_running(state)
         self._tell(state.point, verdict)
         self._drop_unwanted()
@@ -410,7 +410,7 @@ class Engine:
         self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
         left = getattr(self._search, "left", None)
-        self._emit(events.PointSettled(point, verdict, self._search.best, left))
+        self._emit(events.PointDecided(point, verdict, self._search.best, left))
 
     def _records_of(self, point: Point) -> list[TrialRecord]:
         return [record for record in self._records if record.point == point]

@@ -50,7 +50,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Decided:
     """The judge was sure, and the search was told."""
 
     point: Point
@@ -64,7 +64,7 @@ class Dropped:
     point: Point
 
 
-Entry = Opened | TrialRecord | Settled | Dropped
+Entry = Opened | TrialRecord | Decided | Dropped
 
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
@@ -156,7 +156,7 @@ class TrialCancelled:
 
 
 @dataclass(frozen=True)
-class PointSettled:
+class PointDecided:
     point: Point
     verdict: Verdict
     best: Point | None
@@ -173,5 +173,5 @@ class RunEnded:
     ending: Ending
 
 
-Event = RunStarted | TrialStarted | TrialEnded | TrialCancelled | PointSettled | Note | RunEnded
+Event = RunStarted | TrialStarted | TrialEnded | TrialCancelled | PointDecided | Note | RunEnded
 Listener = Callable[[Event], None]

@@ -1,7 +1,7 @@
 """The journal: an append-only file of JSON lines that holds every trial and every decision, in
 order.
 
-A line says that a point was opened, that a trial of it ended, that the point was settled and its
+A line says that a point was opened, that a trial of it ended, that the point was decided and its
 verdict told to the search, or that it was dropped. A resume reads these lines and does again what
 they say: it needs to know neither how many trials ran side by side nor on which machine. A trial is
 on disk before its outcome is used. Killed at any byte, the file loses at most the line being
@@ -25,7 +25,7 @@ from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
-from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Decided, Dropped, Entry, Opened, TrialRecord
 from aorta.engine.rundir import writing
 from aorta.version import __version__
 
@@ -156,7 +156,7 @@ class _Reading:
                 entry = _record_in(line, self._points[key])
                 self.trials += 1
             case "settled":
-                entry = Settled(self._points[key], _verdict_in(line["verdict"]))
+                entry = Decided(self._points[key], _verdict_in(line["verdict"]))
             case "dropped":
                 entry = Dropped(self._points[key])
             case kind:
@@ -201,7 +201,7 @@ def _content(entry: Entry) -> dict[str, Any]:
             facts["failure"] = failure_to_json(entry.failure)
             facts["signature"] = entry.failure.text if entry.failure else None
             return {"kind": "trial", **content, **facts}
-        case Settled(_, verdict):
+        case Decided(_, verdict):
             said = {**vars(verdict), "tally": vars(verdict.tally)}
             return {"kind": "settled", **content, "verdict": said}
         case Dropped():

@@ -19,7 +19,7 @@ from aorta.engine.events import (
     Event,
     Listener,
     Note,
-    PointSettled,
+    PointDecided,
     Reason,
     RunEnded,
     TrialEnded,
@@ -103,7 +103,7 @@ class BestSoFar:
         match event:
             case TrialEnded(record, _):
                 self._records.append(record)
-            case PointSettled(_, _, best) if best is not None and best != self._best:
+            case PointDecided(_, _, best) if best is not None and best != self._best:
                 # The first is the original itself, which lies where it always did.
                 self._is_new, self._best = self._best is not None, best
             case TrialStarted() | RunEnded() if self._is_new:

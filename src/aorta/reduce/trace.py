@@ -11,7 +11,7 @@ from aorta.core.axis import Point, Purpose, SubsetAxis, Value, Window, as_indexe
 from aorta.core.failure import Failure, same_failure
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, Verdict
-from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
+from aorta.engine.events import Event, PointDecided, TrialEnded, TrialRecord
 
 MOST_ITEMS_NAMED = 200
 _IDENTICAL = 3  # ends in a row that are not the failure
@@ -32,7 +32,7 @@ class Trace:
         match event:
             case TrialEnded(record, _):
                 self._trials.setdefault(record.point, []).append(record)
-            case PointSettled(point, verdict, best):
+            case PointDecided(point, verdict, best):
                 accepted, trials = self._accepted(point, verdict, best), self._trials.get(point, ())
                 self._decided.append((point, verdict, accepted, tuple(trials)))
                 self._best = best

@@ -101,8 +101,8 @@ class Ends:
             return EndsVerdict.BAD_DOES_NOT_FAIL
         if self._alike(good, bad):
             return EndsVerdict.GOOD_FAILS_TOO
-        settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= self._wanted_good(good)
-        return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
+        decided = sum(bad) >= self._wanted_bad(bad) and sum(good) >= self._wanted_good(good)
+        return EndsVerdict.DIFFER if decided else EndsVerdict.OPEN
 
     def are_alike(self, trials: Mapping[Vector, Counts]) -> bool:
         """Whether what is known by now says that both ends fail equally often."""

@@ -87,7 +87,7 @@ class Splitting:
         if kept - self._assumed and self._one_at_a_time:
             return False
         if any(bad <= removed for bad in self._bad):
-            return self._is_settled and kept in set(self._checks())
+            return self._is_decided and kept in set(self._checks())
         return True
 
     @property
@@ -130,7 +130,7 @@ class Splitting:
         )
 
     @property
-    def _is_settled(self) -> bool:
+    def _is_decided(self) -> bool:
         """Every kept item was found needed on the way; what is left is to check that."""
         singles = sum(len(bad) == 1 for bad in self._bad)
         return singles == len(self._assumed)
@@ -146,7 +146,7 @@ class Splitting:
     def _questions(self, slots: int, waiting: Collection[Items]) -> Iterator[Items]:
         assumed = self._assumed
         verify = assumed != self.verified
-        if self._is_settled or self._removable <= 0:
+        if self._is_decided or self._removable <= 0:
             yield from [assumed] if verify else self._checks()
             return
         narrowed = self._narrowed if slots == 1 else None

@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.axis import Point
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialSpec
-from aorta.engine.events import PointSettled, TrialRecord
+from aorta.engine.events import PointDecided, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Answer, Budget, of_independent_starts
 from aorta.registry.mitigations import shown_env
@@ -77,7 +77,7 @@ class MatrixRun:
         cell, number = self.plan.by_name[cell_of(record.point)], record.point.replica
         return cell, cell.request, cell.label(number), cell.trial_file(number)
 
-    def settled(self, event: PointSettled) -> None:
+    def decided(self, event: PointDecided) -> None:
         """Every trial decides its own point; saying so would repeat its outcome."""
 
     def report(

@@ -17,7 +17,7 @@ from aorta.core.errors import SpecError
 from aorta.core.names import slug
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, TrialSpec, Verdict
-from aorta.engine.events import Note, PointSettled, Reason, TrialRecord, failed_differently
+from aorta.engine.events import Note, PointDecided, Reason, TrialRecord, failed_differently
 from aorta.engine.judge import (
     Calibration,
     HitCount,
@@ -76,7 +76,7 @@ class StackRun:
         folder = Path("cells", slug(self.name_of(point))) / asked
         return self.plan.baseline, request, label, folder / label.relative_path
 
-    def settled(self, event: PointSettled) -> Note:
+    def decided(self, event: PointDecided) -> Note:
         """Here a verdict says "gone", where other searches say "reproduces"."""
         point, verdict = event.point, event.verdict
         if not self._stack(point):

@@ -16,7 +16,7 @@ from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd
-from aorta.engine.events import Event, Listener, PointSettled, TrialRecord
+from aorta.engine.events import Event, Listener, PointDecided, TrialRecord
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Session
@@ -118,7 +118,7 @@ def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
 
 def _telling(run: Run, listener: Listener) -> Listener:
     def listen(event: Event) -> None:
-        told = run.settled(event) if isinstance(event, PointSettled) else event
+        told = run.decided(event) if isinstance(event, PointDecided) else event
         if told is not None:
             listener(told)
 

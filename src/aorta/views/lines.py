@@ -65,7 +65,7 @@ class PlainProgress:
                         f"trial {self._trials}: {record.outcome.value} in "
                         f"{shown_time(record)}{self._of(record.point)}: {record.why}"
                     )
-            case events.PointSettled(point, verdict, best, left) if point.values:
+            case events.PointDecided(point, verdict, best, left) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
                 changed = self._changed(point) or "the answer so far"
                 self._judged += 1

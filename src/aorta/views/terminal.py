@@ -49,7 +49,7 @@ class TerminalProgress:
                 self._searched = record.elapsed
             case events.TrialCancelled(point, index):
                 self._running.pop((point, index), None)
-            case events.PointSettled(point, verdict, best, left):
+            case events.PointDecided(point, verdict, best, left):
                 self._best = best
                 self._judged += 1
                 self._left = still_to_come(left, self._searched / self._judged)

@@ -335,7 +335,7 @@ class _Cycle:
         self.answer = answer
         self.answered.set()
 
-    async def settled(self) -> None:
+    async def all_reported(self) -> None:
         """Returns when all agents reported; uncounted, also when none came for a moment."""
         while not self.all_heard.is_set():
             wake = self.first_report + SETTLE_AT_MOST
@@ -433,7 +433,7 @@ class Analyses:
     async def _last_analysis(self, key: CycleKey, cycle: _Cycle) -> Answer:
         """The analysis during which no further report came, or that of the last round."""
         for _ in range(_ROUNDS):
-            await cycle.settled()
+            await cycle.all_reported()
             read = cycle.reports
             told = await asyncio.wrap_future(self._store.reported(key))
             self._metrics.analyses.inc()
