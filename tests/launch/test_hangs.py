@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -172,3 +174,34 @@ def test_a_heartbeat_lies_in_memory_and_not_in_the_log_directory(site: Site) -> 
     end = site.run("--max-restarts", "0", str(job))
     assert end.code == 1, end
     assert not list(site.logs.rglob("*heartbeat*"))
+
+
+ANSWERS_SLOWLY = """
+import signal, sys, time
+stacks, recorder = sys.argv[1:]
+open(stacks, "w").close()
+asked = {signal.SIGRTMAX - 3, signal.SIGRTMAX - 4}
+signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+print("ready", flush=True)
+first = signal.sigwait(asked)
+time.sleep(1)
+early = signal.sigpending() & asked
+with open(stacks, "w") as file:
+    file.write(f"Current thread: first {first - signal.SIGRTMAX}, meanwhile {sorted(early)}\\n")
+signal.sigwait(asked)
+open(recorder, "w").write("{}")
+"""
+
+
+def test_no_thread_of_a_rank_is_woken_while_its_stacks_are_written(tmp_path: Path) -> None:
+    from aorta.launch.hangs import collect_dumps
+
+    directory = CycleDir(tmp_path, 0)
+    directory.path.mkdir()
+    files = [str(directory.stacks(0)), str(directory.flight_recorder(0))]
+    command = [sys.executable, "-c", ANSWERS_SLOWLY, *files]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as rank:
+        assert rank.stdout is not None
+        rank.stdout.readline()
+        assert list(collect_dumps(directory, {0: rank.pid})) == files
+    assert directory.stacks(0).read_text() == "Current thread: first -3, meanwhile []\n"

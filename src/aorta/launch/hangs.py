@@ -8,7 +8,7 @@ hangs: ranks that never print are normal. A rank that beats is judged by its hea
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,20 +89,26 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
     hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
     with suppress(OSError):
         directory.flight_recorder(0).parent.mkdir(exist_ok=True)
-    for pid in hooked.values():
-        for number in (DUMP_SIGNAL, STACKS_SIGNAL):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
     deadline = time.monotonic() + COLLECT_WITHIN
-    while time.monotonic() < deadline:
-        time.sleep(_QUIET_FILE)
-        if all(
-            _is_complete(directory.stacks(rank)) and is_there(directory.flight_recorder(rank))
-            for rank in hooked
-        ):
-            break
+    # One after the other: reading the stack of a thread while it runs can end the process, and the
+    # thread that dumps the Flight Recorder stands still until it is asked.
+    _request(hooked, STACKS_SIGNAL, lambda rank: _is_complete(directory.stacks(rank)), deadline)
+    _request(hooked, DUMP_SIGNAL, lambda rank: is_there(directory.flight_recorder(rank)), deadline)
     files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
     return tuple(str(file) for pair in files for file in pair if _is_filled(file))
+
+
+def _request(
+    pids: Mapping[int, int], number: int, answered: Callable[[int], bool], deadline: float
+) -> None:
+    """Send every rank the signal and wait until all have answered."""
+    waiting = dict(pids)
+    for pid in pids.values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    while waiting and time.monotonic() < deadline:
+        time.sleep(_QUIET_FILE)
+        waiting = {rank: pid for rank, pid in waiting.items() if not answered(rank)}
 
 
 def _is_complete(stacks: Path) -> bool:
