@@ -27,9 +27,9 @@ def page_of(site: Site) -> str:
 
 def test_the_page_of_a_job_tells_its_restart_while_it_runs_and_its_end(site: Site) -> None:
     agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
-    wait_until(lambda: "Running, in its second cycle" in page_of(site))
+    wait_until(lambda: "Running, in cycle 1" in page_of(site))
     running = page_of(site)
-    assert "RESTART after cycle 0" in running
+    assert "RESTART" in running
     assert "the disk of rank 1 is wet" in running
     (site.folder / "go").touch()
     assert agent.wait().code == 0
@@ -38,10 +38,10 @@ def test_the_page_of_a_job_tells_its_restart_while_it_runs_and_its_end(site: Sit
 
 def test_the_page_of_a_killed_launcher_says_that_it_is_gone(site: Site) -> None:
     agent = site.start(*TWO_RANKS, str(script(site.folder, RESTARTS_ONCE)))
-    wait_until(lambda: "Running, in its second cycle" in page_of(site))
+    wait_until(lambda: "Running, in cycle 1" in page_of(site))
     agent.signal(signal.SIGKILL)
     agent.wait()
-    assert "Its process is gone without a result, in its second cycle" in page_of(site)
+    assert "Its process is gone without a result, in cycle 1" in page_of(site)
 
 
 def test_no_option_of_ours_is_one_of_torchrun() -> None:

@@ -22,12 +22,12 @@ def test_a_run_becomes_one_page_that_begins_with_the_answer(tmp_path: Path) -> N
     done = aorta("report", "results/command", cwd=tmp_path)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "command fails in 2 of 4 trials (50 %, 95 % interval 15 to 85 %)",
+        "command: 2 of 4 trials reproduced the failure (95 % interval 15-85 %)",
         "results/command/report.html",
     ]
     text = (tmp_path / "results/command/report.html").read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert "<h1>command fails in 2 of 4 trials" in text
+    assert "<h1>command: 2 of 4 trials reproduced the failure" in text
     assert "exit 1 | Error: loss is nan" in text
     assert "default-src &#x27;none&#x27;" in text
 
@@ -39,7 +39,7 @@ def test_json_says_where_the_page_is_and_what_it_answers(tmp_path: Path) -> None
     assert told["schema"] == "aorta.report/1"
     assert told["path"] == "out/page.html"
     assert told["bytes"] == (tmp_path / "out/page.html").stat().st_size
-    assert told["answer"].startswith("command did not show the failure")
+    assert told["answer"].startswith("command: 0 of 1 trials reproduced")
     assert not (tmp_path / "results/command/report.html").exists()
 
 
@@ -113,7 +113,7 @@ def test_a_run_cut_short_still_has_a_page(tmp_path: Path) -> None:
         journal.write('{"kind": "trial", "seq": 3, "poi')
     done = aorta("report", run)
     assert done.exit_code == 0, done.stderr
-    assert "fails in 3 of 3 trials" in done.stdout
+    assert "failed in 3 of 3 trials" in done.stdout
     assert "its process is gone without a result" in (run / "report.html").read_text("utf-8")
 
 

@@ -94,7 +94,13 @@ def run_dir(root: Path, hostile: str = "", trials: int = 40) -> Path:
         for n, outcome in enumerate(outcomes)
     ]
     steps = {"count": 400, "mean": 12.1, "median": 11.9, "p90": 14.0, "max": 40.2}
-    result = {"schema": "aorta.run/1", "workload": say("half_nan"), "step_time_ms": steps}
+    summary = [say("half_nan: 8 of 31 trials reproduced the failure"), say("  failure loss is nan")]
+    result = {
+        "schema": "aorta.run/1",
+        "workload": say("half_nan"),
+        "step_time_ms": steps,
+        "summary": summary,
+    }
     write(run / "result.json", result)
     return private(run, "run", records, workload=say("half_nan"))
 
@@ -180,6 +186,7 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
         "original": {"reproduced": 4, "of": 4, "median_sec": 6.1}, "final": {"median_sec": 0.6},
         "signature": say("exit 1 | RuntimeError: loss is nan at step <*>"),
         "next": [say(f"aorta triage run --recipe {run}/shrunken/recipe.resolved.yaml")],
+        "summary": ["reduced (10 of 10 reproduced)", say("failure    exit 1 | RuntimeError: loss is nan")],
     }  # fmt: skip
     write(run / "result.json", result)
     write(run / "reduction_trace.jsonl", "".join(json.dumps(line) + "\n" for line in trace))
@@ -214,6 +221,7 @@ def triage_dir(root: Path, hostile: str = "") -> Path:
                                                  "no Python")], "cells": cells,
     }  # fmt: skip
     write(run / "matrix.json", matrix)
+    write(run / "matrix.md", say("# Triage Matrix - half_nan") + "\n")
     return private(run, "triage", records, ticket=say("GPU-7"), workload=say("half_nan"))
 
 
@@ -249,6 +257,7 @@ def optimize_dir(root: Path, hostile: str = "") -> Path:
         "environment_lines": [say("export HSA_ENABLE_SDMA=0"), "export HSA_XNACK=1"], "warnings": [say("look")],
     }  # fmt: skip
     write(run / "optimize.json", content)
+    write(run / "optimize.md", say("# The smallest stack that works - half_nan") + "\n")
     return private(run, "triage", [], ticket=say("GPU-8"))
 
 
@@ -291,6 +300,7 @@ def bisect_dir(root: Path, hostile: str = "", timeline: bool = True) -> Path:
         "containers": {"last_good": say("jax:2026-10-29"), "first_bad": say("jax:2026-10-31")},
         "reproduce": {"good": say("git checkout 64xla && pytest"), "bad": say("git checkout 65xla && pytest")},
         "partner": None, "output_dir": str(run),
+        "summary": ["One change brings the failure: jax at 62887481156a (probability 98.1%)", say("  11 states, 17 trials")],
     }  # fmt: skip
     write(run / "result.json", result)
     if timeline:

@@ -75,7 +75,8 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
             _relink(path / "probes" / _probe_name(record), target)
     for side, (stage, key) in shown.items():
         _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
-    write_json(path / "result.json", "aorta.bisect/1", findings.document())
+    summary = list(summary_lines(findings))
+    write_json(path / "result.json", "aorta.bisect/1", {**findings.document(), "summary": summary})
     if run.request.summary:
         write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
     lines = report_lines(findings, records)

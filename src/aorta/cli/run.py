@@ -55,43 +55,9 @@ def command(dry_run: bool, **given: Any) -> None:
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
-        _show(report)
+        for line in report.lines():
+            click.echo(line)
     _leave(report)
-
-
-def _show(report: "RunReport") -> None:
-    from aorta.core.stats import percent_range
-    from aorta.engine.events import failed_differently
-
-    content = report.to_json()
-    rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
-    starts = content["independent_starts"]
-    shared = f", from {starts} independent starts" if starts < rate["of"] else ""
-    if rate["of"]:
-        click.echo(
-            f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
-            "failure "
-            f"(95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
-        )
-    else:
-        click.echo(f"{report.workload}: no trial could tell whether it fails")
-    click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if report.failure:
-        click.echo(f"  failure    {report.failure.text}")
-    if report.retried:
-        click.echo(f"  {report.retried} more ran in place of trials that could not tell")
-    for words in failed_differently(report.records):
-        click.echo(f"  {words}")
-    for row in content["trials"]:
-        if row["outcome"] in {"other", "error"}:
-            click.echo(f"  trial {row['index']}: {row['outcome']}: {row['why']}")
-    if steps:
-        click.echo(
-            f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
-            f"{steps['count']} steps"
-        )
-    kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
-    click.echo(f"  results    {kept}")
 
 
 def _leave(report: "RunReport") -> None:

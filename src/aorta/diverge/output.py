@@ -108,6 +108,7 @@ class DivergeReport:
             "runs": self.trials,
             "notes": list(self.notes),
             "run_dir": str(self.run_dir),
+            "summary": list(self.lines()),
         }
 
     def lines(self) -> Iterator[str]:

@@ -79,6 +79,7 @@ class IsolateReport:
             "priors": list(self.priors),
             "next": list(self._next()),
             "run_dir": str(self.run_dir),
+            "summary": list(self.lines()),
         }
 
     def lines(self) -> Iterator[str]:

@@ -182,6 +182,7 @@ class ReduceReport:
             "stopped_by": None if self.ending.reason is Reason.DONE else self.ending.reason.value,
             "seconds": round(self.ending.seconds, 3),
             "next": [*self.next_commands, *filter(None, [self.resume_command])],
+            "summary": summary_lines(self, kept=True),
         }
 
 

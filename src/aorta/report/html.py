@@ -104,16 +104,10 @@ def _block(block: Block) -> Markup:
             return _figure(block)
         case Listing():
             return _listing(block)
-        case FactRows():
-            return _facts(block)
-        case Words(paragraphs, is_list):
-            if is_list:
-                return el("ul", [el("li", words) for words in paragraphs])
-            return joined([el("p", words) for words in paragraphs])
-        case Command(words, why):
-            return joined(
-                [el("p", why) if why else None, el("div", el("code", words), class_="command")]
-            )
+        case Words(points):
+            return el("ul", [el("li", point) for point in points])
+        case Command(words):
+            return el("div", el("code", words), class_="command")
 
 
 def _facts(facts: FactRows) -> Markup:

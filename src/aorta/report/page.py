@@ -126,8 +126,9 @@ class FactRows:
 
 @dataclass(frozen=True)
 class Words:
-    paragraphs: Sequence[str]
-    is_list: bool = False
+    """A list of points."""
+
+    points: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,9 @@ class Command:
     """Something to type next."""
 
     text: str
-    why: str = ""
 
 
-Block = Table | Figure | Listing | FactRows | Words | Command
+Block = Table | Figure | Listing | Words | Command
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def review_page(prepared: Prepared, checked: Checked | None) -> str:
         facts=FactRows([]),
         sections=[
             Section("Every file, and what was replaced in it", [Listing("The bundle", lines)]),
-            Section("What was looked for", [Words(LOOKED_FOR, is_list=True)]),
-            Section("What no scrubbing can know", [Words(UNKNOWN, is_list=True)]),
+            Section("What was looked for", [Words(LOOKED_FOR)]),
+            Section("What no scrubbing can know", [Words(UNKNOWN)]),
         ],
         hidden="Of secrets the first characters are shown",
     )

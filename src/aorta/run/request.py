@@ -19,9 +19,9 @@ from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, known_failure
-from aorta.core.stats import percentile, rate_to_json
-from aorta.core.trial import Tally, TrialEnd
-from aorta.engine.events import Ending, Listener, Reason, TrialRecord
+from aorta.core.stats import percent_range, percentile, rate_to_json
+from aorta.core.trial import Outcome, Tally, TrialEnd
+from aorta.engine.events import Ending, Listener, Reason, TrialRecord, failed_differently
 from aorta.engine.judge import (
     NOTHING,
     Calibration,
@@ -136,7 +136,37 @@ class RunReport:
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
             "retried_trials": self.retried,
+            "summary": list(self.lines()),
         }
+
+    def lines(self) -> Iterator[str]:
+        """The answer in a sentence, and what it rests on."""
+        tally = self.tally
+        rate = rate_to_json(tally.reproduced, tally.evidence, self.starts)
+        steps = _step_times(self.step_times_ms)
+        shared = f", from {self.starts} independent starts" if self.starts < rate["of"] else ""
+        if rate["of"]:
+            yield (
+                f"{self.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
+                f"failure (95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
+            )
+        else:
+            yield f"{self.workload}: no trial could tell whether it fails"
+        yield "  " + "   ".join(f"{count} {outcome}" for outcome, count in vars(tally).items())
+        if self.failure:
+            yield f"  failure    {self.failure.text}"
+        if self.retried:
+            yield f"  {self.retried} more ran in place of trials that could not tell"
+        yield from (f"  {words}" for words in failed_differently(self.records))
+        for index, record in enumerate(self.records):
+            if record.outcome in {Outcome.OTHER, Outcome.ERROR}:
+                yield f"  trial {index}: {record.outcome.value}: {record.why}"
+        if steps:
+            yield (
+                f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
+                f"{steps['count']} steps"
+            )
+        yield f"  results    {self.run_dir if self.is_kept else 'kept by rank 0 alone'}"
 
 
 def run(

@@ -5,38 +5,21 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.report import HEADLINES, headline, sides_words
 from aorta.core.stats import counted
 from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.report.charts import Curve
-from aorta.report.page import (
-    Command,
-    FactRows,
-    Figure,
-    Headline,
-    Listing,
-    Page,
-    Section,
-    TextLine,
-    Tone,
-)
+from aorta.report.page import Figure, Page, Section, TextLine
 from aorta.report.pages.common import (
-    culprits_section,
     list_section,
-    missing_result,
+    listing_section,
+    own_words_page,
     seen_outcomes,
-    state_words,
-    table_section,
-    trials_section,
-    usual_facts,
-    words_section,
 )
 from aorta.report.run_reader import Document, OpenedRun, Trial, read_json, read_tail
 
 _ENDS = {"good": "last-known-good", "bad": "first-known-bad"}
 _MOST_LOG_LINES = 300
-_NO_ANSWERS = {"inconsistent", "did_not_reproduce", "never_good"}
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -64,26 +47,12 @@ def page(run: OpenedRun) -> Page:
     timeline = run.documents.section("timeline")
     probes = _probes(timeline, run.trials)
     ends = _ends(result, timeline, probes)
-    missing = missing_result(result)
-    if not probes:
-        missing.append(
-            "timeline.json: the order of the changes is not known, so no timeline is drawn"
-        )
-    return Page(
-        verb="bisect",
-        title=run.name,
-        answer=_answer(run, result, ends, len(timeline.array("order"))),
-        facts=FactRows([*usual_facts(run), *_spent(result)]),
+    commands = [f"{end}: {command}" for end, command in result.section("reproduce").items()]
+    return own_words_page(
+        run,
+        result,
         picture=_picture(run, timeline, probes, ends) if probes else None,
-        sections=[
-            *list_section("Know this first", result.array("warnings")),
-            *_culprits(result),
-            *_logs(run),
-            *_versions(result),
-            *_reproduce(result),
-            *trials_section(run),
-        ],
-        missing=missing,
+        sections=[*list_section("See it yourself", commands), *_logs(run)],
     )
 
 
@@ -160,44 +129,7 @@ def _picture(
     )
 
 
-# -- the answer
-
-
-def _answer(
-    run: OpenedRun, result: Document, ends: tuple[int, int] | None, changes: int
-) -> Headline:
-    status, culprits = result.text("status"), result.rows("culprits")
-    if status in _NO_ANSWERS:
-        warnings = " ".join(map(str, result.array("warnings")))
-        return Headline(headline(status, (), None), Tone.UNSURE, warnings)
-    if culprits and status in HEADLINES:
-        tone = Tone.FOUND if status in {"found", "pair"} else Tone.UNSURE
-        said = headline(status, culprits, result.number("confidence"))
-        return Headline(said, tone, _rates(result))
-    tone, sentence = Tone.RUNNING if run.running else Tone.UNSURE, "The culprit is not known yet"
-    if ends is not None:
-        sentence = f"So far it is among {counted(ends[1] - ends[0], 'change')} of {changes}"
-    return Headline(sentence, tone, f"The run is {state_words(run)}.")
-
-
-def _rates(result: Document) -> str:
-    seen = {
-        end: {key: result.section("seen", end).count(key) for key in ("failed", "of")}
-        for end in _ENDS
-    }
-    return f"{sides_words(seen)}." if all(end["of"] for end in seen.values()) else ""
-
-
-def _spent(result: Document) -> list[tuple[str, object]]:
-    names = {"Builds": "builds", "Tests": "tests"}
-    return [(name, result.count(key)) for name, key in names.items() if result.count(key)]
-
-
-def _culprits(result: Document) -> list[Section]:
-    culprits, partner = result.rows("culprits"), result.section("partner")
-    other = f"It fails only together with {partner.text('package')} {partner.text('commit')}."
-    title = "The culprit" if len(culprits) == 1 else "The candidates"
-    return [*culprits_section(title, culprits), *words_section("Its partner", partner and other)]
+# -- what the logs say
 
 
 def _logs(run: OpenedRun) -> list[Section]:
@@ -214,22 +146,5 @@ def _logs(run: OpenedRun) -> list[Section]:
             continue
         lines += [TextLine(f"- {good[i]}", i + 1, "removed") for i in range(a, b)]
         lines += [TextLine(f"+ {bad[i]}", i + 1, "added") for i in range(c, d)]
-    listing = Listing("- the last that passes, + the first that fails", lines)
-    return [Section("What its log says otherwise", [listing])] if lines else []
-
-
-def _versions(result: Document) -> list[Section]:
-    good, bad = result.section("good"), result.section("bad")
-    versions = [[name, good.text(name), bad.text(name)] for name in good]
-    containers = result.section("containers")
-    ends = [containers.text("last_good"), containers.text("first_bad")]
-    if versions and any(ends):
-        versions.append(["container", *ends])
-    return table_section("Versions", ["package", "last good", "first bad"], versions)
-
-
-def _reproduce(result: Document) -> list[Section]:
-    commands = result.section("reproduce")
-    said = {"good": "This passes:", "bad": "This fails:"}
-    blocks = [Command(commands.text(end), why) for end, why in said.items() if commands.get(end)]
-    return [Section("See it yourself", blocks)] if blocks else []
+    name = "- the last that passes, + the first that fails"
+    return listing_section("What its log says otherwise", name, lines)

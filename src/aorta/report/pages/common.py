@@ -2,13 +2,25 @@
 and how pages say numbers: rates with their intervals, counts, factors.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
-from aorta.report.page import Command, Section, Table, Words
+from aorta.report.page import (
+    Command,
+    FactRows,
+    Figure,
+    Headline,
+    Listing,
+    Page,
+    Section,
+    Table,
+    TextLine,
+    Tone,
+    Words,
+)
 from aorta.report.run_reader import Document, OpenedRun, Trial
 
 
@@ -50,13 +62,12 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def factor(before: float, after: float) -> str:
-    """`36 times less`."""
-    if after <= 0 or before < 1.2 * after:
-        return ""
-    return f"{before / after:.3g} times less"
-
-
+_TONES = {
+    **dict.fromkeys(("reduced", "found", "pair", "several", "software", "solved"), Tone.FOUND),
+    "same": Tone.FINE,
+    "user_error": Tone.FAILED,
+}
+"""By a result's status; what is not here is no sure answer."""
 OUTCOMES: Sequence[tuple[str, str]] = (
     (Outcome.REPRODUCED.value, "reproduced the failure"),
     (Outcome.CLEAN.value, "clean"),
@@ -113,29 +124,14 @@ def table_section(
     return [Section(title, [Table(heads, rows, numeric)], open=open)] if rows else []
 
 
-def culprits_section(title: str, culprits: Sequence[Document]) -> list[Section]:
-    """The changes that a bisection found, a row each; what is known of none is no column."""
-    named = {"change": "commit", "last good": "good", "first bad": "bad", "merge": "merge"}
-    named |= {"title": "title", "author": "author", "date": "date", "address": "url"}
-    columns = {"package": "package"} | {
-        head: key for head, key in named.items() if any(c.text(key) for c in culprits)
-    }
-    rows = [
-        [moment(c.text(key)) if key == "date" else c.text(key) for key in columns.values()]
-        for c in culprits
-    ]
-    return table_section(title, list(columns), rows)
-
-
-def words_section(title: str, said: object) -> list[Section]:
-    """A paragraph under its title; nothing said is no section."""
-    return [Section(title, [Words([str(said)])])] if said else []
-
-
-def list_section(title: str, lines: Iterable[object]) -> list[Section]:
+def list_section(title: str, said: Sequence[str]) -> list[Section]:
     """A point for each line; a list of nothing is no section."""
-    said = [str(line) for line in lines]
-    return [Section(title, [Words(said, is_list=True)])] if said else []
+    return [Section(title, [Words(said)])] if said else []
+
+
+def listing_section(title: str, name: str, lines: Sequence[TextLine]) -> list[Section]:
+    """A text under its title; one without lines is no section."""
+    return [Section(title, [Listing(name, lines)])] if lines else []
 
 
 def next_section(result: Document, title: str) -> list[Section]:
@@ -144,8 +140,47 @@ def next_section(result: Document, title: str) -> list[Section]:
     return [Section(title, commands)] if commands else []
 
 
-def missing_result(result: Document) -> list[str]:
-    return [] if result else ["result.json: the run has not written a result yet"]
+def own_words_page(
+    run: OpenedRun,
+    result: Document,
+    *,
+    picture: Figure | None = None,
+    sections: Sequence[Section] = (),
+    tone: Tone | None = None,
+) -> Page:
+    """The page of a result with what the verb printed, `summary`: its first line is the answer.
+    `tone`: where the status of the result does not tell it.
+    """
+    answer, *rest = [str(line) for line in result.array("summary")] or [_so_far(run)]
+    if answer.endswith(":") and rest:
+        answer = f"{answer} {rest.pop(0).strip()}"
+    printed = [TextLine(line.removeprefix("  ")) for line in rest]
+    tone = tone or _TONES.get(result.text("status"), Tone.UNSURE)
+    return Page(
+        verb=run.verb,
+        title=run.name,
+        answer=Headline(answer, Tone.RUNNING if run.running else tone, _unfinished(run)),
+        facts=FactRows(usual_facts(run)),
+        picture=picture,
+        sections=[
+            *listing_section("In its own words", "What it printed", printed),
+            *sections,
+            *next_section(result, "What to do now"),
+            *trials_section(run),
+        ],
+        missing=[] if result else ["the run has not written a result yet"],
+    )
+
+
+def _so_far(run: OpenedRun) -> str:
+    tally = run.tally
+    if not tally.evidence:
+        return "Nothing is known yet"
+    return f"No answer yet: it failed in {rate(tally.reproduced, tally.evidence, 'trial')}"
+
+
+def _unfinished(run: OpenedRun) -> str:
+    return "" if run.state == "done" else f"The run is {state_words(run)}."
 
 
 def trials_section(run: OpenedRun) -> list[Section]:

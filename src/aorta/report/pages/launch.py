@@ -83,8 +83,8 @@ def _answer(
     job_end = _job_end(run, ended.count("exit_code"))
     lives = counted(len(infos), "cycle")
     if run.state != "done" and not finding:
-        sentence = f"{state_words(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
-        return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
+        sentence = f"{state_words(run).capitalize()}, in cycle {max(0, len(infos) - 1)}"
+        return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE)
     if finding:
         why = decision.text("reason")
         known = decision.text("action") == "STOP" and why in ending
@@ -111,19 +111,6 @@ def _job_end(run: OpenedRun, exit_code: int) -> str:
     return "stop" if exit_code == Exit.STOP else f"the job ended with exit code {exit_code}"
 
 
-def _before(infos: Sequence[Document]) -> str:
-    """Why the job is no longer in the cycle before this one."""
-    if len(infos) < 2:
-        return ""
-    decision = infos[-2].section("decision")
-    action, reason = decision.text("action"), decision.text("reason")
-    return f"{action} after cycle {infos[-2].text('cycle')}: {reason}" if action else ""
-
-
-def _ordinal(number_: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number_, f"{number_}th")
-
-
 def _failed(row: Document) -> bool:
     if row.get("stopped_by_agent") is True:
         return False
@@ -131,16 +118,12 @@ def _failed(row: Document) -> bool:
 
 
 def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
-    last = infos[-1] if infos else Document()
     found: list[tuple[str, object]] = [
         ("State", "ended" if run.state == "done" else state_words(run))
     ]
     if infos:
-        found += [("Cycles", len(infos)), ("Nodes", len(last.array("nodes")) or "")]
-    by, took = last.text("decided_by"), last.number("decided_in_ms")
-    if by:
-        found.append(("Decided by", f"{by} in {took:.0f} ms" if took is not None else by))
-    return [(name, value) for name, value in found if value != ""]
+        found += [("Cycles", len(infos)), ("Nodes", len(infos[-1].array("nodes")))]
+    return found
 
 
 def _end_words(row: Document) -> str:

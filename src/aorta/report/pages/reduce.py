@@ -5,35 +5,14 @@ what nobody wanted to share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.stats import counted, wilson
+from aorta.core.stats import counted
 from aorta.report.charts import Curve
-from aorta.report.page import (
-    FactRows,
-    Figure,
-    Headline,
-    Listing,
-    Page,
-    Section,
-    TextLine,
-    Tone,
-)
-from aorta.report.pages.common import (
-    factor,
-    listed,
-    missing_result,
-    next_section,
-    percent,
-    rate,
-    seconds,
-    state_words,
-    table_section,
-    trials_section,
-    usual_facts,
-)
+from aorta.report.page import Figure, Listing, Page, Section, TextLine
+from aorta.report.pages.common import own_words_page
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines
 
 _MOST_LINES = 400
@@ -77,22 +56,16 @@ def _size(value: object) -> float | None:
 
 
 def page(run: OpenedRun) -> Page:
-    result = run.documents.section("result")
     tracks = tracks_of(run)
-    return Page(
-        verb="reduce",
-        title=run.name,
-        answer=_answer(run, result, tracks),
-        facts=FactRows([*usual_facts(run), *_spent(result)]),
+    found = own_words_page(
+        run,
+        run.documents.section("result"),
         picture=picture_of(tracks),
-        sections=[
-            *_axes(result),
-            *remaining(run),
-            *next_section(result, "Next"),
-            *trials_section(run),
-        ],
-        missing=missing_result(result),
+        sections=remaining(run),
     )
+    shrunk = ", ".join(track.says for track in tracks if track.final < track.initial)
+    sentence = f"{found.answer.sentence}: {shrunk}" if shrunk else found.answer.sentence
+    return replace(found, answer=replace(found.answer, sentence=sentence))
 
 
 # -- how each axis shrank
@@ -168,62 +141,7 @@ def picture_of(tracks: Sequence[AxisTrack]) -> Figure | None:
     )
 
 
-# -- the answer
-
-
-def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> Headline:
-    status, why = result.text("status"), result.text("why")
-    shrunk = [track.says for track in tracks if track.final < track.initial]
-    shrunk += [
-        f"{axis.count('initial_lines')} → {axis.count('final_lines')} lines of source"
-        for axis in result.rows("axes")
-        if axis.count("final_lines") < axis.count("initial_lines")
-    ]
-    if status == "reduced":
-        sure = result.section("confirmed")
-        hits, of = sure.count("reproduced"), sure.count("of")
-        least = f"; it fails at least {percent(wilson(hits, of)[0])} of the time" if of else ""
-        sentence = f"It still fails with {listed(shrunk)}: confirmed {hits} of {of} times{least}"
-        return Headline(sentence, Tone.FOUND, result.text("signature"))
-    if status == "not_reduced":
-        sentence = "Nothing could be made smaller: no smaller candidate was seen to fail"
-        return Headline(sentence, Tone.UNSURE, why)
-    if status == "did_not_reproduce":
-        original = result.section("original")
-        if not original.count("of"):
-            return Headline("The original could not be tried", Tone.UNSURE, why)
-        seen = rate(original.count("reproduced"), original.count("of"))
-        return Headline(f"The original did not fail: {seen}", Tone.UNSURE, why)
-    search = result.text("search")
-    if search == "lost":
-        return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
-    so_far = (
-        f"So far it still fails with {listed(shrunk)}" if shrunk else "Nothing smaller is known yet"
-    )
-    if search == "unconfirmed":
-        so_far = f"Not confirmed: {so_far[0].lower()}{so_far[1:]}"
-    more = why or f"The run is {state_words(run)}; this is not confirmed."
-    return Headline(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
-
-
-def _axes(result: Document) -> list[Section]:
-    axes = [
-        [
-            *axis_words(row),
-            factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
-            row.text("floor"),
-            {"True": "yes", "False": "no"}.get(row.text("monotone"), "not known"),
-        ]
-        for row in result.rows("axes")
-    ]
-    heads = ["axis", "kind", "from", "to", "", "floor", "monotone"]
-    return table_section("What became smaller", heads, axes, frozenset({2, 3}))
-
-
-def axis_words(axis: Document) -> list[str]:
-    """Its name and kind, where it began and where it ended."""
-    ends = [", ".join(map(str, axis.array(key))) or axis.text(key) for key in ("initial", "final")]
-    return [axis.text("name"), axis.text("kind"), *ends]
+# -- what is left
 
 
 def remaining(run: OpenedRun) -> list[Section]:
@@ -270,19 +188,3 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
         lines.append(TextLine(f"… {counted(total - before, 'line')} gone …", mark="gone"))
     note = f"{len(kept)} of {total} kept, {total - len(kept)} gone"
     return Listing(f"{name}: what is left", lines, note)
-
-
-def _spent(result: Document) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    if candidates := result.count("candidates"):
-        found.append(("Candidates", candidates))
-    original = result.section("original")
-    if of := original.count("of"):
-        found.append(("The original fails", rate(original.count("reproduced"), of)))
-    before = original.number("median_sec")
-    after = result.section("final").number("median_sec")
-    if before is not None and after is not None:
-        gain = factor(before, after)
-        less = f": {gain}" if gain else ""
-        found.append(("A trial takes", f"{seconds(after)}, was {seconds(before)}{less}"))
-    return found

@@ -9,30 +9,13 @@ from typing import Any
 
 from aorta.core.stats import counted
 from aorta.report.charts import draw_strip
-from aorta.report.page import (
-    Block,
-    FactRows,
-    Figure,
-    Headline,
-    Listing,
-    Page,
-    Section,
-    Table,
-    TextLine,
-    Tone,
-    Words,
-)
+from aorta.report.page import Figure, Page, Section, TextLine
 from aorta.report.pages import reduce
 from aorta.report.pages.common import (
-    culprits_section,
-    list_section,
-    listed,
-    next_section,
-    rate,
+    listing_section,
+    own_words_page,
     seconds,
     table_section,
-    usual_facts,
-    words_section,
 )
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
@@ -45,9 +28,12 @@ def gather(root: Path) -> dict[str, Any]:
     lines = read_json_lines(root / ".aorta" / "stages.jsonl")
     plain = root / "2-reduce-plain"
     reduced = plain if (plain / "result.json").is_file() else root / "2-reduce"
+    result = read_json(root / "solve.json")
+    rows = [(row.text("head"), row.text("text")) for row in result.rows("summary")]
+    summary = [f"{head}: {text}" for head, text in rows]
     script = read_tail(reduced / "shrunken" / "run_repro.sh")
     return {
-        "result": read_json(root / "solve.json"),
+        "result": {**result, "summary": summary},
         "stages": [{key: value for key, value in one.items() if key != "answer"} for one in lines],
         "reduced": reduce.gather(reduced),
         "trials": _trials(root),
@@ -84,39 +70,34 @@ def _failure_text(root: Path, reduced: Path) -> list[str]:
 
 
 def page(run: OpenedRun) -> Page:
-    result = run.documents.section("result")
-    stages = result.rows("stages") or run.documents.rows("stages")
-    reduced = replace(run, documents=run.documents.section("reduced"), trials=())
-    moved = [track for track in reduce.tracks_of(reduced) if track.final < track.initial]
-    shrinking, strip = reduce.picture_of(moved), _strip(run)
-    said = {row.text("head"): row.text("text") for row in result.rows("summary")}
-    has_cure = bool(result.section("cure")) and "makes it stop" in said
-    return Page(
-        verb="solve",
-        title=run.name,
-        answer=_answer(run, result, stages),
-        facts=FactRows([*usual_facts(run), *_facts(result)]),
+    documents = run.documents
+    result = documents.section("result")
+    reduced = replace(run, documents=documents.section("reduced"), trials=())
+    shrinking = reduce.picture_of([t for t in reduce.tracks_of(reduced) if t.final < t.initial])
+    texts = (
+        ("What fails", "What it printed last", "failure"),
+        ("The smallest reproducer", "run_repro.sh", "command"),
+        ("What it changed", "culprit.diff", "patch"),
+    )
+    return own_words_page(
+        run,
+        result,
+        picture=_strip(run),
         sections=[
-            *_listing("What fails", "What it said last", run.documents.array("failure")),
-            *_reproducer(result, run),
+            *(
+                section
+                for title, name, key in texts
+                for section in listing_section(title, name, _lines(documents.array(key)))
+            ),
             *reduce.remaining(reduced),
-            *_culprits(result, run),
-            *(words_section("What makes it stop", said["makes it stop"]) if has_cure else []),
-            *words_section("Where the numbers part", said.get("numbers part", "")),
-            *words_section("A node or the job", said.get("node or job", "")),
-            *next_section(result, "What to do now"),
-            *list_section("What was not found out", result.array("not_found_out")),
             *([Section("How it shrank", [shrinking])] if shrinking else []),
-            *([Section("Every trial", [strip])] if strip else []),
-            *_stages(stages),
+            *_stages(result.rows("stages") or documents.rows("stages")),
         ],
-        missing=[] if result else ["solve.json: not every stage is over yet"],
     )
 
 
-def _listing(title: str, name: str, lines: Sequence[object]) -> list[Section]:
-    shown = [TextLine(str(line)) for line in lines]
-    return [Section(title, [Listing(name, shown)])] if shown else []
+def _lines(texts: Sequence[object]) -> list[TextLine]:
+    return [TextLine(str(text)) for text in texts]
 
 
 def _strip(run: OpenedRun) -> Figure | None:
@@ -130,88 +111,6 @@ def _strip(run: OpenedRun) -> Figure | None:
     kinds = [trial.text("kind") for trial in trials]
     legend = [(kind, _OUTCOMES[kind]) for kind in dict.fromkeys(kinds) if kind in _OUTCOMES]
     return Figure(says, partial(draw_strip, kinds), says, legend=legend)
-
-
-def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
-    status = result.text("status")
-    failure = result.section("failure")
-    if not status:
-        last = f"{stages[-1].text('name')} is over" if stages else "nothing is over yet"
-        tone = Tone.RUNNING if run.running else Tone.UNSURE
-        return Headline(f"Still at work: {last}" if run.running else f"Stopped: {last}", tone)
-    if status == "user_error":
-        return Headline(f"A mistake in the command: {failure.text('summary')}", Tone.FAILED)
-    if status == "did_not_reproduce":
-        tried = counted(failure.section("rate").count("of"), "trial")
-        return Headline(f"It did not fail in {tried}", Tone.UNSURE)
-    parts = []
-    cure, culprits = result.section("cure"), result.rows("culprits")
-    if cure:
-        parts.append(f"{' + '.join(map(str, cure.array('mitigations')))} makes it stop")
-    if culprits:
-        changes = [f"{c.text('package')} {c.text('bad')[:12]}" for c in culprits]
-        is_range = result.text("bisect_status") == "range"
-        which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
-        parts.append(f"{which} brought it")
-    if broken := result.section("isolation").text("broken"):
-        parts.append(f"it is the hardware: {broken}")
-    axes = result.rows("reproducer", "axes")
-    if axes := [axis for axis in axes if axis.get("final") != axis.get("initial")]:
-        shown = [f"{a.text('name')} {a.get('initial')} → {a.get('final')}" for a in axes]
-        parts.append(f"it still fails with {listed(shown)}")
-    elif not parts and result.section("reproducer"):
-        parts.append("it has a reproducer")
-    said = f"{failure.text('class')}: {' and '.join(parts) or 'no cause was found'}"
-    found = bool(cure or culprits or broken)
-    if status == "partial":
-        before = "So far" if run.running else "Stopped"
-        tone = Tone.RUNNING if run.running else Tone.UNSURE
-        return Headline(f"{before}: {said}", tone, failure.text("summary"))
-    return Headline(said, Tone.FOUND if found else Tone.UNSURE, failure.text("summary"))
-
-
-def _facts(result: Document) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    if seen := result.section("failure", "rate"):
-        found.append(("Fails in", rate(seen.count("reproduced"), seen.count("of"), "trial")))
-    if result.number("trials") is not None:
-        found.append(("Trials of all stages", result.count("trials")))
-    if (spent := result.number("seconds")) is not None:
-        found.append(("Time", seconds(spent)))
-    return found
-
-
-def _reproducer(result: Document, run: OpenedRun) -> list[Section]:
-    found = result.section("reproducer")
-    if not found:
-        return []
-    axes = [reduce.axis_words(axis) for axis in found.rows("axes")]
-    blocks: list[Block] = [Table(["what", "kind", "from", "to"], axes, frozenset({2, 3}))]
-    if script := [TextLine(str(line)) for line in run.documents.array("command")]:
-        blocks.append(Listing("run_repro.sh", script))
-    said = []
-    if (cheaper := found.number("cheaper")) is not None and cheaper > 1:
-        said.append(f"One run is {cheaper:g} times shorter than one of the original.")
-    if elsewhere := found.section("elsewhere"):
-        hits, of = elsewhere.count("reproduced"), elsewhere.count("of")
-        said.append(
-            f"Unpacked into an empty directory under another home it failed {hits} of {of} times."
-        )
-    return [Section("The smallest reproducer", [*blocks, Words(said)])]
-
-
-def _culprits(result: Document, run: OpenedRun) -> list[Section]:
-    culprits, sure = result.rows("culprits"), result.number("confidence")
-    is_range = result.text("bisect_status") == "range"
-    one = f": one of {len(culprits)} changes" if is_range else ""
-    title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
-    marks = {"+": "added", "-": "removed"}
-    patch = [
-        TextLine(line, mark="" if line[:3] in {"+++", "---"} else marks.get(line[:1], ""))
-        for line in map(str, run.documents.array("patch") if culprits else ())
-    ]
-    shown = [Section("What it changed", [Listing("culprit.diff", patch)])] if patch else []
-    return [*culprits_section(title, culprits), *shown]
 
 
 def _stages(stages: list[Document]) -> list[Section]:

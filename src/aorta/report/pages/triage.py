@@ -10,19 +10,17 @@ from typing import Any
 from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
 from aorta.report.charts import GridCell, draw_grid
-from aorta.report.page import Command, FactRows, Figure, Headline, Page, Section, Tone
+from aorta.report.page import FactRows, Figure, Headline, Page, TextLine, Tone
 from aorta.report.pages.common import (
-    list_section,
     listed,
+    listing_section,
     percent,
     rate,
-    seconds,
     state_words,
-    table_section,
     trials_section,
     usual_facts,
 )
-from aorta.report.run_reader import Document, OpenedRun, read_json
+from aorta.report.run_reader import Document, OpenedRun, read_json, read_tail
 
 _LOOKS = {
     "(baseline)": "baseline",
@@ -43,31 +41,27 @@ _LEGEND = (
 
 
 def gather(root: Path) -> dict[str, Any]:
-    return {name: read_json(root / f"{name}.json") for name in ("matrix", "optimize")}
+    documents = {name: read_json(root / f"{name}.json") for name in ("matrix", "optimize")}
+    written = next((name for name in reversed(documents) if documents[name]), "matrix")
+    return {**documents, "text": read_tail(root / f"{written}.md")}
 
 
 def page(run: OpenedRun) -> Page:
-    if found := run.documents.section("optimize"):
-        return _optimize_page(run, found)
-    matrix = run.documents.section("matrix")
+    matrix, stack = run.documents.section("matrix"), run.documents.section("optimize")
     cells = matrix.rows("cells") or _cells_so_far(run)
+    text = [TextLine(str(line)) for line in run.documents.array("text")]
+    picture = _stacks_picture(stack) if stack else _matrix_picture(cells)
     return Page(
         verb="triage",
         title=run.name,
-        answer=_answer(run, matrix, cells),
-        facts=FactRows([*usual_facts(run), *_settings(matrix)]),
-        picture=_rates(
-            "How often each cell fails, with its 95 % interval",
-            [_matrix_cell(cell) for cell in cells],
-            _LEGEND,
-        ),
+        answer=_stack_answer(run, stack) if stack else _answer(run, matrix, cells),
+        facts=FactRows(usual_facts(run)),
+        picture=picture,
         sections=[
-            *list_section("Know this first", matrix.array("warnings")),
-            *_table(cells),
-            *_not_known(cells),
+            *listing_section("In its own words", "As in the ticket", text),
             *trials_section(run),
         ],
-        missing=[] if matrix else ["matrix.json: the run has not written its matrix yet"],
+        missing=[] if matrix or stack else ["matrix.json: the run has not written its matrix yet"],
     )
 
 
@@ -141,14 +135,9 @@ def _failures(cell: Document) -> str:
     return f"{cell.count('failed_count')} of {_evidence(cell)}"
 
 
-def _settings(matrix: Document) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    for name, key in (("Trials a cell", "trials_per_cell"), ("Steps a trial", "steps_per_trial")):
-        if value := matrix.text(key):
-            found.append((name, value))
-    if stated := matrix.section("significance").text("statement"):
-        found.append(("How sure", stated.replace("`", "")))
-    return found
+def _matrix_picture(cells: Sequence[Document]) -> Figure | None:
+    title = "How often each cell fails, with its 95 % interval"
+    return _rates(title, [_matrix_cell(cell) for cell in cells], _LEGEND)
 
 
 def _rates(
@@ -213,73 +202,7 @@ def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
     return stack if stack and name in usual else name
 
 
-def _rate_words(cell: Document) -> str:
-    evidence = _evidence(cell)
-    if not evidence:
-        return f"{counted(cell.count('error_count'), 'error')}, no evidence"
-    return rate(cell.count("failed_count"), evidence)
-
-
-def _call(cell: Document) -> str:
-    why = cell.text("why")
-    return f"{cell.text('call')}: {why}" if why else cell.text("call")
-
-
-def _table(cells: Sequence[Document]) -> list[Section]:
-    found = [
-        [
-            cell.text("name"),
-            _rate_words(cell),
-            _said(cell.number("p_value_holm"), "{:.2g}"),
-            _call(cell),
-            _said(cell.number("p50_step_time_ms") or None, "{:.4g} ms"),
-            cell.text("confound"),
-            seconds(cell.number("mean_wall_clock_sec")),
-            _hint(cell),
-        ]
-        for cell in cells
-    ]
-    heads = ["cell", "failed", "p (Holm)", "what it means", "median step", "speed", "trial", "hint"]
-    return table_section("Every cell", heads, found, frozenset({2, 4, 6}))
-
-
-def _said(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
-
-
-def _hint(cell: Document) -> str:
-    hints = cell.array("failure_hints")
-    first = hints[0] if hints else None
-    return str(first[0]) if isinstance(first, list) and first else cell.text("error")
-
-
-def _not_known(cells: Sequence[Document]) -> list[Section]:
-    said = [
-        f"{cell.text('name')}: about {counted(more, 'more trial')} would decide it"
-        for cell in cells
-        if (more := cell.count("trials_needed"))
-    ]
-    return list_section("What is not known", said)
-
-
 # -- the smallest stack
-
-
-def _optimize_page(run: OpenedRun, found: Document) -> Page:
-    lines = [str(line) for line in found.array("environment_lines")]
-    left_out = [f"{name}: {why}" for name, why in found.section("left_out").items()]
-    return Page(
-        verb="triage",
-        title=run.name,
-        answer=_stack_answer(run, found),
-        facts=FactRows([*usual_facts(run), ("Candidates", len(found.array("candidates")))]),
-        picture=_stacks_picture(found),
-        sections=[
-            *([Section("Recommended", [Command("\n".join(lines), "Set this:")])] if lines else []),
-            *list_section("Left out, and warnings", [*left_out, *found.array("warnings")][:100]),
-            *trials_section(run),
-        ],
-    )
 
 
 def _stack_answer(run: OpenedRun, found: Document) -> Headline:
