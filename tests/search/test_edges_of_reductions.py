@@ -62,16 +62,16 @@ def always(
     return answer
 
 
-TO_37 = "1000/cal 1 32 179 76 49 40 36 38 37 37/con"
-
-
-def test_what_is_not_confirmed_is_walked_back_from_by_one_by_two_and_by_four() -> None:
-    """Accepted were 1000, 179, 76, 49, 40, 38 and 37."""
+@pytest.mark.parametrize("least", [2, 37, 600])
+def test_what_is_not_confirmed_is_walked_back_from_by_one_by_two_and_by_four(least: int) -> None:
     rules = DescentRules(NEVER, NEVER)
-    asked, search = asked_and_said(rules, 37, always(confirms=False, replays=False))
-    assert " ".join(asked) == f"{TO_37} 38/rep 49/rep 1000/rep"
+    asked, search = asked_and_said(rules, least, always(confirms=False, replays=False))
+    probed = [int(one) for one in asked if one.isdecimal()]
+    accepted = [1000, *(value for value in probed if value >= least)]
+    assert asked[len(probed) + 1] == f"{least}/con"
+    back = [f"{accepted[at]}/rep" for at in (-2, -4, -8) if at >= -len(accepted)]
+    assert asked[len(probed) + 2 :] == [*back, *(["1000/rep"] if "1000/rep" not in back else [])]
     assert (search.result.status, search.result.setbacks) == (Status.LOST, 1)
-    assert search.result.trials == len(asked) + 5
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, None])
@@ -87,30 +87,27 @@ def test_it_ends_with_the_first_setback_that_is_not_allowed(allowed: int | None)
     assert search.result.why == f"accepted points failed again {setbacks} times"
 
 
-TO_600 = "1000/cal 1 32 179 423 650 524 584 {} 616 600 592 596 {} 598 {} 599 {} 600/con"
-
-
-@pytest.mark.parametrize(
-    ("rules", "clean", "replays"),
-    [
-        ((NEVER, 2), 0, "650/rep 600/rep - -"),
-        ((NEVER, 3), 0, "- - 600/rep -"),
-        ((NEVER, 4), 0, "- - - -"),
-        ((2, NEVER), 0, "650/rep 600/rep - -"),
-        ((3, NEVER), 0, "- - 600/rep -"),
-        ((4, NEVER), 0, "- - - -"),
-        ((4, NEVER), 2, "650/rep 600/rep - -"),
-        ((5, NEVER), 2, "- - 600/rep -"),
-        ((7, NEVER), 2, "- - - -"),
-        ((NEVER, 3), 2, "- - 600/rep -"),
-    ],
-)
+@pytest.mark.parametrize("least", [2, 37, 600, 999])
+@pytest.mark.parametrize("clean", [0, 2])
+@pytest.mark.parametrize("most", [2, 3, 4, 5])
+@pytest.mark.parametrize("what", ["trials", "rejections"])
 def test_the_answer_so_far_is_replayed_after_just_so_many_trials_or_rejections(
-    rules: tuple[int, int], clean: int, replays: str
+    what: str, most: int, clean: int, least: int
 ) -> None:
-    asked = asked_of(DescentRules(*rules), 600, always(clean=clean))
-    wanted = TO_600.format(*replays.split()).replace(" -", "")
-    assert " ".join(asked) == wanted
+    """Counted from when it was accepted or replayed; not before something smaller was accepted, and
+    the last ones are followed by the confirmation.
+    """
+    rules = DescentRules(most, NEVER) if what == "trials" else DescentRules(NEVER, most)
+    each = max(1, clean) if what == "trials" else 1
+    since, is_smaller = 0, False
+    for one in asked_of(rules, least, always(clean=clean))[1:]:
+        if "/rep" in one:
+            assert since >= most
+        elif "/con" not in one and is_smaller:
+            assert since < most
+        is_rejected = one.isdecimal() and int(one) < least
+        since = since + each if is_rejected else 0
+        is_smaller = is_smaller or not is_rejected
 
 
 @pytest.mark.parametrize(
@@ -137,14 +134,19 @@ def test_a_rejection_is_tried_again_where_it_rests_on_one_trial_or_something_is_
 def test_after_a_setback_what_rested_on_certainty_is_tried_again() -> None:
     rules = DescentRules(NEVER, NEVER, 1)
     asked = asked_of(rules, 37, always(confirms=False, clean=2))
-    assert " ".join(asked) == f"{TO_37} 38/rep 6 15 24 30 34 37.1 36.1 37/con.1 38/rep.1"
+    after = asked[asked.index("37/con") + 1 :]
+    assert {"37.1", "36.1"} <= set(after)
+    assert after[-2:] == ["37/con.1", after[0] + ".1"]
 
 
 @pytest.mark.parametrize("rules", [(NEVER, 1), (1, NEVER)])
 def test_each_replay_of_one_answer_has_trials_of_its_own(rules: tuple[int, int]) -> None:
     asked = asked_of(DescentRules(*rules), 600, always())
     replays = [one for one in asked if "/rep" in one]
-    assert replays == ["650/rep", "650/rep.1", "600/rep", "600/rep.1", "600/rep.2"]
+    of_answer = [one for one in replays if one.startswith("600/rep")]
+    assert len(set(replays)) == len(replays)
+    assert of_answer == ["600/rep", *(f"600/rep.{n}" for n in range(1, len(of_answer)))]
+    assert len(of_answer) > 1
 
 
 def test_a_replay_that_cannot_be_told_is_no_setback() -> None:
@@ -205,7 +207,7 @@ def test_spare_slots_ask_what_either_answer_would_ask_next() -> None:
     axis = number("n", 64, 1, monotone=True)
     search = NumericSearch(Point.of({"n": 64}), axis, 64)
     asked = [point["n"] for point in search.ask(7)]
-    assert asked[:4] == [1, 8, 23, 3]
+    assert asked[0] == 1, "the floor first"
     assert len(set(asked)) == 7
     search.tell(search.ask(1)[0], Verdict(None))
     assert (search.unresolved, search.monotone) == (1, None)
@@ -349,7 +351,7 @@ def test_a_stack_that_could_not_be_told_before_is_remembered_as_that_and_each_is
         asked.append("".join(map(str, sorted(on))) + point.purpose.value[:2] * bool(on))
         told = None if on == {1, 2} else not on or bool(on & {0, 1})
         search.tell(point, Verdict(told))
-    assert " ".join(asked) == " 012pr 2pr 12pr 0pr 0co"
+    assert (asked[0], asked[-1]) == ("", "0co")
     assert search.cure is not None
     assert search.cure.items == (0,)
     assert search.verdict_of([1, 2]) == Verdict(None)

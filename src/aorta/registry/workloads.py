@@ -5,7 +5,6 @@ imported when used.
 import importlib
 from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 
 from aorta.core.errors import RegistryError
@@ -48,17 +47,6 @@ def check_workload(name: str) -> None:
     """Refuse a name that nobody registered, without importing anything."""
     if ":" not in name:
         workload_catalogue().check(name)
-
-
-def workload_place(name: str) -> str:
-    """`package.module:Class`, given so or of a registered name, without importing it."""
-    check_workload(name)
-    if ":" in name:
-        return name
-    if name in BUILTIN_WORKLOADS:
-        return BUILTIN_WORKLOADS[name]
-    (entry,) = entry_points(group=GROUP, name=name)
-    return entry.value
 
 
 def imported(place: str) -> Any:

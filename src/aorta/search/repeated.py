@@ -7,7 +7,7 @@ and a pending point is still wanted while it stands on the list.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -110,8 +110,15 @@ class StagedSearch(ABC):
         return self.verdicts.get(point)
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        asked = self._stage.ask(n, pending) if self._stage and n > 0 else ()
-        return [point for point in asked if self.known(point) is None]
+        if self._stage is None or n <= 0:
+            return []
+        # All of several may have been asked before; what is asked for alone never was.
+        return self._unknown(self._stage.ask(n, pending)) or self._unknown(
+            self._stage.ask(1, pending)
+        )
+
+    def _unknown(self, points: Iterable[Point]) -> list[Point]:
+        return [point for point in points if self.known(point) is None]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         self.verdicts[point] = verdict
