@@ -253,8 +253,8 @@ def test_warm_trials_are_one_start_for_an_interval() -> None:
 def test_what_warm_starts_would_save_is_said_once(
     imports: float, duration: float, left: int, said: str
 ) -> None:
-    warmth = Warmth(asked=False)
+    warmth = Warmth(requested=False)
     assert warmth.proposal(imports, duration, left) == said
     if said:
         assert warmth.proposal(3.4, 4.4, 36) == ""
-    assert Warmth(asked=True).proposal(3.4, 4.4, 36) == ""
+    assert Warmth(requested=True).proposal(3.4, 4.4, 36) == ""

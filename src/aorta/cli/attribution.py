@@ -87,7 +87,7 @@ class Access:
         self._made = token_file is None and not no_token
 
     @contextmanager
-    def told(self, host: str, port: int) -> Iterator[None]:
+    def announced(self, host: str, port: int) -> Iterator[None]:
         """While it is served: a token that was made lies where callers of this user find it."""
         from aorta.attribution.client import LOOPBACK, made_token
 
@@ -175,7 +175,7 @@ def attrsvc(
     )
     app = create_app(settings)
     listener = listen(host, port)
-    with access.told(host, listener.getsockname()[1]):
+    with access.announced(host, listener.getsockname()[1]):
         say(f"aorta: attribution service at {url_of(listener)}")
         serve(app, listener)
     leave()
@@ -236,7 +236,7 @@ def mcp(
         return
     app = Guard(server.streamable_http_app(host=host), token=access.token, limit=RateLimit(0))
     listener = listen(host, port)
-    with access.told(host, listener.getsockname()[1]):
+    with access.announced(host, listener.getsockname()[1]):
         say(f"aorta: MCP server at {url_of(listener)}/mcp")
         serve(app, listener)
     leave()

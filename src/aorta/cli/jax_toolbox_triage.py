@@ -100,7 +100,7 @@ def command(
     test_command: tuple[str, ...],
     passing_commits: str | None,
     failing_commits: str | None,
-    **said: Any,
+    **given: Any,
 ) -> None:
     """Find the container, then the commit of JAX, XLA or another package, that broke a test.
 
@@ -110,18 +110,18 @@ def command(
 
     The flags are those of JAX-Toolbox; exit codes and further options: `aorta bisect --help`.
     """
-    display = options.display_from(said)
+    display = options.display_from(given)
     for side, commits in (("passing", passing_commits), ("failing", failing_commits)):
-        if commits and said[f"{side}_versions"]:
+        if commits and given[f"{side}_versions"]:
             raise UsageError(f"--{side}-commits is another name of --{side}-versions: give one")
         if commits:
             say(f"--{side}-commits is deprecated: it is called --{side}-versions now")
-            said[f"{side}_versions"] = commits
-        said[f"{side}_versions"] = versions_from(said[f"{side}_versions"], f"--{side}-versions")
-    said["cherry_pick"] = pairs_from(said["cherry_pick"], "--cherry-pick")
-    said["override_remotes"] = versions_from(said["override_remotes"], "--override-remotes")
-    said["container_runtime"] = said["container_runtime"].lower()
-    bisect_and_show(_request(SimpleNamespace(test_command=test_command, **said)), display)
+            given[f"{side}_versions"] = commits
+        given[f"{side}_versions"] = versions_from(given[f"{side}_versions"], f"--{side}-versions")
+    given["cherry_pick"] = pairs_from(given["cherry_pick"], "--cherry-pick")
+    given["override_remotes"] = versions_from(given["override_remotes"], "--override-remotes")
+    given["container_runtime"] = given["container_runtime"].lower()
+    bisect_and_show(_request(SimpleNamespace(test_command=test_command, **given)), display)
 
 
 # -- its flags as a request of ours: by its name each with its value; what is empty was not given

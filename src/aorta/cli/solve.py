@@ -79,10 +79,10 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
     if as_json:
         print_json("aorta.solve.plan/1", {"stages": plan})
     for stage in plan:
-        said = (stage["left_out"] and f"left out: {stage['left_out']}") or (
+        note = (stage["left_out"] and f"left out: {stage['left_out']}") or (
             stage["only_if"] and f"only if {stage['only_if']}"
         )
-        lines.append(f"  {stage['name']:<10} {said or ''}".rstrip())
+        lines.append(f"  {stage['name']:<10} {note or ''}".rstrip())
     say_plan(lines)
 
 

@@ -200,22 +200,22 @@ class Engine:
         if self._free_slots() <= 0 or self._budget_spent():
             return
         if proof := self._warmth.proof:  # everything else waits for it
-            state = self._open.get(proof) or self._asked(proof)
+            state = self._open.get(proof) or self._open_new(proof)
             self._start_trials(state, state.judge.needs(state.tally))
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
         while self._may_start():
-            asked = self._search.ask(self._free_slots(), tuple(self._open))
-            if not asked:
+            questions = self._search.ask(self._free_slots(), tuple(self._open))
+            if not questions:
                 break
-            state = self._asked(asked[0])
+            state = self._open_new(questions[0])
             if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.at_most(state.tally))
 
-    def _asked(self, point: Point) -> _OpenPoint:
+    def _open_new(self, point: Point) -> _OpenPoint:
         self._write(Opened(point))
         return self._open_point(point)
 
@@ -296,13 +296,13 @@ class Engine:
                 for trial_id in state.running:
                     self._executor.cancel(trial_id)
             while self._trials and (left := deadline - self._clock()) > 0:
-                asked, patience = self._clock(), min(_HEARTBEAT, left)
+                began, patience = self._clock(), min(_HEARTBEAT, left)
                 ended = self._executor.wait(patience)
                 for end in ended:
                     self._trials.pop(end.trial_id, None)
                 # It did not wait, so nothing runs: an interrupt came before a trial was started, or
                 # between its end and us.
-                if not ended and self._clock() - asked < patience / 2:
+                if not ended and self._clock() - began < patience / 2:
                     return
 
     # -- using what ended --------------------------------------------------------------------------

@@ -190,12 +190,12 @@ def _content(entry: Entry) -> dict[str, Any]:
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):
-            said = {
+            content = {
                 "values": {name: value_to_json(value) for name, value in point.values},
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
-            return {"kind": "opened", **content, "point": said}
+            return {"kind": "opened", **content, "point": content}
         case TrialRecord():
             facts = {name: value for name, value in vars(entry).items() if name != "point"}
             facts["failure"] = failure_to_json(entry.failure)

@@ -284,7 +284,7 @@ class SequentialJudge:
         decision = self.decide(self.prior + fresh)
         if decision is None and fresh.trials < self.cap:
             return None
-        return Verdict(decision is True, tally, _said(fresh, self.prior, decision))
+        return Verdict(decision is True, tally, _in_words(fresh, self.prior, decision))
 
     def decide(self, evidence: HitCount) -> bool | None:
         decisions = {test.decide(evidence) for test in self.tests}
@@ -407,7 +407,7 @@ class SequentialJudges:
         return self._known if self._original is None else self._known + self._ledger[self._original]
 
 
-def _said(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:
+def _in_words(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:
     words = f"{fresh.hits} of {fresh.trials} reproduced"
     if prior.trials:
         words += f", after {prior.hits} of {prior.trials} before"

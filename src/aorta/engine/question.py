@@ -215,7 +215,7 @@ class Warmth:
     """
 
     # False: only what warm starts would save is said. None: they are out of the question.
-    asked: bool | None = None
+    requested: bool | None = None
     records: Sequence[TrialRecord] = ()  # those that count, as they come
     proofs: list[TrialRecord] = field(default_factory=list)  # they count for nothing else
     dropped: str = ""  # why no further trial starts warm
@@ -224,8 +224,8 @@ class Warmth:
     _imports: float | None = None  # seconds of imports that were seen in a cold trial
 
     def start_for(self, point: Point) -> Start:
-        is_known = self._imports is not None and not self.asked
-        if self.asked is None or self.dropped or is_known:
+        is_known = self._imports is not None and not self.requested
+        if self.requested is None or self.dropped or is_known:
             return Start.COLD
         is_measure = point.purpose in {Purpose.CALIBRATE, Purpose.CONFIRM}
         is_tried = self._calibrated or self._cold_of(point).evidence >= _FIRST_COLD
@@ -239,10 +239,10 @@ class Warmth:
             return ""
         if point.purpose is Purpose.WARM:
             cold, warm = self._cold_of(point), verdict.tally
-            told = verdict.reproduces is not None
+            is_decided = verdict.reproduces is not None
             if not self.proofs[-1].saved:
                 self.dropped = "no trial can be started warm"
-            elif told and _ends(cold) == _ends(warm):
+            elif is_decided and _ends(cold) == _ends(warm):
                 self._proven = True
             else:
                 self.dropped = (
@@ -258,7 +258,7 @@ class Warmth:
     @property
     def proof(self) -> Point | None:
         """The point whose warm trials are wanted before any other; None if none is."""
-        if not self.asked or self._proven or self.dropped or not self.records:
+        if not self.requested or self._proven or self.dropped or not self.records:
             return None
         original = self.records[0].point
         is_tried = self._cold_of(original).evidence >= _FIRST_COLD
@@ -276,10 +276,10 @@ class Warmth:
     def proposal(self, imports: float | None, duration: float, left: int) -> str:
         """What --warm would save, said once, where imports are much of a trial. `left`: how many
         trials are certain to follow."""
-        if self._imports is not None or (imports is None and self.asked):
+        if self._imports is not None or (imports is None and self.requested):
             return ""
         self._imports = imports = imports or 0.0  # none were seen: this is no Python program
-        if self.asked or imports < max(WORTH, _SHARE * duration):
+        if self.requested or imports < max(WORTH, _SHARE * duration):
             return ""
         words = f"imports are {show_duration(imports)} of {show_duration(duration)} a trial"
         return f"{words}; --warm would save about {show_duration(max(1, left) * imports)}"

@@ -216,11 +216,11 @@ class RunLock:
                 os.pwrite(handle, label, 0)  # first: no reader finds it without an owner
                 os.ftruncate(handle, len(label))
             except OSError as wrong:
-                said = os.pread(handle, 4096, 0).decode("utf-8", "replace")
+                holder = os.pread(handle, 4096, 0).decode("utf-8", "replace")
                 os.close(handle)
                 if not isinstance(wrong, BlockingIOError):
                     raise
-                owner = Owner.from_label(said)
+                owner = Owner.from_label(holder)
                 who = f"process {owner.pid} on {owner.host}" if owner else "another process"
                 why = f"{who} is running this already; wait for it or stop it first"
                 raise ResumeError(why, where=str(self.path)) from None

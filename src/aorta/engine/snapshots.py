@@ -102,8 +102,8 @@ def _reason(end: TrialEnd) -> str:
         return end.lost
     if end.timed_out:
         return "taking the snapshot ran out of time"
-    said = [line for line in end.stderr.tail.splitlines() if line.strip()]
-    words = f": {said[-1].strip()[:200]}" if said else ""
+    lines = [line for line in end.stderr.tail.splitlines() if line.strip()]
+    words = f": {lines[-1].strip()[:200]}" if lines else ""
     return f"taking the snapshot inside it ended with exit {end.exit_code}{words}"
 
 

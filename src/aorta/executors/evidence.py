@@ -50,13 +50,13 @@ class SlowPatternError(Exception):
 class CompiledPattern:
     """No dataclass: to load those takes a fifth of a supervisor's start."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self.text: str = asked["pattern"]
+    def __init__(self, pattern: dict[str, Any]) -> None:
+        self.text: str = pattern["pattern"]
         self.regex = re.compile(self.text.encode())
-        self.stop: bool = asked["stop"]
-        self.keep_last: bool = asked["keep_last"]
+        self.stop: bool = pattern["stop"]
+        self.keep_last: bool = pattern["keep_last"]
         # The last ones that it found; None: nobody asks for them.
-        self.numbers = deque[float](maxlen=_MOST_NUMBERS) if asked.get("every") else None
+        self.numbers = deque[float](maxlen=_MOST_NUMBERS) if pattern.get("every") else None
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -192,7 +192,7 @@ class WatchedStream:
 
 def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
     """Those that look at this stream."""
-    return [CompiledPattern(asked) for asked in patterns if asked["stream"] in {stream, "both"}]
+    return [CompiledPattern(one) for one in patterns if one["stream"] in {stream, "both"}]
 
 
 @contextmanager

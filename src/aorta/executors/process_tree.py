@@ -63,7 +63,7 @@ def start(
     child. `keep`: a descriptor that stays open in it.
     """
     supervisor = os.getpid()
-    told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
+    failure_end, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
     pid = os.fork()
     if pid == 0:
         try:
@@ -78,7 +78,7 @@ def start(
         finally:
             os._exit(127)
     os.close(tell)
-    with os.fdopen(told, "rb") as channel:
+    with os.fdopen(failure_end, "rb") as channel:
         problem = channel.read()
     if problem:
         os.waitpid(pid, 0)

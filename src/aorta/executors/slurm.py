@@ -394,8 +394,8 @@ class SlurmJobs(_Slurm):
         pool.workers.discard(worker)
         memory = state is not None and state.out_of_memory
         node = state.nodes if state is not None and state.name != "COMPLETED" else ""
-        said = _tail_of(self._spool.path / f"slurm-{worker}.out")
-        gone = _Gone(why + said, node, out_of_memory=memory)
+        log = _tail_of(self._spool.path / f"slurm-{worker}.out")
+        gone = _Gone(why + log, node, out_of_memory=memory)
         self._look_soon()
         numbers = [number for number, by in self._spool.claims().items() if by == worker]
         trials = [self._held[number] for number in numbers if number in self._held]
@@ -508,8 +508,8 @@ class SlurmSteps(_Slurm):
 
     def _lose(self, held: _Held | None, why: str) -> None:
         if held is not None and held.gone is None:
-            said = _tail_of(self._spool.path / f"{held.pool}.out")
-            held.gone = _Gone(why + said, _node_in(said), slurm.OOM_IN_LOG in said)
+            log = _tail_of(self._spool.path / f"{held.pool}.out")
+            held.gone = _Gone(why + log, _node_in(log), slurm.OOM_IN_LOG in log)
             self._spool.withdraw(held.pool, held.number)
 
     def _leave(self) -> None:
@@ -559,14 +559,14 @@ def _needs_srun(trial: TrialSpec) -> bool:
 def _tail_of(log: Path) -> str:
     """What the scheduler or the worker said."""
     with suppress(OSError):
-        if said := log.read_text(errors="replace").strip():
-            return f": {said[-_LOG_TAIL:]}"
+        if text := log.read_text(errors="replace").strip():
+            return f": {text[-_LOG_TAIL:]}"
     return ""
 
 
-def _node_in(said: str) -> str:
+def _node_in(log: str) -> str:
     """Whom srun complains of: `srun: error: n2: task 0: Killed`, or `Node failure on n2`."""
-    for line in said.splitlines():
+    for line in log.splitlines():
         words = line.partition("error: ")[2]
         if words.startswith("Node failure on "):
             return words.removeprefix("Node failure on ").split()[0]

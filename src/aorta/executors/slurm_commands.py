@@ -93,9 +93,9 @@ def ask(*argv: str, text: str = "") -> str:
     except subprocess.TimeoutExpired:
         raise ControllerSilentError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
         kind = ControllerSilentError if _SILENCE.search(done.stderr) else InfrastructureError
-        raise kind(f"{argv[0]}: {said[-1] if said else 'failed and said nothing'}")
+        raise kind(f"{argv[0]}: {lines[-1] if lines else 'failed and said nothing'}")
     return done.stdout
 
 
@@ -153,11 +153,11 @@ def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
         return
     for line in answer.splitlines():
         named, state, nodes = line.split("|")
-        told = JobState(state, nodes)
-        if told.why_over:
+        job = JobState(state, nodes)
+        if job.why_over:
             # Tasks that ended before they began are told together, as `7_[0-3,5%2]`.
             tasks = expand_hosts(re.sub(r"%\d+\]", "]", named), where="sacct")
-            yield from ((task, told) for task in tasks)
+            yield from ((task, job) for task in tasks)
 
 
 def job_options(resources: Resources) -> list[str]:

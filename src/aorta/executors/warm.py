@@ -123,12 +123,12 @@ def fork(request: Mapping[str, Any], streams: tuple[int, int]) -> tuple[int | No
     the seconds of imports that it saves. No pid if it must start cold.
     """
     name, arguments = request["warm"]["server"], request["warm"]["arguments"]
-    asked = {"env": request["env"], "arguments": arguments, "supervisor": os.getpid()}
+    fork_request = {"env": request["env"], "arguments": arguments, "supervisor": os.getpid()}
     try:
         if name not in _servers and len(_servers) < _MOST_SERVERS:
             _servers[name] = _started(request)
         if server := _servers.get(name):
-            socket.send_fds(server[0], [json.dumps(asked).encode()], streams)
+            socket.send_fds(server[0], [json.dumps(fork_request).encode()], streams)
             return json.loads(server[0].recv(64)), server[1]
     except (OSError, ValueError):  # an import failed, it saves nothing, or was killed
         _servers[name] = None

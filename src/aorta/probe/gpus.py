@@ -73,8 +73,8 @@ def _toolkit_version(machine: Machine) -> str | None:
     """As the toolkit says; else from the name of its directory."""
     root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
     try:
-        said = json.loads(machine.text(f"{root}/version.json") or "null")
-        return str(said["cuda"]["version"])
+        fields = json.loads(machine.text(f"{root}/version.json") or "null")
+        return str(fields["cuda"]["version"])
     except (ValueError, KeyError, TypeError):
         named = re.fullmatch(r"cuda-(\d+\.\d+)", machine.path(root).resolve().name)
         return named[1] if named else None
@@ -107,7 +107,7 @@ def nvidia_gpus(machine: Machine) -> Probed:
 def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:
     answer = _query(machine, [*_QUESTIONS.values()])
     if answer.exit_code:
-        return _query(machine, [asked for asked in _QUESTIONS.values() if asked != "compute_cap"])
+        return _query(machine, [query for query in _QUESTIONS.values() if query != "compute_cap"])
     return answer
 
 
@@ -147,14 +147,14 @@ def _nvidia_from_proc(machine: Machine) -> list[JsonObject]:
 
 def _nvidia_from_information(index: int, file: Path) -> JsonObject:
     pairs = (line.split(":", 1) for line in (read_text(file) or "").splitlines() if ":" in line)
-    said = {key.strip(): value.strip() for key, value in pairs}
+    fields = {key.strip(): value.strip() for key, value in pairs}
     return gpu_record(
         vendor="nvidia",
         index=index,
-        name=said.get("Model"),
-        uuid=said.get("GPU UUID"),
+        name=fields.get("Model"),
+        uuid=fields.get("GPU UUID"),
         pci=file.parent.name,
-        vbios=said.get("Video BIOS"),
+        vbios=fields.get("Video BIOS"),
         source="/proc/driver/nvidia",
     )
 
@@ -178,12 +178,12 @@ def amd_gpus(machine: Machine) -> Probed:
 
 
 def _amd_gpu(card: Path, arches: dict[str, str], driver: str | None) -> JsonObject:
-    said = dict(
+    fields = dict(
         line.split("=", 1)
         for line in (read_text(card / "device/uevent") or "").splitlines()
         if "=" in line
     )
-    pci = said.get("PCI_SLOT_NAME")
+    pci = fields.get("PCI_SLOT_NAME")
     unique = read_text(card / "device/unique_id")
     memory = whole_number(read_text(card / "device/mem_info_vram_total"))
     return gpu_record(
@@ -203,10 +203,11 @@ def _kfd_arches(machine: Machine) -> dict[str, str]:
     """gfx target by PCI address, as the compute driver has them: 90402 is gfx942."""
     arches: dict[str, str] = {}
     for file in machine.children("/sys/class/kfd/kfd/topology/nodes", "*/properties"):
-        said = dict(re.findall(r"^(\w+) (\d+)$", read_text(file) or "", re.MULTILINE))
-        target, location = int(said.get("gfx_target_version", 0)), int(said.get("location_id", 0))
+        fields = dict(re.findall(r"^(\w+) (\d+)$", read_text(file) or "", re.MULTILINE))
+        target = int(fields.get("gfx_target_version", 0))
+        location = int(fields.get("location_id", 0))
         if target:
-            arches[_pci_address(int(said.get("domain", 0)), location)] = _gfx_name(target)
+            arches[_pci_address(int(fields.get("domain", 0)), location)] = _gfx_name(target)
     return arches
 
 
@@ -292,12 +293,12 @@ def probe_system_health(machine: Machine) -> Probed:
     if answer.problem or text is None:
         return Probed(None, (f"system_health: {answer.problem or 'rdhc wrote no report'}",))
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        fields = None
+    if not isinstance(fields, dict):
         return Probed(None, ("system_health: the report of rdhc is not a JSON object",))
-    return Probed(said)
+    return Probed(fields)
 
 
 def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> Probed:

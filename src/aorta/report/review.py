@@ -16,8 +16,8 @@ from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
 
 def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
-    if said := rehearsed(prepared, checked):
-        yield said
+    if rehearsal := rehearsed(prepared, checked):
+        yield rehearsal
     yield f"{len(prepared.files) + 1} files for {prepared.ticket}:"
     for file in prepared.files:
         yield f"  {file.path}  {file.entry.bytes} bytes{_note(file)}"

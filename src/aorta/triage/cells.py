@@ -20,7 +20,7 @@ from aorta.core.oracle import ANOTHER_FAILURE
 from aorta.core.stats import percentile, student_t
 from aorta.core.templates import template
 from aorta.core.trial import Outcome, Tally
-from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
+from aorta.workloads.results import STEP_TIMES_SOURCE, TrialDocument
 
 StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]
 _BEST_FIRST: tuple[StepTimeSource, ...] = (
@@ -131,7 +131,7 @@ def step_times_of(
     """The step times of one trial in ms, by the best of four ways to know them."""
     result = document.workload_result
     if result.step_times_ms:
-        printed = result.metrics.get(STEP_TIMES_TOLD_BY) == "output"
+        printed = result.metrics.get(STEP_TIMES_SOURCE) == "output"
         return "printed" if printed else "per_step", result.step_times_ms
     if result.total_iterations and result.elapsed_sec:
         return "elapsed_per_iter", [1000 * result.elapsed_sec / result.total_iterations]

@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         ended = _carry_out(trial)
-        return _said_alone(trial, ended) if alone else ended
+        return _exit_alone(trial, ended) if alone else ended
     except Terminated:
         os.kill(os.getpid(), signal.SIGTERM)  # its handler is the default one again
         return ChildExit.NO_EVIDENCE
@@ -230,7 +230,7 @@ def _placed(order: WorkloadOrder) -> WorkloadOrder:
     return replace(order, result=folder / order.result, given={**order.given, **given})
 
 
-def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
+def _exit_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
     """As a registered workload's oracle says it; step times go where commands put them."""
     result, predicate = trial.result, trial.order.predicate
     place = os.environ.get("AORTA_STEP_TIMES")

@@ -52,8 +52,8 @@ class Fsdp(Workload):
             start_processes(  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 _train, arguments, nprocs=ranks, start_method=method
             )
-            told = json.loads(Path(folder, "rank_0.json").read_text(encoding="utf-8"))
-        return _result(told["losses"], told["step_times_ms"], self.steps)
+            record = json.loads(Path(folder, "rank_0.json").read_text(encoding="utf-8"))
+        return _result(record["losses"], record["step_times_ms"], self.steps)
 
 
 def _result(losses: list[float], times: list[float], steps: int) -> WorkloadResult:

@@ -65,7 +65,7 @@ def _milliseconds(found: re.Match[str]) -> float:
     return float(found["each"] or found["named"]) * _UNIT_MS[unit.lower()]
 
 
-STEP_TIMES_TOLD_BY = "step_times_told_by"
+STEP_TIMES_SOURCE = "step_times_told_by"
 """A metric of a command's result: whether its step times stood in the file it was given or in
 its output.
 """
@@ -226,8 +226,8 @@ def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
     printed = printed or ([] if written else printed_step_times(end.stderr.tail))
     if not written and not printed:
         return result
-    told_by = {STEP_TIMES_TOLD_BY: "file" if written else "output"}
-    return replace(result, step_times_ms=written or printed, metrics={**result.metrics, **told_by})
+    source = {STEP_TIMES_SOURCE: "file" if written else "output"}
+    return replace(result, step_times_ms=written or printed, metrics={**result.metrics, **source})
 
 
 def _written_step_times(path: Path) -> list[float]:
@@ -250,13 +250,13 @@ def _written_step_times(path: Path) -> list[float]:
 
 def _why(found: Classified, end: TrialEnd) -> str:
     """A bare exit status is no reason; the last line of stderr may be one."""
-    said = next(
+    last_line = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
     )
     bare = found.failure is None or " | " not in found.failure.text
-    if found.outcome is Outcome.CLEAN or end.lost is not None or not bare or not said:
+    if found.outcome is Outcome.CLEAN or end.lost is not None or not bare or not last_line:
         return found.why
-    return found.why if said in found.why else f"{found.why}: {said[:_LONGEST_WORDS]}"
+    return found.why if last_line in found.why else f"{found.why}: {last_line[:_LONGEST_WORDS]}"
 
 
 def _own_result(end: TrialEnd) -> WorkloadResult | None:

@@ -79,7 +79,7 @@ class CommandWorkload(StrictModel):
         return oracle
 
     @model_validator(mode="after")
-    def _told_apart(self) -> "CommandWorkload":
+    def _has_one_oracle(self) -> "CommandWorkload":
         of_ranks(self.oracle, self.ranks)
         return self
 

@@ -79,10 +79,10 @@ def picture_of(title: str, columns: Mapping[str, Mapping[int, str]]) -> Figure |
     ]
     if not cells:
         return None
-    said = [f"{name}: {_counted_ends(ends)}" for name, ends in columns.items()]
+    counts = [f"{name}: {_counted_ends(ends)}" for name, ends in columns.items()]
     seen = {end for ends in columns.values() for end in ends.values()}
     legend = [(f"cell life {end}", words_) for end, words_ in ENDS.items() if end in seen]
-    return Figure(title, partial(draw_grid, cells), "; ".join(said), legend=legend)
+    return Figure(title, partial(draw_grid, cells), "; ".join(counts), legend=legend)
 
 
 def _counted_ends(ends: Mapping[int, str]) -> str:
@@ -111,12 +111,13 @@ def answer(finding: Document, decision: Document, after: str = "", ended: str = 
     confidence = finding.number("confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     action = decision.text("action")
-    said = ended or _ACTIONS.get(action, action.lower())
-    sentence = f"{_who(finding)} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
+    outcome = ended or _ACTIONS.get(action, action.lower())
+    then = f": {outcome}" if outcome else ""
+    sentence = f"{_who(finding)} {kind.replace('_', ' ')}{sure}{then}"
     stopped = ended or action == "STOP"
     tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if stopped else Tone.FOUND
-    told = [finding.text("summary"), decision.text("reason"), after]
-    unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
+    more = [finding.text("summary"), decision.text("reason"), after]
+    unique = [t for i, t in enumerate(more) if t and not any(t in other for other in more[i + 1 :])]
     return Headline(sentence, tone, " ".join(f"{each.strip().rstrip('.')}." for each in unique))
 
 
@@ -149,9 +150,11 @@ def _decision(decision: Document) -> list[Section]:
     if not decision:
         return []
     rule = decision.text("rule")
-    said = f"{decision.text('action')}: {decision.text('reason')}" + (f" ({rule})" if rule else "")
+    sentence = f"{decision.text('action')}: {decision.text('reason')}" + (
+        f" ({rule})" if rule else ""
+    )
     advice = [row.text("text") or row.text("kind") for row in decision.rows("advice")]
-    return list_section("The decision", [said, *advice])
+    return list_section("The decision", [sentence, *advice])
 
 
 def _evidence(finding: Document) -> list[Section]:

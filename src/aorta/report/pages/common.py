@@ -34,12 +34,12 @@ def percent(share: float) -> str:
 
 def rate(hits: int, trials: int, noun: str = "") -> str:
     """`3 of 10 (30 %, 95 % interval 11 to 60 %)`; with a noun, `3 of 10 trials (...)`."""
-    said = counted(trials, noun) if noun else str(trials)
+    trials_words = counted(trials, noun) if noun else str(trials)
     if not trials:
-        return f"0 of {said}"
+        return f"0 of {trials_words}"
     low, high = wilson(hits, trials)
     interval = f"95 % interval {percent_range(low, high, ' to ')}"
-    return f"{hits} of {said} ({percent(hits / trials)}, {interval})"
+    return f"{hits} of {trials_words} ({percent(hits / trials)}, {interval})"
 
 
 def seconds(value: float | None) -> str:
@@ -78,13 +78,13 @@ OUTCOMES: Sequence[tuple[str, str]] = (
 
 def state_words(run: OpenedRun) -> str:
     """How the run stands, in words."""
-    said = {
+    words = {
         "running": "running",
         "done": "finished",
         "died": "its process is gone without a result",
         "budget": "stopped by its budget",
     }
-    return said.get(run.state, run.state)
+    return words.get(run.state, run.state)
 
 
 def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
@@ -124,9 +124,9 @@ def table_section(
     return [Section(title, [Table(heads, rows, numeric)], open=open)] if rows else []
 
 
-def list_section(title: str, said: Sequence[str]) -> list[Section]:
+def list_section(title: str, points: Sequence[str]) -> list[Section]:
     """A point for each line; a list of nothing is no section."""
-    return [Section(title, [Words(said)])] if said else []
+    return [Section(title, [Words(points)])] if points else []
 
 
 def listing_section(title: str, name: str, lines: Sequence[TextLine]) -> list[Section]:

@@ -88,16 +88,16 @@ def _answer(
     if finding:
         why = decision.text("reason")
         known = decision.text("action") == "STOP" and why in ending
-        told = f"After {lives}" + ("" if known or not ending else f". {ending}")
-        return findings.answer(finding, decision, told, job_end)
+        more = f"After {lives}" + ("" if known or not ending else f". {ending}")
+        return findings.answer(finding, decision, more, job_end)
     last = infos[-1] if infos else Document()
     failed = [row for row in last.rows("ranks") if _failed(row)]
     if not infos:
         return Headline("No cycle has been written down", Tone.UNSURE)
     if failed:
         action = job_end or decision.text("action").lower()
-        said = f": {action}" if action else ""
-        sentence = f"{counted(len(failed), 'rank')} failed in cycle {last.text('cycle')}{said}"
+        then = f": {action}" if action else ""
+        sentence = f"{counted(len(failed), 'rank')} failed in cycle {last.text('cycle')}{then}"
         return Headline(sentence, Tone.FAILED, ending or decision.text("reason"))
     return Headline(f"The job finished after {lives}", Tone.FINE, ending)
 

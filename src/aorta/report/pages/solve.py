@@ -64,9 +64,9 @@ def _trials(root: Path) -> list[dict[str, str]]:
 def _failure_text(root: Path, reduced: Path) -> list[str]:
     """What the failing run said last: from its last traceback on, where it has one."""
     logs = [reduced / "logs" / "stderr.log", *sorted((root / "1-reproduce").rglob("stderr.log"))]
-    said = next((lines for log in logs if any(lines := read_tail(log))), [])
-    begins = [n for n, line in enumerate(said) if "Traceback (most recent call last)" in line]
-    return said[begins[-1] if begins else 0 :][-_MOST_LINES:]
+    lines = next((lines for log in logs if any(lines := read_tail(log))), [])
+    begins = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    return lines[begins[-1] if begins else 0 :][-_MOST_LINES:]
 
 
 def page(run: OpenedRun) -> Page:
@@ -106,8 +106,8 @@ def _strip(run: OpenedRun) -> Figure | None:
     if not trials:
         return None
     counts = Counter(trial.text("stage") for trial in trials)
-    said = ", ".join(f"{stage} {times}" for stage, times in counts.items())
-    says = f"{counted(len(trials), 'trial')}: {said}"
+    by_stage = ", ".join(f"{stage} {times}" for stage, times in counts.items())
+    says = f"{counted(len(trials), 'trial')}: {by_stage}"
     kinds = [trial.text("kind") for trial in trials]
     legend = [(kind, _OUTCOMES[kind]) for kind in dict.fromkeys(kinds) if kind in _OUTCOMES]
     return Figure(says, partial(draw_strip, kinds), says, legend=legend)

@@ -179,16 +179,16 @@ def _rate_cell(
     hits, of = failed
     sign = _SIGNS.get(look, "")
     if not of:
-        said = f"{row} in {column}: {sign.partition(' ')[2]}"
-        return GridCell(row, column, sign or "no trial yet", said, look)
+        says = f"{row} in {column}: {sign.partition(' ')[2]}"
+        return GridCell(row, column, sign or "no trial yet", says, look)
     low, high = interval
-    said = (
+    says = (
         f"{row} in {column}: {hits} of {of} failed, 95 % interval {low:.0%} to {high:.0%}; "
         f"{call or look}"
     )
     share = hits / of
     note = sign or f"{hits}/{of}"
-    return GridCell(row, column, f"{share:.0%}", said, look, note, share, interval)
+    return GridCell(row, column, f"{share:.0%}", says, look, note, share, interval)
 
 
 def _row_name(name: str, mitigations: Sequence[str], environment: str) -> str:
