@@ -190,27 +190,27 @@ def _content(entry: Entry) -> dict[str, Any]:
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):
-            content = {
+            opened = {
                 "values": {name: value_to_json(value) for name, value in point.values},
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
-            return {"kind": "opened", **content, "point": content}
+            return {"kind": "opened", **content, "point": opened}
         case TrialRecord():
             facts = {name: value for name, value in vars(entry).items() if name != "point"}
             facts["failure"] = failure_to_json(entry.failure)
             facts["signature"] = entry.failure.text if entry.failure else None
             return {"kind": "trial", **content, **facts}
         case Decided(_, verdict):
-            said = {**vars(verdict), "tally": vars(verdict.tally)}
-            return {"kind": "settled", **content, "verdict": said}
+            decided = {**vars(verdict), "tally": vars(verdict.tally)}
+            return {"kind": "settled", **content, "verdict": decided}
         case Dropped():
             return {"kind": "dropped", **content}
 
 
-def _point_in(said: Mapping[str, Any]) -> Point:
-    values = {name: value_from_json(value) for name, value in said["values"].items()}
-    return Point.of(values, Purpose(said["purpose"]), said["replica"])
+def _point_in(written: Mapping[str, Any]) -> Point:
+    values = {name: value_from_json(value) for name, value in written["values"].items()}
+    return Point.of(values, Purpose(written["purpose"]), written["replica"])
 
 
 def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
@@ -222,8 +222,9 @@ def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     return TrialRecord(**facts)
 
 
-def _verdict_in(said: Mapping[str, Any]) -> Verdict:
-    return Verdict(said["reproduces"], Tally(**said["tally"]), said["why"], said["seconds"])
+def _verdict_in(written: Mapping[str, Any]) -> Verdict:
+    tally = Tally(**written["tally"])
+    return Verdict(written["reproduces"], tally, written["why"], written["seconds"])
 
 
 def _line(number: int, content: Mapping[str, Any]) -> bytes:
@@ -240,8 +241,8 @@ def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path)
             f"{header['schema']!r}); go on with that version, or start a new run"
         )
     elif changed:
-        said = f"the {' and the '.join(changed)} changed since this run began"
-        why = f"cannot resume: {said}; start a new run, or restore what it was"
+        what = f"the {' and the '.join(changed)} changed since this run began"
+        why = f"cannot resume: {what}; start a new run, or restore what it was"
     else:
         return
     raise ResumeError(why, where=str(path))
