@@ -3,13 +3,11 @@ one answer. `store` keeps what must survive, `analyses` makes reports into one d
 Needs the extra `service`.
 
 Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
-so that its launcher can use this service unchanged. There a cycle is known by the path of its log.
-`POST /logs` reports a log, `GET /logs` asks for its result; the caller acts on
-`recommendation.action`. Its launcher reports a log before the log is there, and that a cycle has
-ended before the last lines of it are written: a log is read when it has been still for a while.
+so that its launcher can use this service unchanged. There a cycle is known by the path of its log:
+`POST /logs` reports it, `GET /logs` asks for its result. Its launcher says that a cycle has ended
+before the last lines of it are written: a log is read when it has been still for a while.
 """
 
-import asyncio
 import hashlib
 import logging
 import re
@@ -23,7 +21,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
@@ -88,7 +86,7 @@ def create_app(settings: Settings) -> Guard:
     for kind in _REFUSALS:
         app.add_exception_handler(kind, _refused)
     app.include_router(_routes(store, jail, analyses, metrics))
-    app.include_router(_peer_routes(store, jail, analyses))
+    app.include_router(_peer_routes(jail, analyses))
     return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
 
 
@@ -174,34 +172,22 @@ _AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is 
 
 
 class LogSubmission(BaseModel):
+    """Its other fields (user, job_id, cycle_id) are not needed: the path says which log it is."""
+
     log_path: _AnyPath
-    user: Annotated[str, Field(max_length=200)] = "unknown"
-    job_id: Id | None = None
-    cycle_id: Annotated[StrictInt, Field(ge=0, lt=1 << 31)] | None = None
     analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
 
 
-def _peer_routes(store: Store, jail: PathJail, analyses: Analyses) -> APIRouter:
+def _peer_routes(jail: PathJail, analyses: Analyses) -> APIRouter:
     routes = APIRouter(responses=ERROR_RESPONSES)
-
-    async def analyse(path: Path, key: CycleKey) -> None:
-        report = CycleReport(
-            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
-        )
-        await analyses.report(report, growing=True)
 
     @routes.post("/logs")
     async def submit_log(submission: LogSubmission) -> dict[str, Any]:
         """Report a cycle's log. Only a `terminal` one is finished and analysed at once."""
         path = Path("/".join(jail.check_name(submission.log_path)))
-        key = _key(path, submission.job_id, submission.cycle_id)
-        if await asyncio.wrap_future(store.add_log(str(path), key)) != key:
-            raise ApiError(
-                400, "invalid_parameter", "this log was reported under another job or cycle"
-            )
         finished = submission.analysis_intent == "terminal"
         if finished:
-            await analyse(path, key)
+            await analyses.report(_report_of(path), growing=True)
         return {
             "submitted": True,
             "normalized_path": str(path),
@@ -217,28 +203,27 @@ def _peer_routes(store: Store, jail: PathJail, analyses: Analyses) -> APIRouter:
         wait: Annotated[bool, Query()] = True,  # as the peer does
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> dict[str, Any]:
-        """The result for a known log; asking for one that was only tracked starts its analysis."""
-        path = Path("/".join(jail.check_name(log_path)))
-        key = await asyncio.wrap_future(store.owner_of(str(path)))
-        if key is None:
-            raise ApiError(404, "not_found", "nobody has reported this log")
-        if not await asyncio.wrap_future(store.is_reported(key)):
-            await analyse(path, key)
-        answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
+        """The result for a log; asking for one that was not reported as finished starts its
+        analysis.
+        """
+        report = _report_of(Path("/".join(jail.check_name(log_path))))
+        key = CycleKey(report.job_id, report.cycle_id)
+        answer = await analyses.answer(key)
+        if answer is None:
+            await analyses.report(report, growing=True)
+            answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
         return _peer_result(answer, wl_restart or 0)
 
     return routes
 
 
-def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
-    """Names where none are given: the logs of one job differ in their cycle number alone."""
+def _report_of(path: Path) -> CycleReport:
+    """The logs of one job differ in their cycle number alone."""
     number = _CYCLE_IN_NAME.search(path.name)
-    if job_id is None:
-        prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
-        job_id = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
-    if cycle_id is None:
-        cycle_id = int(number[1]) if number else 0
-    return CycleKey(job_id, str(cycle_id))
+    prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
+    job = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
+    cycle = number[1] if number else "0"
+    return CycleReport(job_id=job, cycle_id=cycle, agent="launcher", log_paths=[str(path)])
 
 
 def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, Any]:

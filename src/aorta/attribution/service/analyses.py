@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution import attribute
@@ -42,6 +42,7 @@ from aorta.attribution.documents import (
 from aorta.attribution.evidence import WHOLE, FailureReport, LogPath, Rank, find_logs
 from aorta.attribution.server import PathJail, PathRefusedError
 from aorta.attribution.service.store import Answer, CycleKey, Reported, Store
+from aorta.core.documents import StrictModel
 from aorta.core.errors import UsageError
 from aorta.executors.process_tree import die_with_parent
 
@@ -53,24 +54,20 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 _Moment = Annotated[float, Field(ge=0, le=1e12)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class TailReport(_Body):
+class TailReport(StrictModel):
     rank: Rank | None = None
     text: Annotated[str, Field(max_length=4 << 20)]
 
 
-class CycleReport(_Body):
+class CycleReport(StrictModel):
     """What one agent knows about a failed cycle."""
 
     job_id: Id
     cycle_id: Id
     agent: Annotated[str, Field(min_length=1, max_length=200)]
-    log_paths: Annotated[list[LogPath], Field(max_length=4096)] = []
-    tails: Annotated[list[TailReport], Field(max_length=4096)] = []
-    failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
+    log_paths: list[LogPath] = Field(default=[], max_length=4096)
+    tails: list[TailReport] = Field(default=[], max_length=4096)
+    failures: list[FailureReport] = Field(default=[], max_length=8192)
     agents_expected: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
     # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
     lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
@@ -103,7 +100,7 @@ def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: in
     be written.
     """
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
-    silent = _silent({path for path in _paths_in(reports) if jail.is_allowed(path)})
+    silent = _silent(_paths_in(reports))
     if growing:
         _wait_until_still(_paths_in(reports) - silent)
     evidence = _gather(reports, told, silent, jail)
@@ -400,20 +397,13 @@ class Analyses:
         cycle = self._cycles.get(key)
         if cycle is None:
             known = await asyncio.wrap_future(self._store.answer(key))
+            if len(self._cycles) > _REMEMBERED:  # the decided ones can be read again
+                being_decided = (k for k, c in self._cycles.items() if c.task and not c.answer)
+                self._cycles = {key: self._cycles[key] for key in being_decided}
             cycle = self._cycles.setdefault(key, _Cycle())
             if known is not None and cycle.answer is None:
                 cycle.decided(known)
-            self._forget_old()
         return cycle
-
-    def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again; unreported ones are only questions."""
-        while len(self._cycles) > _REMEMBERED:
-            idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
-            oldest = next(idle, None)
-            if oldest is None:
-                return
-            del self._cycles[oldest]
 
     def _ensure_running(self, key: CycleKey, cycle: _Cycle) -> None:
         if cycle.task is None:

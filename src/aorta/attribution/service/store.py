@@ -1,4 +1,4 @@
-"""What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
+"""What survives a restart or `kill -9`: reports and decisions.
 
 One thread owns the database; what is asked of it runs there, one transaction each, and its result
 comes by a future once it is committed. The SQL is plain: SQLite and PostgreSQL both take it. A
@@ -46,13 +46,6 @@ sa.Table(
     sa.Column("received", sa.Float, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
 )
-sa.Table(
-    "aorta_logs",
-    METADATA,
-    sa.Column("path", sa.String(4096), primary_key=True),
-    sa.Column("job_id", sa.String(200), nullable=False),
-    sa.Column("cycle_id", sa.String(200), nullable=False),
-)
 
 # A job's later cycle is the later one though the clock was set back between the two. A row that
 # another service put there this moment stays as it is.
@@ -64,10 +57,6 @@ _NEW_CYCLE = sa.text(
 _NEW_REPORT = sa.text(
     "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"
     " VALUES (:job_id, :cycle_id, :digest, :now, :body) ON CONFLICT DO NOTHING"
-)
-_NEW_LOG = sa.text(
-    "INSERT INTO aorta_logs (path, job_id, cycle_id) VALUES (:path, :job_id, :cycle_id)"
-    " ON CONFLICT DO NOTHING"
 )
 _DECIDE = sa.text(
     "UPDATE aorta_cycles SET decided = :now, answer = :answer"
@@ -86,7 +75,6 @@ _BODIES = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
     " ORDER BY received, digest"
 )
-_OWNER = sa.text("SELECT job_id, cycle_id FROM aorta_logs WHERE path = :path")
 
 
 @dataclass(frozen=True)
@@ -187,27 +175,8 @@ class Store:
         return _answer(connection, key)
 
     @_queued
-    def is_reported(self, connection: sa.Connection, key: CycleKey) -> bool:
-        return connection.execute(_CYCLE, key.values).first() is not None
-
-    @_queued
     def undecided(self, connection: sa.Connection) -> list[CycleKey]:
         return [CycleKey(row.job_id, row.cycle_id) for row in connection.execute(_UNDECIDED)]
-
-    @_queued
-    def add_log(self, connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
-        """Remember whose log this is; the first owner stays. Returns the owner."""
-        connection.execute(_NEW_LOG, {**key.values, "path": path})
-        return _owner(connection, path) or key
-
-    @_queued
-    def owner_of(self, connection: sa.Connection, path: str) -> CycleKey | None:
-        return _owner(connection, path)
-
-
-def _owner(connection: sa.Connection, path: str) -> CycleKey | None:
-    row = connection.execute(_OWNER, {"path": path}).first()
-    return None if row is None else CycleKey(row.job_id, row.cycle_id)
 
 
 def _answer(connection: sa.Connection, key: CycleKey) -> Answer | None:
