@@ -140,7 +140,7 @@ def test_a_torch_error_file_tells_what_stderr_did_not(tmp_path: Path) -> None:
     trace = TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data'\n"
     extra = {"py_callstack": trace, "timestamp": "1794723183"}
     report.write_text(json.dumps({"message": {"message": "PermissionError", "extraInfo": extra}}))
-    failures = (RankEnd(0, exit_code=1, error_file=report), RankEnd(1, signal=15))
+    failures = (RankEnd(0, exit_code=1, error_file=str(report)), RankEnd(1, signal=15))
     found = attribute(Evidence(failures=failures))
     assert (found.finding.failure_class, found.finding.root.rank) == ("permission_denied", 0)
 

@@ -10,16 +10,13 @@ import ast
 import json
 import pickle
 import re
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
-
-from aorta.attribution.documents import Evidence, LogSource, RankEnd, signal_number
+from aorta.attribution.documents import Evidence, LogSource, RankEnd
 from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
@@ -93,55 +90,12 @@ def read_failures(path: Path) -> tuple[RankEnd, ...]:
     return failures_of(rows, str(path))
 
 
+class _Failures(StrictModel):
+    failures: list[RankEnd]
+
+
 def failures_of(rows: Sequence[Any], where: str = "failures") -> tuple[RankEnd, ...]:
-    return tuple(
-        validated(FailureReport, row, file=where, at=f"[{index}]").end
-        for index, row in enumerate(rows)
-    )
-
-
-def _whole(value: object) -> object:
-    """JSON knows one kind of number: 3.0 is 3 there."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _signal(value: object) -> object:
-    """9, 9.0, "9", "SIGKILL" and "Killed" are one signal."""
-    number = signal_number(value) if isinstance(value, str) else None
-    return _whole(value) if number is None else number
-
-
-WHOLE = BeforeValidator(_whole)
-_NUMBER = Annotated[int, Field(ge=1, le=64)]
-_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
-_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
-_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
-Rank = Annotated[int, Field(ge=0, lt=1 << 31), WHOLE]
-LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
-_Name = Annotated[str, Field(max_length=200)]
-
-
-class FailureReport(StrictModel):
-    """How one rank ended: in a file of `--failures`, a cycle_info.json, a report to the service."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    rank: Rank
-    exit_code: Annotated[int, Field(ge=-255, le=255), WHOLE] | None = None
-    signal: _Signal | None = None
-    error_file: LogPath | None = None
-    time: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    node: _Name | None = None
-    device: _Name | None = None
-    agent: _Name | None = None
-    hung: bool = False
-    stopped_by_agent: bool = False
-
-    @property
-    def end(self) -> RankEnd:
-        told = self.model_dump(exclude={"error_file", "stopped_by_agent"})
-        error_file = Path(self.error_file) if self.error_file else None
-        return RankEnd(**told, error_file=error_file).stopped_by_agent(self.stopped_by_agent)
+    return tuple(validated(_Failures, {"failures": rows}, file=where).failures)
 
 
 def _logs_in(directory: Path) -> list[Path]:
@@ -160,11 +114,8 @@ def _error_report(failure: RankEnd, follow_links: bool) -> list[ReadableLog]:
     trace = _error_info(failure, follow_links).get("py_callstack")
     if not isinstance(trace, str):
         return []
-    return [
-        ReadableLog(
-            str(failure.error_file), failure.rank, failure.node, text=trace.encode(errors="replace")
-        )
-    ]
+    text = trace.encode(errors="replace")
+    return [ReadableLog(failure.error_file or "", failure.rank, failure.node, text=text)]
 
 
 def _reported_time(failure: RankEnd, follow_links: bool) -> float | None:
@@ -181,7 +132,7 @@ def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        with ReadableLog(str(path), path=path, follow_links=follow_links).opened() as file:
+        with ReadableLog(path, path=Path(path), follow_links=follow_links).opened() as file:
             found = json.loads(file.read(_MOST_ERROR_FILE))
     except (OSError, ValueError, RecursionError):
         return {}

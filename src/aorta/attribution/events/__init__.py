@@ -251,7 +251,7 @@ class Reading:
             if event.ends_the_rest:
                 ending.add(event.source)
             late = event.source in ending
-            told += [replace(end, ended_by_launcher=late and end.by_force) for end in event.ended]
+            told += [replace(end, stopped_by_agent=late) for end in event.ended]
         return tuple(told)
 
 

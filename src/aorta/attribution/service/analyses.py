@@ -30,16 +30,19 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution import attribute
 from aorta.attribution.documents import (
+    WHOLE,
+    Advice,
     Evidence,
+    LogPath,
     LogSource,
     LogTail,
     PastCycle,
+    Rank,
     RankEnd,
-    decision_document,
-    finding_document,
+    attribution_document,
     past_cycle,
 )
-from aorta.attribution.evidence import WHOLE, FailureReport, LogPath, Rank, find_logs
+from aorta.attribution.evidence import find_logs
 from aorta.attribution.server import PathJail, PathRefusedError
 from aorta.attribution.service.store import Answer, CycleKey, Reported, Store
 from aorta.core.documents import StrictModel
@@ -67,7 +70,7 @@ class CycleReport(StrictModel):
     agent: Annotated[str, Field(min_length=1, max_length=200)]
     log_paths: list[LogPath] = Field(default=[], max_length=4096)
     tails: list[TailReport] = Field(default=[], max_length=4096)
-    failures: list[FailureReport] = Field(default=[], max_length=8192)
+    failures: list[RankEnd] = Field(default=[], max_length=8192)
     agents_expected: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
     # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
     lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
@@ -105,11 +108,11 @@ def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: in
         _wait_until_still(_paths_in(reports) - silent)
     evidence = _gather(reports, told, silent, jail)
     result = attribute(evidence, no_progress_limit=no_progress_limit)
-    decision = decision_document(result.decision)
     if silent:
         words = f"{len(silent)} of the files reported did not answer: a mount may hang"
-        decision["advice"].append({"kind": "storage", "text": words})
-    return {"finding": finding_document(result.finding), "decision": decision}
+        advice = (*result.decision.advice, Advice("storage", words))
+        result = replace(result, decision=replace(result.decision, advice=advice))
+    return attribution_document(result)
 
 
 def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
@@ -166,12 +169,12 @@ def _most(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _failure(report: FailureReport, silent: set[str], jail: PathJail) -> RankEnd:
+def _failure(end: RankEnd, silent: set[str], jail: PathJail) -> RankEnd:
     """Without its error file where that may not be read, or does not answer."""
-    if report.error_file and report.error_file not in silent:
+    if end.error_file and end.error_file not in silent:
         with suppress(PathRefusedError):
-            return replace(report.end, error_file=jail.admit(report.error_file))
-    return replace(report.end, error_file=None)
+            return replace(end, error_file=str(jail.admit(end.error_file)))
+    return replace(end, error_file=None)
 
 
 def _logs(
