@@ -330,13 +330,13 @@ def rank_in_name(path: Path) -> int | None:
 def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
-    count, at = 1, 0
+    count, at = 1 + source.lines_left_out, 0
     with source.opened() as stream:
-        for offset in sorted(set(offsets)):
+        for offset in sorted(offsets):
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
                 count += block.count(b"\n")
                 at += len(block)
-            numbers[offset] = count + source.lines_left_out
+            numbers[offset] = count
     return numbers
 
 

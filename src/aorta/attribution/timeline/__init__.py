@@ -15,6 +15,8 @@ from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
 
+FOLLOWS = {Role.CASCADE, Role.WAITING}
+
 
 @dataclass(frozen=True)
 class FoundCause:
