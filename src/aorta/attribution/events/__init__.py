@@ -64,14 +64,6 @@ class PatternAdvice(StrictModel):
     text: str
 
 
-@dataclass(frozen=True)
-class RaisedAt:
-    """Where an exception was raised, as far as its traceback tells."""
-
-    source: str = ""  # the program's own innermost source line
-    stack: str = ""  # all frames, outermost first: `train.py:main > loader.py:read`
-
-
 class Pattern(StrictModel):
     """One pattern, as the head of this module explains its keys."""
 
@@ -101,15 +93,14 @@ class Pattern(StrictModel):
     def compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
-    def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
-        """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        if not self._fits_there(raised or RaisedAt()):
-            return None
+    def match(self, text: str, source: str = "", stack: str = "") -> re.Match[str] | None:
+        """The match, if `text` shows this pattern. Of an exception, as far as its traceback tells:
+        the program's own innermost source line, and all frames, outermost first.
+        """
+        for required, place in ((self.source, source), (self.stack, stack)):
+            if required is not None and not (place and re.search(required, place)):
+                return None
         return self.compiled.search(text if self.whole_message else text.partition("\n")[0])
-
-    def _fits_there(self, raised: RaisedAt) -> bool:
-        places = ((self.source, raised.source), (self.stack, raised.stack))
-        return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
 
 class _PatternFile(StrictModel):
@@ -122,7 +113,7 @@ class Registry:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         by_weight = sorted(self.patterns, key=lambda pattern: pattern.says, reverse=True)
-        self.on_exception = tuple(pattern for pattern in by_weight if pattern.on == "exception")
+        self._on_exception = tuple(pattern for pattern in by_weight if pattern.on == "exception")
         self.by_trigger: dict[str, list[Pattern]] = {}
         for pattern in self.patterns:
             for trigger in pattern.triggers:
@@ -132,13 +123,11 @@ class Registry:
         self.exception = lru_cache(maxsize=4096)(self._exception)
 
     def _exception(
-        self, text: str, raised: RaisedAt | None = None
+        self, text: str, source: str = "", stack: str = ""
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The pattern that says most about an exception."""
-        for pattern in self.on_exception:
-            if (match := pattern.match(text, raised)) is not None:
-                return pattern, match
-        return None
+        matches = ((each, each.match(text, source, stack)) for each in self._on_exception)
+        return next(((pattern, match) for pattern, match in matches if match is not None), None)
 
 
 @cache
@@ -165,11 +154,6 @@ BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CA
 FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 
 
-def frame_name(frame: Frame) -> str:
-    """`loader.py:read`"""
-    return f"{frame.file.rsplit('/', 1)[-1]}:{frame.function}"
-
-
 @dataclass(frozen=True)
 class Traceback:
     """One exception with its frames. `survived`: the program reported it and went on."""
@@ -185,7 +169,8 @@ class Traceback:
 
     @property
     def names(self) -> list[str]:
-        return [frame_name(frame) for frame in self.block.frames]
+        """`loader.py:read`, outermost first."""
+        return [f"{f.file.rsplit('/', 1)[-1]}:{f.function}" for f in self.block.frames]
 
     @property
     def own_frame(self) -> Frame | None:
@@ -196,16 +181,14 @@ class Traceback:
 @dataclass(frozen=True)
 class Event:
     failure_class: FailureClass
-    role: Role
     certainty: Certainty
     pattern: str
     text: str
-    signature: (
-        str  # what stays the same when the same bug comes back on another host at another step
-    )
+    signature: str  # what stays the same when the same bug comes back elsewhere
     rank: int | None
     source: ReadableLog
     offset: int
+    role: Role = Role.ROOT
     advice: tuple[str, str] | None = None
     node: str | None = None
     device: str | None = None
@@ -289,7 +272,6 @@ def weak_event(
     """The event of a line that no pattern names: a possible cause, and no more than that."""
     return Event(
         failure_class,
-        Role.ROOT,
         Certainty.WEAK,
         pattern,
         shortened(text, _LONGEST_TEXT),
