@@ -17,13 +17,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 import uvicorn
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.attribution import Evidence, attribute
+from aorta.attribution.client import HttpError, JsonClient
+from aorta.attribution.documents import attribution_document
+from aorta.attribution.evidence import failures_of, find_logs
+from aorta.core.errors import AortaError, InfrastructureError, UsageError
+from aorta.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -153,6 +162,60 @@ class PathJail:
                 return real, path[len(given) + 1 :]
         raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
 
+
+# ---- attribution as tools for an assistant
+
+_INSTRUCTIONS = (
+    "Says what killed a training job's cycle and whether a restart can help. Start with "
+    "attribute_log on the logs of all ranks."
+)
+
+
+def create_mcp_server(roots: Sequence[Path], service: JsonClient | None = None) -> "MCPServer":
+    """Needs the extra `mcp`. It reads only files under its roots and, for decisions that a service
+    keeps, asks that service. What the caller did wrong is told to the caller.
+    """
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    server = MCPServer(
+        "aorta", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+    jail = PathJail(roots)
+
+    @server.tool()
+    def attribute_log(
+        log_paths: list[str], failures: list[dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """What killed this cycle, who began it, and whether to restart.
+
+        log_paths: logs of all ranks, or a directory of rank_<r>.out/.err. failures: [{"rank",
+        "exit_code", "signal"}].
+        """
+        try:
+            logs = find_logs([jail.admit(path) for path in log_paths])
+            ended = failures_of(failures or [], "failures")
+        except AortaError as wrong:
+            raise ToolError(str(wrong)) from None
+        evidence = Evidence(logs=logs, failures=ended, follow_links=False)
+        return attribution_document(attribute(evidence))
+
+    @server.tool()
+    def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
+        """The decision the service gave for a cycle; waits up to `wait` seconds for it."""
+        if service is None:
+            raise ToolError("no attribution service is configured; start with --service-url")
+        where = f"/v1/cycles/{quote(job_id, safe='')}/{quote(cycle_id, safe='')}/decision"
+        try:
+            path = f"{where}?wait={min(max(wait, 0.0), 60.0)}"
+            return dict(service.call("GET", path, wait + 10))
+        except HttpError as wrong:
+            raise ToolError(f"the attribution service did not answer: {wrong}") from None
+
+    return server
+
+
+# ---- on a socket
 
 _BACKLOG = 4096  # a whole cluster may report at once
 _DEAD_AFTER = 60  # seconds of silence after which the kernel asks whether a peer is still there
