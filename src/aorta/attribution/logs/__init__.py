@@ -28,9 +28,7 @@ _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and ag
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
 _MOST_SAMPLED = 100  # lines
-# A packed file may hold any number of zeros: it is read so far, and its end is kept.
-_MOST_INFLATED = 4 << 30
-MOST_KEPT = 32 << 20
+_MOST_KEPT = 16 << 20  # bytes of a packed file, which may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
@@ -58,7 +56,6 @@ class ReadableLog:
     path: Path | None = None
     text: bytes = b""
     follow_links: bool = True
-    most_kept: int = MOST_KEPT  # bytes of a packed file that are held in memory
 
     @property
     def size(self) -> int:
@@ -117,17 +114,25 @@ class ReadableLog:
 
     @cached_property
     def _inflated(self) -> tuple[bytes, int] | None:
-        """The end of a gzipped file, and how many lines stand before it; None where it is not
-        packed.
+        """The last bytes of what a gzipped file holds up to its end or damage (a crashed job rarely
+        closes its log), and how many lines stand before them; None where it is not packed.
         """
         if self.path is None:
             return None
+        kept, left_out = bytearray(), 0
         with self._file() as file:
             packed = _Tolerant(file)
             if packed.read(2) != _GZIP:
                 return None
             packed.seek(0)
-            return _inflated(packed, self.most_kept // 2)
+            with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
+                while block := unpacked.read1(PIECE):
+                    kept += block
+                    excess = len(kept) - _MOST_KEPT
+                    if excess > PIECE:
+                        left_out += kept.count(b"\n", 0, excess)
+                        del kept[:excess]
+        return bytes(kept), left_out
 
     @property
     def lines_left_out(self) -> int:
@@ -184,23 +189,6 @@ class _Tolerant:
             return self._file.seek(offset)
         except OSError:
             return 0
-
-
-def _inflated(packed: "_Tolerant", most: int) -> tuple[bytes, int]:
-    """The last bytes of what a gzip file holds up to its end or damage, and how many lines stand
-    before them. A crashed job rarely closes its log.
-    """
-    kept = bytearray()
-    left_out, left = 0, _MOST_INFLATED
-    with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
-        while left > 0 and (block := unpacked.read1(PIECE)):
-            left -= len(block)
-            kept += block
-            if len(kept) > 2 * most:
-                at = kept.find(b"\n", len(kept) - most) + 1 or len(kept) - most
-                left_out += kept.count(b"\n", 0, at)
-                del kept[:at]
-    return bytes(kept), left_out
 
 
 @dataclass(frozen=True)
